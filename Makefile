@@ -1,0 +1,24 @@
+.PHONY: run test setup check lock
+
+KEYS ?= 4
+
+run: setup  ## Run the divisibility example on 200,000 words.
+	@.venv/bin/python examples/divisibility/words.py data/divisibility/words
+	@.venv/bin/penstock run examples/divisibility/app.py --keys $(KEYS) --until-idle \
+		--source RawWords=text:data/divisibility/words --name divisibility
+	@.venv/bin/python examples/divisibility/explain.py runs/divisibility/report.json
+
+test: setup  ## Lint, check types and imports, and run every test.
+	@scripts/check
+	@.venv/bin/python -m pytest
+
+check: setup  ## What `make test` runs before the tests.
+	@scripts/check
+
+setup:
+	@scripts/setup
+
+lock:  ## Pin the newest versions that pyproject.toml allows.
+	@.venv/bin/python -m pip install --quiet uv
+	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --extra dev --upgrade --no-emit-index-url \
+		--custom-compile-command 'make lock' pyproject.toml -o requirements.lock

@@ -1,0 +1,54 @@
+"""Durations as people write them: ``"10 s"``, ``"1 hour"``, ``timedelta``, or seconds."""
+
+import re
+from datetime import timedelta
+
+from penstock.errors import ConfigurationError
+
+SECONDS_PER_UNIT = {
+    "us": 1e-6, "microsecond": 1e-6,
+    "ms": 1e-3, "millisecond": 1e-3,
+    "s": 1.0, "sec": 1.0, "second": 1.0,
+    "m": 60.0, "min": 60.0, "minute": 60.0,
+    "h": 3600.0, "hour": 3600.0,
+    "d": 86400.0, "day": 86400.0,
+}  # fmt: skip
+
+Duration = str | float | int | timedelta
+
+
+def seconds(duration: Duration) -> float:
+    """Read a duration as seconds.
+
+    Parameters
+    ----------
+    duration: a number of seconds, a ``timedelta``, or text such as ``"250 ms"`` or ``"1 hour"``.
+
+    Raises
+    ------
+    ConfigurationError: the text is not a number and a unit, or the duration is negative.
+    """
+    if isinstance(duration, timedelta):
+        value = duration.total_seconds()
+    elif isinstance(duration, int | float):
+        value = float(duration)
+    else:
+        value = _parse(duration)
+    if not 0 <= value < float("inf"):
+        raise ConfigurationError(f"A duration must be zero or more and finite, not {duration!r}.")
+    return value
+
+
+def _parse(text: str) -> float:
+    match = re.fullmatch(r"\s*([0-9.]+(?:e-?\d+)?)\s*([a-z]*)\s*", text.lower())
+    if match:
+        number, unit = match.groups()
+        factor = SECONDS_PER_UNIT.get(unit or "s", SECONDS_PER_UNIT.get(unit.rstrip("s")))
+        try:
+            if factor is not None:
+                return float(number) * factor
+        except ValueError:
+            pass
+    raise ConfigurationError(
+        f"{text!r} is not a duration: write a number and a unit, such as '250 ms', '10 s' or '1 hour'."
+    )

@@ -1,0 +1,227 @@
+"""Processing elements (PEs): the classes and functions that users write, and their declarations."""
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from penstock.app.duration import Duration, seconds
+from penstock.app.stream import Emission, Stream
+from penstock.errors import StateError, TopologyError
+
+Dialect = Literal["event", "batch", "query"]
+Emitted = Iterable[Emission] | Emission | None
+
+
+class InstanceContext:
+    """What an instance may know of its surroundings: the micro-batch's clock and its own timer.
+
+    Times are in seconds since the epoch; ``due`` is when the timer of the instance now at work
+    fires, or None; ``event_time`` says whether timers follow the watermark.
+    """
+
+    __slots__ = ("due", "event_time", "now", "watermark")
+
+    def __init__(self, now: float, watermark: float | None, event_time: bool) -> None:
+        self.now = now
+        self.watermark = watermark
+        self.event_time = event_time
+        self.due: float | None = None
+
+
+class ProcessingElement(msgspec.Struct, dict=True):
+    """A prototype of a PE: subclass it, annotate its state, give every field a default.
+
+    One instance per key value is made on first use; its annotated fields are its state, kept and
+    recovered by Spark's state store. Override the hooks you need. Each may yield emissions,
+    return one, or return nothing.
+
+    >>> class Counter(ProcessingElement):
+    ...     seen: int = 0
+    ...     def on_event(self, event):
+    ...         self.seen += 1
+    >>> Counter()
+    Counter(seen=0)
+    """
+
+    key: ClassVar[Any] = None
+    _context: ClassVar[Any] = None
+
+    def on_event(self, event: Any) -> Emitted:
+        """Called for each event, in the order in which the source delivered those of this key."""
+
+    def on_batch(self) -> Emitted:
+        """Called once per micro-batch, after its events, for each instance that they touched."""
+
+    def on_timer(self) -> Emitted:
+        """Called when the timer that this instance set has come due."""
+
+    def on_interval(self) -> Emitted:
+        """Called for every live instance once per interval, where the prototype declares ``every``."""
+
+    @property
+    def now(self) -> datetime:
+        """The micro-batch's processing time; the same when a batch is replayed after a crash."""
+        return datetime.fromtimestamp(self._context.now, UTC)
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The event time before which no more events are awaited; None before the first one."""
+        mark = self._context.watermark
+        return None if mark is None else datetime.fromtimestamp(mark, UTC)
+
+    def set_timer(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
+        """Ask for ``on_timer`` at a time, or after a duration from now; replaces an earlier request.
+
+        In a prototype with ``timers="event"`` the time is compared with the watermark, so only
+        ``at`` has a meaning there.
+        """
+        if at is not None and after is None:
+            at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+            self._context.due = at.timestamp()
+        elif after is not None and at is None and not self._context.event_time:
+            self._context.due = self._context.now + seconds(after)
+        else:
+            raise TypeError("set_timer takes at=, or (with timers on processing time) after=, and not both.")
+
+    def cancel_timer(self) -> None:
+        """Forget the timer that this instance set, if any."""
+        self._context.due = None
+
+
+HOOKS = ("on_event", "on_batch", "on_timer", "on_interval")
+
+
+def overrides(prototype: type[ProcessingElement], hook: str) -> bool:
+    """Whether a prototype has its own body for a hook."""
+    return getattr(prototype, hook) is not getattr(ProcessingElement, hook)
+
+
+@dataclass(frozen=True)
+class Element:
+    """The declaration of a PE: what it consumes, emits, and is keyed by."""
+
+    name: str
+    body: Any
+    dialect: Dialect
+    inputs: tuple[Stream[Any], ...]
+    emits: tuple[Stream[Any], ...]
+    key: tuple[str, ...]
+    every: float | None = None
+    expires: float | None = None
+    timers: Literal["processing", "event"] = "processing"
+
+    @property
+    def keyed(self) -> bool:
+        """Whether events reach this PE by key."""
+        return bool(self.key)
+
+    @property
+    def prototype(self) -> type[ProcessingElement] | None:
+        """The class from which instances are made, or None where the body is a function."""
+        return self.body if isinstance(self.body, type) else None
+
+
+def declare(
+    body: Any,
+    dialect: Dialect,
+    inputs: Stream[Any] | Sequence[Stream[Any]],
+    emits: Stream[Any] | Sequence[Stream[Any]],
+    *,
+    key: str | Sequence[str] | None = None,
+    name: str | None = None,
+    every: Duration | None = None,
+    expires: Duration | None = None,
+    timers: Literal["processing", "event"] = "processing",
+) -> Element:
+    """Check one PE by itself and declare it; what concerns its neighbours `Topology` checks."""
+    label = name or getattr(body, "__name__", None)
+    if label is None:
+        raise TopologyError(f"The element {body!r} has no name: pass name='...'.")
+    element = Element(
+        name=label,
+        body=body,
+        dialect=dialect,
+        inputs=_streams(label, "inputs", inputs),
+        emits=_streams(label, "emits", emits),
+        key=(key,) if isinstance(key, str) else tuple(key or ()),
+        every=None if every is None else seconds(every),
+        expires=None if expires is None else seconds(expires),
+        timers=timers,
+    )
+    if not element.inputs:
+        raise TopologyError(f"Element {label} listens to no stream: name at least one.")
+    _check_body(element)
+    _check_state(element)
+    return element
+
+
+def _streams(element: str, role: str, given: Any) -> tuple[Stream[Any], ...]:
+    streams = (given,) if isinstance(given, Stream) else tuple(given)
+    for stream in streams:
+        if not isinstance(stream, Stream):
+            raise TopologyError(
+                f"Element {element}: {role} holds {stream!r}, which is no stream; make one with app.stream(...) "
+                "or app.source(...)."
+            )
+    return streams
+
+
+def _check_body(element: Element) -> None:
+    name, prototype = element.name, element.prototype
+    if prototype is not None and not issubclass(prototype, ProcessingElement):
+        raise TopologyError(f"Element {name} is a class: derive it from ProcessingElement, or write a function.")
+    if prototype is None and not callable(element.body):
+        raise TopologyError(f"Element {name} is neither a function nor a ProcessingElement.")
+    if element.keyed and prototype is None:
+        raise TopologyError(
+            f"Element {name} has a key but is a function: write it as a class derived from ProcessingElement, "
+            "so that each key value has an instance."
+        )
+    if element.dialect != "event" and (element.keyed or prototype is not None):
+        raise TopologyError(f"Element {name}: the {element.dialect} dialect takes a plain function without a key.")
+    if element.dialect != "event" and len(element.emits) != 1:
+        raise TopologyError(f"Element {name}: the {element.dialect} dialect emits into exactly one stream.")
+    if prototype is not None and not any(overrides(prototype, hook) for hook in HOOKS):
+        raise TopologyError(f"Element {name} does nothing: give it an on_event, on_batch or on_timer.")
+    if element.timers not in ("processing", "event"):
+        raise TopologyError(f"Element {name}: timers={element.timers!r}; choose 'processing' or 'event'.")
+    if (prototype is None or not element.keyed) and (element.every is not None or element.expires is not None):
+        raise TopologyError(f"Element {name}: every= and expires= need a keyed class, for they concern its instances.")
+    if prototype is not None and not element.keyed:
+        for hook in ("on_timer", "on_interval"):
+            if overrides(prototype, hook):
+                raise TopologyError(f"Element {name} has {hook} but no key: timers belong to keyed instances.")
+    if element.every is not None and (prototype is None or not overrides(prototype, "on_interval")):
+        raise TopologyError(f"Element {name} declares every= but has no on_interval to call.")
+    if element.every == 0:
+        raise TopologyError(f"Element {name}: every= must be longer than zero.")
+    if element.every is None and prototype is not None and overrides(prototype, "on_interval"):
+        raise TopologyError(f"Element {name} has on_interval but no every=: say how often, as every='10 s'.")
+    if prototype is None and element.dialect == "event" and len(inspect.signature(element.body).parameters) < 1:
+        raise TopologyError(f"Element {name} takes no argument: it must accept the event.")
+
+
+def _check_state(element: Element) -> None:
+    prototype = element.prototype
+    if prototype is None:
+        return
+    if prototype.__struct_fields__ and not element.keyed:
+        raise StateError(
+            f"Element {element.name} declares state ({', '.join(prototype.__struct_fields__)}) but has no key: "
+            "add key='field' so that each key value has its own, or drop the state."
+        )
+    try:
+        fields = msgspec.structs.fields(prototype)
+        msgspec.msgpack.Decoder(prototype)
+    except (TypeError, NameError) as error:
+        raise StateError(f"Element {element.name}: its state cannot be kept: {error}") from error
+    for field in fields:
+        if field.required:
+            raise StateError(
+                f"Element {element.name}: state {field.name!r} has no default; an instance is made on first use, "
+                f"so give it one, as `{field.name}: ... = 0`."
+            )

@@ -1,0 +1,102 @@
+"""Events: typed, immutable records, and the check that every field can be carried."""
+
+import types
+import typing
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import EventSchemaError
+
+SCALARS = (bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID)
+ALLOWED = (
+    "bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID, an Enum, "
+    "a nested Event, list[...], dict[str, ...] and `... | None`"
+)
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A typed record; subclass it and annotate the fields.
+
+    >>> class Word(Event):
+    ...     text: str
+    ...     length: int = 0
+    >>> Word("stream")
+    Word(text='stream', length=0)
+
+    Events are immutable, because several elements may be handed the same one.
+    """
+
+
+def field_types(event_type: type[Event]) -> dict[str, Any]:
+    """The fields of an event type and their annotations, in declaration order."""
+    hints = typing.get_type_hints(event_type)
+    return {name: hints[name] for name in event_type.__struct_fields__}
+
+
+def check_event_type(event_type: Any) -> None:
+    """Refuse an event type with a field that no stream can carry.
+
+    Raises
+    ------
+    EventSchemaError: names the field, its type, and what is allowed.
+    """
+    if not (isinstance(event_type, type) and issubclass(event_type, Event)):
+        raise EventSchemaError(
+            f"{event_type!r} is not an event type: write `class {_class_name(event_type)}(Event): ...` "
+            "with typed fields."
+        )
+    try:
+        fields = field_types(event_type)
+    except (NameError, TypeError) as error:
+        raise EventSchemaError(f"The fields of event {event_type.__name__} cannot be read: {error}.") from error
+    if not fields:
+        raise EventSchemaError(f"Event {event_type.__name__} has no fields: annotate at least one, as `text: str`.")
+    for name, annotation in fields.items():
+        for path, bad in _unsupported(annotation, f"{event_type.__name__}.{name}"):
+            raise EventSchemaError(f"Field {path} has type {_type_name(bad)}; a field may be {ALLOWED}.")
+
+
+def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The parts of an annotation that cannot be carried, with their path."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        yield from _unsupported(arguments[0], path)
+    elif origin in (typing.Union, types.UnionType):
+        members = [member for member in arguments if member is not type(None)]
+        if len(members) != 1:
+            yield path, annotation
+        else:
+            yield from _unsupported(members[0], path)
+    elif origin is typing.Literal:
+        if len({type(value) for value in arguments}) != 1 or not isinstance(arguments[0], str | int):
+            yield path, annotation
+    elif origin is list:
+        yield from _unsupported(arguments[0], f"{path}[]")
+    elif origin is dict:
+        if arguments[0] is not str:
+            yield path, annotation
+        yield from _unsupported(arguments[1], f"{path}{{}}")
+    elif isinstance(annotation, type) and issubclass(annotation, Event):
+        for name, inner in field_types(annotation).items():
+            yield from _unsupported(inner, f"{path}.{name}")
+    elif not (isinstance(annotation, type) and issubclass(annotation, (*SCALARS, Enum))):
+        yield path, annotation
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+
+
+def _class_name(thing: Any) -> str:
+    return thing.__name__ if isinstance(thing, type) else "Name"
+
+
+def json_schema(event_type: type[Event]) -> dict[str, Any]:
+    """The JSON Schema of an event type, as clients of an adapter would validate against."""
+    return msgspec.json.schema(event_type)

@@ -1,0 +1,110 @@
+"""Finding the application in a file, on the driver and again on each worker."""
+
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.app.application import App
+from penstock.app.parameter import given
+from penstock.errors import ApplicationNotFoundError, ConfigurationError, PenstockError
+
+
+class AppReference(msgspec.Struct, frozen=True):
+    """How a process that has the application's modules on its path gets the application."""
+
+    module: str
+    name: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def load(self) -> App:
+        """Import the module (once a process) under the run's parameters and return its application."""
+        with given(dict(self.parameters)):
+            return find_app(importlib.import_module(self.module), self.name)
+
+
+def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> tuple[App, AppReference]:
+    """Load the application that a Python file defines.
+
+    The file's directory is put on the import path, so that it may import its neighbours.
+
+    Raises
+    ------
+    ApplicationNotFoundError: no such file, or no (or more than one) `App` in it.
+    ConfigurationError: a parameter that the application does not have, or a module of that name.
+    """
+    file, _, wanted = str(path).partition(":")
+    source = Path(file).resolve()
+    if not source.is_file() or source.suffix != ".py":
+        raise ApplicationNotFoundError(f"{file} is not a Python file; name the file that defines the application.")
+    module = source.stem
+    if not module.isidentifier():
+        raise ConfigurationError(
+            f"{file}: rename it to a Python name, such as {re.sub(r'[^0-9a-zA-Z_]', '_', module)}.py."
+        )
+    if str(source.parent) not in sys.path:
+        sys.path.insert(0, str(source.parent))
+    found = sys.modules.get(module)
+    origin = getattr(found, "__file__", None) or getattr(importlib.util.find_spec(module), "origin", None)
+    if origin is None or Path(origin).resolve() != source:
+        raise ConfigurationError(f"{file} has the name of another module ({module}); rename the file.")
+    sys.modules.pop(module, None)  # loaded anew, for the parameters may differ
+    given_parameters = dict(parameters or {})
+    try:
+        with given(given_parameters):
+            app = find_app(importlib.import_module(module), wanted)
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise ApplicationNotFoundError(f"{file} cannot be loaded: {type(error).__name__}: {error}.") from error
+    for name in given_parameters:
+        if name not in app.parameters:
+            known = ", ".join(f"--{known}" for known in app.parameters) or "none"
+            raise ConfigurationError(
+                f"--{name} is neither an option nor a parameter of {app.name} (which has: {known})."
+            )
+    return app, AppReference(module, wanted or _name_in(sys.modules[module], app), tuple(given_parameters.items()))
+
+
+def find_app(module: Any, name: str = "") -> App:
+    """The `App` in a module: the one of a name, or the only one."""
+    if name:
+        app = getattr(module, name, None)
+        if isinstance(app, App):
+            return app
+        raise ApplicationNotFoundError(f"{module.__name__} holds no application named {name}.")
+    apps = list({id(value): value for value in vars(module).values() if isinstance(value, App)}.values())
+    if not apps:
+        raise ApplicationNotFoundError(f"{module.__name__}.py defines no application: write `app = App('name')`.")
+    if len(apps) > 1:
+        raise ApplicationNotFoundError(
+            f"{module.__name__}.py defines {len(apps)} applications: name one, as {module.__name__}.py:app."
+        )
+    return apps[0]
+
+
+def reference(app: App) -> AppReference:
+    """How to reach an application that was imported rather than loaded from a file.
+
+    Raises
+    ------
+    ApplicationNotFoundError: it is not a variable of an importable module.
+    """
+    for module in list(sys.modules.values()):
+        if module is not None and getattr(module, "__name__", "__main__") != "__main__":
+            name = _name_in(module, app)
+            if name:
+                return AppReference(module.__name__, name)
+    raise ApplicationNotFoundError(
+        f"Application {app.name} is not a variable of an importable module, so Spark's workers could not find it: "
+        "move it to a file."
+    )
+
+
+def _name_in(module: Any, app: App) -> str:
+    return next((name for name, value in vars(module).items() if value is app), "")

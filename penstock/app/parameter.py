@@ -1,0 +1,60 @@
+"""Parameters of an application: values that a run may set before the application is loaded."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import ConfigurationError
+
+_GIVEN: ContextVar[Mapping[str, str]] = ContextVar("penstock_parameters", default={})  # noqa: B039 - never mutated
+
+TRUE, FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A named value with a default, whose type is the default's."""
+
+    name: str
+    default: Any
+    help: str
+    choices: tuple[Any, ...]
+
+    def read(self, text: str | None) -> Any:
+        """The value in force, given what the run says (None: nothing).
+
+        Raises
+        ------
+        ConfigurationError: the text is not of the default's type, or not among the choices.
+        """
+        value = self.default if text is None else self._convert(text)
+        if self.choices and value not in self.choices:
+            allowed = ", ".join(map(str, self.choices))
+            raise ConfigurationError(f"--{self.name} {value}: choose one of {allowed}.")
+        return value
+
+    def _convert(self, text: str) -> Any:
+        kind = type(self.default)
+        try:
+            if kind is bool:
+                return {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}[text.lower()]
+            return kind(text)
+        except (ValueError, KeyError):
+            raise ConfigurationError(f"--{self.name} {text}: a value of type {kind.__name__} is needed.") from None
+
+
+def given_value(name: str) -> str | None:
+    """What the run being prepared says of a parameter, or None."""
+    return _GIVEN.get().get(name)
+
+
+@contextmanager
+def given(values: Mapping[str, str]) -> Iterator[None]:
+    """Load applications, within the block, under these values."""
+    token = _GIVEN.set(values)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)

@@ -1,0 +1,77 @@
+"""What a checkpoint must remember of an application's state, and whether new code fits it."""
+
+import typing
+from typing import Any
+
+from penstock.app.element import Element
+from penstock.app.event import field_types
+from penstock.app.topology import Topology
+from penstock.errors import IncompatibleStateError
+
+WIDENINGS = {("int", "float")}
+
+
+def describe_state(topology: Topology) -> dict[str, Any]:
+    """For each keyed element its key and state, each field with its type, and its hop."""
+    return {
+        element.name: {
+            "key": {field: _spell(field_types(element.inputs[0].event_type)[field]) for field in element.key},
+            "state": _state_fields(element),
+            "stage": topology.stages[element.name],
+        }
+        for element in topology.elements
+        if element.keyed
+    }
+
+
+def check_state_fits(stored: dict[str, Any], present: dict[str, Any]) -> None:
+    """Refuse code that could not read, or would lose, what a checkpoint holds.
+
+    A new field (it has a default), a new element, and a wider type (``int`` to ``float``, ``T`` to
+    ``T | None``) fit.
+
+    Raises
+    ------
+    IncompatibleStateError: names the element and the field, and how to mend it.
+    """
+    mend = "put it back, or start afresh with --fresh (which discards the stored state)"
+    for name, old in stored.items():
+        new = present.get(name)
+        if new is None:
+            raise IncompatibleStateError(
+                f"Element {name} has stored state but is no longer in the application: {mend}."
+            )
+        if new["key"] != old["key"]:
+            raise IncompatibleStateError(
+                f"Element {name} was keyed by {_list(old['key'])} and is now keyed by {_list(new['key'])}: {mend}."
+            )
+        if new["stage"] != old["stage"]:
+            raise IncompatibleStateError(
+                f"Element {name} was behind {old['stage']} keyed hops and is now behind {new['stage']}: {mend}."
+            )
+        for field, kind in old["state"].items():
+            now = new["state"].get(field)
+            if now is None:
+                raise IncompatibleStateError(
+                    f"Element {name} has stored state {field!r}, which the code dropped: {mend}."
+                )
+            if now != kind and (kind, now) not in WIDENINGS and now != f"{kind} | None":
+                raise IncompatibleStateError(
+                    f"Element {name}: state {field!r} was stored as {kind} and is now {now}: {mend}."
+                )
+
+
+def _state_fields(element: Element) -> dict[str, str]:
+    assert element.prototype is not None
+    hints = typing.get_type_hints(element.prototype)
+    return {field: _spell(hints[field]) for field in element.prototype.__struct_fields__}
+
+
+def _spell(annotation: Any) -> str:
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
+
+
+def _list(fields: dict[str, str]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in fields.items())

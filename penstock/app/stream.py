@@ -1,0 +1,96 @@
+"""Named streams of typed events, the sources and sinks at their ends, and emissions into them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from penstock.app.duration import Duration, seconds
+from penstock.app.event import Event, check_event_type, field_types
+from penstock.errors import ConfigurationError, TopologyError
+
+E = TypeVar("E", bound=Event)
+
+LatePolicy = Literal["dead-letter", "process", "drop"]
+
+
+class Emission(msgspec.Struct, frozen=True, gc=False):
+    """An event on its way into a stream: what calling a stream makes."""
+
+    stream: "Stream[Any]"
+    event: Event
+
+
+class Stream(Generic[E]):
+    """A named sequence of events of one type. Call it with the event's fields to emit one."""
+
+    def __init__(self, name: str, event_type: type[E]) -> None:
+        check_event_type(event_type)
+        self.name = name
+        self.event_type = event_type
+
+    def __call__(self, *fields: Any, **named: Any) -> Emission:
+        """An event of this stream, ready to be yielded by an element that emits into it."""
+        return Emission(self, self.event_type(*fields, **named))
+
+    def emit(self, event: E) -> Emission:
+        """An event that exists already, ready to be yielded."""
+        return Emission(self, event)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.event_type.__name__})"
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """Which field holds the time at which an event happened, and how long to wait for late ones.
+
+    The watermark is the greatest event time of earlier micro-batches less ``lateness`` seconds;
+    an event older than it is late.
+    """
+
+    field: str
+    lateness: float
+    late: LatePolicy
+
+
+class Source(Stream[E]):
+    """A stream whose events come from outside."""
+
+    def __init__(
+        self,
+        name: str,
+        event_type: type[E],
+        *,
+        uri: str | None = None,
+        event_time: str | None = None,
+        lateness: Duration = 0.0,
+        late: LatePolicy = "dead-letter",
+        sample: Callable[[int], E] | None = None,
+    ) -> None:
+        super().__init__(name, event_type)
+        self.uri = uri
+        self.sample = sample
+        self.event_time = None
+        if late not in ("dead-letter", "process", "drop"):
+            raise ConfigurationError(
+                f"Source {name}: late={late!r} is no policy; choose 'dead-letter', 'process' or 'drop'."
+            )
+        if event_time is not None:
+            annotation = field_types(event_type).get(event_time)
+            if getattr(annotation, "__name__", None) != "datetime":
+                raise TopologyError(
+                    f"Source {name}: event_time names {event_time!r}, which must be a field of "
+                    f"{event_type.__name__} of type datetime."
+                )
+            self.event_time = EventTime(event_time, seconds(lateness), late)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the events of a stream leave; ``uri`` says in which form, unless the run says otherwise."""
+
+    name: str
+    stream: Stream[Any]
+    uri: str | None

@@ -1,0 +1,217 @@
+"""The topology: the directed acyclic graph of elements and streams, checked before anything runs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from penstock.app.element import Element
+from penstock.app.event import field_types
+from penstock.app.stream import Sink, Source, Stream
+from penstock.errors import CyclicTopologyError, TopologyError
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Sources, streams, elements and sinks that fit together.
+
+    Raises
+    ------
+    TopologyError: two things of one name, a stream that nothing feeds, a key that is no field, ...
+    CyclicTopologyError: names the elements on the cycle.
+    """
+
+    application: str
+    streams: tuple[Stream[Any], ...]
+    elements: tuple[Element, ...]
+    sinks: tuple[Sink, ...]
+
+    def __post_init__(self) -> None:
+        _check_names("element", [element.name for element in self.elements])
+        _check_names("stream", [stream.name for stream in self.streams])
+        _check_names("sink", [sink.name for sink in self.sinks])
+        if not self.sources:
+            raise TopologyError(f"Application {self.application} has no source: declare one with app.source(...).")
+        if not self.elements and not self.sinks:
+            raise TopologyError(f"Application {self.application} has no element: declare one with @app.element(...).")
+        for element in self.elements:
+            self._check_element(element)
+        for sink in self.sinks:
+            self._check_known(sink.stream, f"Sink {sink.name}")
+        self._check_cycles()
+        self._check_fed()
+
+    @cached_property
+    def sources(self) -> tuple[Source[Any], ...]:
+        """The streams whose events come from outside."""
+        return tuple(stream for stream in self.streams if isinstance(stream, Source))
+
+    @cached_property
+    def _by_name(self) -> dict[str, Element]:
+        return {element.name: element for element in self.elements}
+
+    def element(self, name: str) -> Element:
+        """The element of a name."""
+        return self._by_name[name]
+
+    def stream(self, name: str) -> Stream[Any]:
+        """The stream of a name."""
+        return next(stream for stream in self.streams if stream.name == name)
+
+    def consumers(self, stream: Stream[Any]) -> tuple[Element, ...]:
+        """The elements that listen to a stream, in declaration order."""
+        return tuple(element for element in self.elements if stream in element.inputs)
+
+    def producers(self, stream: Stream[Any]) -> tuple[Element, ...]:
+        """The elements that emit into a stream, in declaration order."""
+        return tuple(element for element in self.elements if stream in element.emits)
+
+    def sinks_of(self, stream: Stream[Any]) -> tuple[Sink, ...]:
+        """The sinks at which a stream leaves."""
+        return tuple(sink for sink in self.sinks if sink.stream is stream)
+
+    @cached_property
+    def stages(self) -> dict[str, int]:
+        """For each element the number of keyed hops that its events have gone through, its own included.
+
+        Keyless elements at stage s are fused behind the containers of hop s; stage 0 is the source's.
+        """
+        stage: dict[str, int] = {}
+        for name in self._order:
+            element = self.element(name)
+            before = (stage[producer.name] for stream in element.inputs for producer in self.producers(stream))
+            stage[name] = max(before, default=0) + element.keyed
+        return stage
+
+    @cached_property
+    def _order(self) -> tuple[str, ...]:
+        before = {
+            element.name: [producer.name for stream in element.inputs for producer in self.producers(stream)]
+            for element in self.elements
+        }
+        return tuple(TopologicalSorter(before).static_order())
+
+    def subset(self, names: Iterable[str], hops: Iterable[str] = ()) -> "Topology":
+        """The part of this topology that some of its elements make up.
+
+        Parameters
+        ----------
+        names: the elements of the part.
+        hops: streams of the part that another part awaits; each gets a sink named ``hop-<stream>``.
+
+        A stream that another part makes becomes a source of this one.
+        """
+        chosen, leaving = set(names), set(hops)
+        inside = tuple(element for element in self.elements if element.name in chosen)
+        made = {stream for element in inside for stream in element.emits}
+        read = {stream for element in inside for stream in element.inputs}
+        whole = chosen == set(self._by_name)
+        present: dict[Stream[Any], Stream[Any]] = {}
+        for stream in self.streams:
+            if stream in made or (isinstance(stream, Source) and (whole or stream in read or stream.name in leaving)):
+                present[stream] = stream
+            elif stream in read:
+                present[stream] = Source(stream.name, stream.event_type)
+        kept = tuple(
+            sink
+            for sink in self.sinks
+            if sink.stream in made or (isinstance(sink.stream, Source) and sink.stream in present and not leaving)
+        )
+        away = tuple(Sink(f"hop-{stream.name}", stream, None) for stream in present if stream.name in leaving)
+        return Topology(
+            self.application,
+            tuple(present.values()),
+            tuple(replace(element, inputs=tuple(present[stream] for stream in element.inputs)) for element in inside),
+            (*(sink for sink in self.sinks if sink in kept), *away),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The topology as plain data: what a recording keeps and other tools read."""
+        return {
+            "application": self.application,
+            "streams": [
+                {
+                    "name": stream.name,
+                    "event": stream.event_type.__name__,
+                    "fields": {name: _spell(kind) for name, kind in field_types(stream.event_type).items()},
+                    "source": isinstance(stream, Source),
+                }
+                for stream in self.streams
+            ],
+            "elements": [
+                {
+                    "name": element.name,
+                    "dialect": element.dialect,
+                    "key": list(element.key),
+                    "inputs": [stream.name for stream in element.inputs],
+                    "emits": [stream.name for stream in element.emits],
+                    "stage": self.stages[element.name],
+                    "every_s": element.every,
+                    "expires_s": element.expires,
+                    "timers": element.timers,
+                }
+                for element in self.elements
+            ],
+            "sinks": [{"name": sink.name, "stream": sink.stream.name} for sink in self.sinks],
+        }
+
+    def _check_element(self, element: Element) -> None:
+        for stream in (*element.inputs, *element.emits):
+            self._check_known(stream, f"Element {element.name}")
+        for stream in element.emits:
+            if isinstance(stream, Source):
+                raise TopologyError(
+                    f"Element {element.name} emits into {stream.name}, which is a source: only the outside feeds a "
+                    "source; declare another stream with app.stream(...)."
+                )
+        for stream in element.inputs:
+            fields = stream.event_type.__struct_fields__
+            for part in element.key:
+                if part not in fields:
+                    raise TopologyError(
+                        f"Element {element.name} is keyed by {part!r}, but {stream.event_type.__name__} (stream "
+                        f"{stream.name}) has only {', '.join(fields)}."
+                    )
+
+    def _check_known(self, stream: Stream[Any], who: str) -> None:
+        if stream not in self.streams:
+            known = ", ".join(known.name for known in self.streams)
+            raise TopologyError(
+                f"{who} names stream {stream.name}, which is not of application {self.application}; its streams are "
+                f"{known}."
+            )
+
+    def _check_cycles(self) -> None:
+        try:
+            self._order  # noqa: B018 - computing it is the check
+        except CycleError as error:
+            path = " -> ".join(reversed(error.args[1]))
+            raise CyclicTopologyError(
+                f"The elements {path} form a cycle; a topology is acyclic: break it by emitting into a stream that "
+                "none of them listens to."
+            ) from None
+
+    def _check_fed(self) -> None:
+        for stream in self.streams:
+            used = self.consumers(stream) or self.sinks_of(stream)
+            if used and not isinstance(stream, Source) and not self.producers(stream):
+                reader = used[0].name
+                raise TopologyError(
+                    f"Stream {stream.name}, which {reader} listens to, is fed by no element and is no source: add it to "
+                    "an element's emits=, or declare it with app.source(...)."
+                )
+
+
+def _check_names(kind: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise TopologyError(f"Two {kind}s are named {name}: give one of them another name=.")
+        if not name or not all(character.isalnum() or character in "-_." for character in name):
+            raise TopologyError(
+                f"The {kind} name {name!r} holds a character other than letters, digits, '-', '_' and '.'."
+            )
+
+
+def _spell(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")

@@ -1,0 +1,43 @@
+"""``penstock graph``: draw an application's topology without running it."""
+
+import json
+from pathlib import Path
+
+import click
+
+from penstock.app.drawing import mermaid, svg
+from penstock.app.loader import load_app
+from penstock.errors import ConfigurationError, SinkError
+
+
+@click.command()
+@click.argument("app", metavar="APP.py")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="A .svg, .mmd or .json file; Mermaid to the screen unless given.",
+)
+def graph(app: str, output: Path | None) -> None:
+    """Check an application's topology and draw it, as Mermaid, SVG or JSON.
+
+    \b
+    Example:
+      penstock graph examples/divisibility/app.py -o topology.svg
+    """
+    topology = load_app(app)[0].topology()
+    if output is None:
+        click.echo(mermaid(topology), nl=False)
+        return
+    forms = {
+        ".svg": lambda: svg(topology),
+        ".mmd": lambda: mermaid(topology),
+        ".json": lambda: json.dumps(topology.to_json(), indent=2) + "\n",
+    }
+    if output.suffix not in forms:
+        raise ConfigurationError(f"{output}: choose a name that ends in {', '.join(forms)}.")
+    try:
+        output.write_text(forms[output.suffix]())
+    except OSError as error:
+        raise SinkError(f"{output} cannot be written ({error.strerror}); choose another place.") from error
+    click.echo(f"Wrote {output}.")

@@ -1,0 +1,57 @@
+"""The ``penstock`` command, and how its verbs fail: one sentence on standard error, exit code 2."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+import penstock
+from penstock.cli.graph import graph
+from penstock.cli.new import new
+from penstock.cli.run import run
+from penstock.errors import PenstockError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(penstock.__version__, prog_name="penstock")
+def cli() -> None:
+    """Stream processing on Apache Spark that knows how long events will wait.
+
+    \b
+    Example:
+      penstock new hello && cd hello && penstock run app.py --until-idle
+    """
+
+
+cli.add_command(run)
+cli.add_command(graph)
+cli.add_command(new)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exits 2 with one sentence for input that cannot be used."""
+    try:
+        cli.main(args=arguments, prog_name="penstock", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except click.exceptions.Abort:
+        _fail("interrupted.", 130)
+    except PenstockError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(
+            f"{error.filename or 'a file'}: {error.strerror or error}; free space or mend permissions, and run again."
+        )
+    except Exception as error:
+        if os.environ.get("PENSTOCK_DEBUG"):
+            raise
+        _fail(f"internal error: {type(error).__name__}: {error}; set PENSTOCK_DEBUG=1 to see where.", 1)
+
+
+def _fail(sentence: str, code: int = 2) -> Any:
+    click.echo(f"penstock: {sentence}", err=True)
+    sys.exit(code)

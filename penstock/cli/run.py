@@ -1,0 +1,131 @@
+"""``penstock run``: run an application on Spark."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.app.duration import seconds
+from penstock.app.loader import load_app
+from penstock.errors import ConfigurationError
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.argument("app", metavar="APP.py")
+@click.option("--source", "sources", multiple=True, metavar="NAME=URI", help="Where a source reads from.")
+@click.option("--sink", "sinks", multiple=True, metavar="NAME=URI", help="Where a sink writes to.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master.")
+@click.option("--duration", metavar="T", help="Stop after a time, as '90 s' or '10 m'.")
+@click.option("--until-idle", is_flag=True, help="Stop when every source has been drained.")
+@click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a copy of the report.")
+@click.option("--fresh", is_flag=True, help="Discard what an earlier run of this name left, instead of resuming it.")
+@click.option("--name", help="The run's name; the application's unless given.")
+@click.option(
+    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
+)
+@click.option("--partitions", type=int, help="Partitions of each keyed hop; fixed by a run's first start.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Run an element in a query of its own group."
+)
+@click.option("--archive", "archives", multiple=True, metavar="FILE", help="A packed environment for the executors.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report instead of the summary.")
+@click.pass_context
+def run(context: click.Context, /, app: str, **given: Any) -> None:
+    """Run an application until it is stopped, idle (--until-idle), or its time is up (--duration).
+
+    A parameter of the application is set by its name. Ctrl-C stops; the same command resumes.
+
+    \b
+    Example:
+      penstock run examples/divisibility/app.py --keys 4 --until-idle \\
+          --source RawWords=text:data/divisibility/words
+    """
+    application, reference = load_app(app, _parameters(context.args))
+    from penstock.engine import RunOptions
+    from penstock.engine import run as run_application
+
+    if given["partitions"] is not None and not 1 <= given["partitions"] <= 10_000:
+        raise ConfigurationError(f"--partitions {given['partitions']}: choose a number from 1 to 10000.")
+    options = RunOptions(
+        name=_name(given["name"]),
+        runs=given["runs"],
+        sources=_pairs("--source", given["sources"]),
+        sinks=_pairs("--sink", given["sinks"]),
+        master=given["master"],
+        partitions=given["partitions"],
+        duration=None if given["duration"] is None else seconds(given["duration"]),
+        until_idle=given["until_idle"],
+        fresh=given["fresh"],
+        report=given["report"],
+        groups=_pairs("--group", given["groups"]),
+        archives=given["archives"],
+        conf=_pairs("--conf", given["conf"]),
+    )
+    result = run_application(application, options, application=reference)
+    if given["as_json"]:
+        click.echo(json.dumps(result.report, indent=2))
+        return
+    click.echo(summary(result.report, result.directory))
+    if result.interrupted:
+        click.echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
+
+
+def summary(report: dict[str, Any], directory: Path) -> str:
+    """What a person wants to know of a run that has ended. All figures are measured."""
+    counts, latency = report["counts"], report["latency_ms"]
+    lines = [
+        f"{report['application']}: {counts['accepted']:,} events accepted = {counts['processed']:,} processed + "
+        f"{counts['dead_lettered']:,} dead-lettered + {counts['queued']:,} queued "
+        f"(lost {counts['lost']:,}, duplicated {counts['duplicated']:,})",
+        "  events per stream   " + ", ".join(f"{name} {count:,}" for name, count in report["streams"].items()),
+    ]
+    if report["throughput_events_per_s"]:
+        lines.append(
+            f"  throughput          {report['throughput_events_per_s']:,.0f} source events/s in {report['batches']} "
+            "micro-batches, warm-up included (measured)"
+        )
+    if latency["p50"] is not None:
+        shown = ", ".join(f"{name} {value / 1000:.2f} s" for name, value in latency.items())
+        lines.append(f"  latency             {shown} (measured, intended send time to committed result)")
+    if counts["dead_letters"]:
+        lines.append(f"  dead letters        {counts['dead_letters']:,} in {_relative(directory / 'dead-letters')}/")
+    lines.append(f"  report              {_relative(directory / 'report.json')}")
+    return "\n".join(lines)
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _name(name: str | None) -> str | None:
+    if name is not None and (not name or "/" in name or name.startswith(".")):
+        raise ConfigurationError(f"--name {name!r} must be a plain directory name.")
+    return name
+
+
+def _pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise ConfigurationError(f"{flag} {text}: write NAME=VALUE.")
+        pairs[name] = value
+    return pairs
+
+
+def _parameters(arguments: list[str]) -> dict[str, str]:
+    """The application's parameters, from what the command itself did not know: ``--keys 4`` or ``--keys=4``."""
+    parameters: dict[str, str] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        if not argument.startswith("--"):
+            raise ConfigurationError(f"{argument!r} is not understood here; options begin with --, as in --until-idle.")
+        name, equals, value = argument[2:].partition("=")
+        if not equals:
+            value = next(rest, "")
+            if not value or value.startswith("--"):
+                raise ConfigurationError(f"--{name} is no option of penstock run, and as a parameter it needs a value.")
+        parameters[name] = value
+    return parameters

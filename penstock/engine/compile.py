@@ -1,0 +1,119 @@
+"""From the plan of a group to one streaming DataFrame, whose rows are the tallies of its stages.
+
+Each source is decoded and run through the keyless elements behind it in one `mapInArrow`; each
+keyed hop is a shuffle by bucket and one `transformWithStateInPandas`, which also runs the keyless
+elements behind the hop. Output goes to staged files inside the stages, so only tallies are left.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from penstock.engine.hop import HopProcessor, time_mode_of
+from penstock.engine.sources.base import BoundSource, RowKind
+from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
+from penstock.runtime.plan import Plan, PlanReference
+from penstock.runtime.stage import Stage
+from penstock.runtime.wire import CLOCK, WIRE
+
+TASK_SHIFT = 33
+"""Below the source's number, ``minor`` is the task's number and the row's within it."""
+
+
+def compile_group(
+    spark: SparkSession, reference: PlanReference, sources: list[BoundSource], started_us: int
+) -> DataFrame:
+    """The streaming DataFrame of a group of elements in the event and batch dialects."""
+    plan = reference.resolve()
+    frames = [_source_stage(spark, reference, plan, bound, started_us) for bound in sources]
+    frame = frames[0]
+    for other in frames[1:]:
+        frame = frame.union(other)
+    labels = bucket_labels(spark, plan.partitions)
+    for hop in range(1, plan.hops + 1):
+        processor = HopProcessor(reference, hop, tuple(labels))
+        label = F.element_at(F.array(*map(F.lit, labels)), F.col("bucket") + 1)
+        frame = (
+            frame.withColumn("label", label)
+            .groupBy("label")
+            .transformWithStateInPandas(processor, from_arrow_schema(WIRE), "append", time_mode_of(plan, hop))
+        )
+    return frame
+
+
+def bucket_labels(spark: SparkSession, partitions: int) -> list[int]:
+    """For each bucket an integer that Spark's hash partitioning sends to a partition of its own."""
+    jvm = spark._jvm
+    assert jvm is not None
+    labels: dict[int, int] = {}
+    candidate = 0
+    while len(labels) < partitions:
+        hashed = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt(candidate, 42)
+        labels.setdefault(hashed % partitions, candidate)
+        candidate += 1
+    return [labels[bucket] for bucket in range(partitions)]
+
+
+def _source_stage(
+    spark: SparkSession, reference: PlanReference, plan: Plan, bound: BoundSource, started_us: int
+) -> DataFrame:
+    number = plan.topology.sources.index(bound.source)
+    rows = bound.frame(spark, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
+    frame = rows.mapInArrow(_decoder(reference, number, bound.rows), from_arrow_schema(WIRE))
+    event_time = plan.topology.sources[number].event_time
+    if event_time is not None:
+        own = F.timestamp_micros(F.when(F.col("time") != NONE, F.col("time")))
+        delay = f"{round(event_time.lateness * 1000)} milliseconds"
+        # Dropped again, so that Spark keeps the watermark but leaves the judgement of lateness to the containers.
+        frame = frame.withColumn("event_time", own).withWatermark("event_time", delay).drop("event_time")
+    return frame
+
+
+def _decoder(
+    reference: PlanReference, number: int, rows: RowKind
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        plan = reference.resolve()
+        source = plan.topology.sources[number]
+        stage = Stage(plan, 0, partition)
+        done, now = 0, None
+        for batch in batches:
+            first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
+            done += batch.num_rows
+            if now is None and batch.num_rows:
+                now = batch.column("now")[0].as_py()
+            lineage = _lineage(batch, first, number)
+            if rows == "json":
+                stage.accept_json(source, batch.column("payload").to_pylist(), lineage)
+            elif rows == "fields":
+                names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
+                stage.accept_text_fields(source, batch.select(names).to_pylist(), lineage)
+            else:
+                schema = plan.codec(source.event_type).schema
+                columns = [batch.column(field.name).cast(field.type) for field in schema]
+                stage.accept_columns(source, pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
+            if len(stage.outbox):
+                yield stage.outbox.take()
+        if now is not None:
+            for bucket in range(plan.partitions if plan.hops else 0):
+                stage.outbox.add(CLOCK, bucket, b"", Lineage(now, NONE, LAST, 0))
+            yield stage.finish()
+
+    return decode
+
+
+def _lineage(batch: pa.RecordBatch, first: int, number: int) -> LineageColumns:
+    rows = batch.num_rows
+    if "minor" in batch.schema.names:
+        minor = batch.column("minor").to_numpy() | (number << SOURCE_SHIFT)
+    else:
+        minor = np.arange(first, first + rows, dtype=np.int64)
+    born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
+    return LineageColumns(born, np.full(rows, NONE, np.int64), major, minor)

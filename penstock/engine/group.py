@@ -1,0 +1,134 @@
+"""Groups: which elements run fused in one Spark query, and which streams cross between queries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from penstock.app.element import Element
+from penstock.app.stream import Source, Stream
+from penstock.app.topology import Topology
+from penstock.errors import ConfigurationError, TopologyError
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Elements that share a query; ``hops`` are the streams it leaves for other groups."""
+
+    name: str
+    elements: tuple[str, ...]
+    hops: tuple[str, ...]
+    native: bool
+    """Whether all its elements are in the query dialect, so that Spark plans the whole."""
+
+
+def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozenset[str]) -> list[Group]:
+    """Divide a topology into groups, in an order in which each comes after those that feed it.
+
+    Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads typed
+    columns that nothing else reads, so wherever its input is shared, or made by Python, or still to
+    be decoded, a group begins.
+
+    Parameters
+    ----------
+    wanted: a group's name by element.
+    typed: the sources whose rows come as typed columns.
+
+    Raises
+    ------
+    ConfigurationError: ``wanted`` names an element that there is not.
+    TopologyError: the groups would wait for each other.
+    """
+    names = [element.name for element in topology.elements]
+    for name in wanted:
+        if name not in names:
+            raise ConfigurationError(f"The grouping names {name!r}, which is no element; there are {', '.join(names)}.")
+    label = {name: wanted.get(name, MAIN) for name in names}
+    for element in topology.elements:
+        if element.dialect == "query":
+            label[element.name] = f"{label[element.name]}-{element.name}"
+    for element in _queries_in_order(topology):
+        feeder = _only_feeder(topology, element)
+        if feeder is not None and wanted.get(feeder) == wanted.get(element.name):
+            label[element.name] = label[feeder]
+    members: dict[str, list[Element]] = {}
+    for element in topology.elements:
+        members.setdefault(label[element.name], []).append(element)
+    owner = _owners(topology, label, typed)
+    for stream in topology.sources:
+        members.setdefault(owner[stream], [])
+    groups = [
+        Group(
+            name,
+            tuple(element.name for element in inside),
+            tuple(stream.name for stream in topology.streams if _leaves(topology, stream, name, label, owner)),
+            bool(inside) and all(element.dialect == "query" for element in inside),
+        )
+        for name, inside in members.items()
+    ]
+    return _in_order(topology, groups, label)
+
+
+def _queries_in_order(topology: Topology) -> list[Element]:
+    queries = [element for element in topology.elements if element.dialect == "query"]
+    return sorted(queries, key=lambda element: _depth(topology, element))
+
+
+def _depth(topology: Topology, element: Element) -> int:
+    before = [producer for stream in element.inputs for producer in topology.producers(stream)]
+    return 1 + max((_depth(topology, producer) for producer in before), default=0)
+
+
+def _only_feeder(topology: Topology, element: Element) -> str | None:
+    """The query element whose output this one alone reads, if that is all that it reads."""
+    if len(element.inputs) != 1:
+        return None
+    stream = element.inputs[0]
+    producers = topology.producers(stream)
+    alone = len(topology.consumers(stream)) == 1 and not topology.sinks_of(stream)
+    return producers[0].name if alone and len(producers) == 1 and producers[0].dialect == "query" else None
+
+
+def _owners(topology: Topology, label: dict[str, str], typed: frozenset[str]) -> dict[Stream[Any], str]:
+    """The one group that reads each source."""
+    owner: dict[Stream[Any], str] = {}
+    for source in topology.sources:
+        consumers = topology.consumers(source)
+        python = [element for element in consumers if element.dialect != "query"]
+        if python:
+            owner[source] = label[python[0].name]
+        elif len(consumers) == 1 and not topology.sinks_of(source) and source.name in typed:
+            owner[source] = label[consumers[0].name]
+        else:
+            owner[source] = f"read-{source.name}" if consumers or len(topology.elements) else MAIN
+    return owner
+
+
+def _leaves(
+    topology: Topology, stream: Stream[Any], group: str, label: dict[str, str], owner: dict[Stream[Any], str]
+) -> bool:
+    if isinstance(stream, Source):
+        made_here = owner[stream] == group
+    else:
+        made_here = any(label[producer.name] == group for producer in topology.producers(stream))
+    return made_here and any(label[consumer.name] != group for consumer in topology.consumers(stream))
+
+
+def _in_order(topology: Topology, groups: list[Group], label: dict[str, str]) -> list[Group]:
+    by_name = {group.name: group for group in groups}
+    before: dict[str, set[str]] = {group.name: set() for group in groups}
+    for group in groups:
+        for stream in map(topology.stream, group.hops):
+            for consumer in topology.consumers(stream):
+                if label[consumer.name] != group.name:
+                    before[label[consumer.name]].add(group.name)
+    try:
+        return [by_name[name] for name in TopologicalSorter(before).static_order()]
+    except CycleError as error:
+        cycle = " and ".join(dict.fromkeys(error.args[1]))
+        raise TopologyError(
+            f"The groups {cycle} feed each other, and queries cannot wait in a circle: put their elements in one group, "
+            "or give the query elements among them a stream of their own."
+        ) from None

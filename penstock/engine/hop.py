@@ -1,0 +1,128 @@
+"""A keyed hop on Spark: one group per partition, whose containers keep pages in the state store."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from penstock.app.element import overrides
+from penstock.errors import TopologyError
+from penstock.runtime.hop import Delivered, run_hop
+from penstock.runtime.plan import Plan, PlanReference
+from penstock.runtime.stage import Stage
+from penstock.runtime.wire import CLOCK
+
+
+def time_mode_of(plan: Plan, hop: int) -> str:
+    """What Spark calls the time mode of a hop: whose clock its timers follow.
+
+    Raises
+    ------
+    TopologyError: the hop's elements need both clocks, which Spark cannot give to one operator.
+    """
+    processing: list[str] = []
+    event: list[str] = []
+    for element in plan.hop(hop):
+        assert element.prototype is not None
+        timed = overrides(element.prototype, "on_timer") or element.every is not None
+        if timed:
+            (event if element.timers == "event" else processing).append(element.name)
+    judged = hop == 1 and any(source.event_time is not None for source in plan.topology.sources)
+    if processing and (event or judged):
+        other = f"{event[0]} has timers on event time" if event else "its source declares an event time"
+        raise TopologyError(
+            f"Element {processing[0]} has timers on processing time, but in the same hop {other}: use timers='event' for "
+            "it, or put it behind another keyed element."
+        )
+    return "ProcessingTime" if processing else "EventTime" if event or judged else "None"
+
+
+class PagesInState:
+    """The state store's map of pages, as `penstock.runtime.pages` wants it."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._pages = handle.getMapState("pages", "element string, page int", "content binary")
+
+    def get(self, element: str, page: int) -> bytes | None:
+        """The bytes of a page."""
+        row = self._pages.getValue((element, page))
+        return None if row is None else bytes(row[0])
+
+    def put(self, element: str, page: int, content: bytes) -> None:
+        """Write a page."""
+        self._pages.updateValue((element, page), (content,))
+
+
+class HopProcessor(StatefulProcessor):
+    """Runs the containers of a hop in the partition that a label stands for."""
+
+    def __init__(self, reference: PlanReference, hop: int, labels: tuple[int, ...]) -> None:
+        self._reference, self._hop, self._labels = reference, hop, labels
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark, once for each partition and batch."""
+        self._handle = handle
+        self._store = PagesInState(handle)
+        self._timer = handle.getValueState("timer", "due bigint")
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: TimerValues,
+    ) -> Iterator[pd.DataFrame]:
+        """Called by Spark with all rows of a partition."""
+        plan = self._reference.resolve()
+        here = [number for number, (element, _) in enumerate(plan.deliveries) if plan.stages[element.name] == self._hop]
+        mine, now = [], 0.0
+        for frame in rows:
+            clock = frame["target"] == CLOCK
+            if clock.any():
+                now = int(frame.loc[clock, "born"].iloc[0]) / 1e6
+            arrived = frame["target"].isin(here)
+            mine.append(frame[arrived])
+            passing = ~arrived if self._hop < plan.hops else ~arrived & ~clock
+            if passing.any():
+                yield frame.loc[passing].drop(columns=["label"])
+        table = pd.concat(mine)
+        columns = ("target", "payload", "born", "time", "major", "minor", "sub")
+        yield self._run(plan, key, Delivered(*(table[name].to_numpy() for name in columns)), timerValues, now)
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: TimerValues,
+        expiredTimerInfo: Any,
+    ) -> Iterator[pd.DataFrame]:
+        """Called by Spark for a partition whose timer has expired."""
+        nothing = Delivered.none()
+        yield self._run(self._reference.resolve(), key, nothing, timerValues, 0.0)
+
+    def close(self) -> None:
+        """Called by Spark at the end; there is nothing to release."""
+
+    def _run(self, plan: Plan, key: Any, delivered: Delivered, timers: TimerValues, now: float) -> Any:
+        processing_ms, watermark_ms = timers.getCurrentProcessingTimeInMs(), timers.getCurrentWatermarkInMs()
+        if processing_ms > 0:
+            now = processing_ms / 1000
+        watermark = watermark_ms / 1000 if watermark_ms > 0 else None
+        stage = Stage(plan, self._hop, self._labels.index(int(key[0])))
+        due = run_hop(plan, stage, delivered, self._store, now, watermark)
+        if time_mode_of(plan, self._hop) != "None":
+            self._set_timer(None if due is None else math.ceil(due * 1000))
+        return stage.finish().to_pandas()
+
+    def _set_timer(self, due: int | None) -> None:
+        stored = self._timer.get()
+        present = None if stored is None else stored[0]
+        if due == present:
+            return
+        if present is not None:
+            self._handle.deleteTimer(present)
+        if due is None:
+            self._timer.clear()
+        else:
+            self._handle.registerTimer(due)
+            self._timer.update((due,))

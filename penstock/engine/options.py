@@ -1,0 +1,42 @@
+"""What a run may be told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a run.
+
+    Parameters
+    ----------
+    name: names the run's directory; the application's name unless given.
+    runs: the directory in which runs lie.
+    sources, sinks: URIs by name, in place of those that the application declares.
+    master: the Spark master.
+    partitions: of each keyed hop; the number of cores unless given, and fixed by the first run.
+    duration: seconds after which to stop, or None.
+    until_idle: stop when every source has been drained.
+    fresh: discard what an earlier run of this name left.
+    report: where to write a copy of the report, or None.
+    groups: a group's name by element; all in one group unless given.
+    archives: packed environments to ship to executors (see the how-to on clusters).
+    conf: settings handed to Spark as they are.
+    quiet: show no live line.
+    """
+
+    name: str | None = None
+    runs: Path = Path("runs")
+    sources: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    master: str = "local[*]"
+    partitions: int | None = None
+    duration: float | None = None
+    until_idle: bool = False
+    fresh: bool = False
+    report: Path | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    archives: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    quiet: bool = False

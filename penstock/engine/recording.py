@@ -1,0 +1,191 @@
+"""The recording of a run: one directory that is report, fixture and bug report at once."""
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+import time
+import uuid
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyspark
+
+import penstock
+from penstock.app.state import check_state_fits
+from penstock.errors import ConfigurationError, IncompatibleStateError, RunLockedError, SinkError
+from penstock.runtime.staging import DEAD_LETTERS
+
+LOCK_PATIENCE = 30.0
+
+
+class Recording:
+    """The directory ``runs/NAME``; see the how-to on recordings for what each file holds.
+
+    Raises
+    ------
+    SinkError: the directory cannot be made.
+    RunLockedError: another process, or what is left of one, is running this run.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self.log: BinaryIO = (self.directory / "spark.log").open("ab")
+        except OSError as error:
+            raise SinkError(f"The run's directory {directory} cannot be written ({error.strerror}).") from error
+        self._lock()
+        self.manifest: dict[str, Any] = {}
+
+    def checkpoint(self, group: str) -> Path:
+        """Spark's checkpoint of a group."""
+        return self.directory / "checkpoint" / group
+
+    def ledger(self, group: str) -> Path:
+        """The committed batches of a group."""
+        return self.directory / f"batches-{group}.jsonl"
+
+    def hop(self, stream: str, group: str) -> Path:
+        """Where a group leaves a stream for other groups."""
+        return self.directory / "hops" / stream / group
+
+    @property
+    def output(self) -> Path:
+        """Where sinks without a URI write."""
+        return self.directory / "output"
+
+    @property
+    def dead_letters(self) -> Path:
+        """Where dead letters are kept."""
+        return self.directory / DEAD_LETTERS
+
+    def prepare(self, manifest: dict[str, Any], *, fresh: bool) -> bool:
+        """Begin a run, or resume it; returns whether it is resumed.
+
+        Parameters
+        ----------
+        manifest: what must not change from one start to the next: topology, state, sources,
+            parameters, groups. An earlier one's ``partitions`` and ``run`` are kept.
+        fresh: discard what there is.
+
+        Raises
+        ------
+        IncompatibleStateError, ConfigurationError: what there is does not fit; nothing was changed.
+        """
+        path = self.directory / "manifest.json"
+        stored = json.loads(path.read_text()) if path.exists() else None
+        if fresh and stored is not None:
+            self._discard()
+            manifest["previous"] = stored["run"]
+            stored = None
+        if stored is not None:
+            self._check(stored, manifest)
+            manifest |= {"run": stored["run"], "partitions": stored["partitions"]}
+        else:
+            manifest["run"] = uuid.uuid4().hex
+        self.manifest = manifest
+        _write_atomically(path, manifest)
+        return stored is not None
+
+    def fix_partitions(self, partitions: int) -> None:
+        """Keep the number of partitions, which a checkpoint fixes for good."""
+        self.manifest["partitions"] = partitions
+        _write_atomically(self.directory / "manifest.json", self.manifest)
+
+    def note_configuration(self, configuration: dict[str, Any]) -> None:
+        """Keep the options and the environment of this start, after those of earlier ones."""
+        environment = {
+            "penstock": penstock.__version__,
+            "pyspark": pyspark.__version__,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "cores": os.cpu_count(),
+        }
+        self._append("starts.jsonl", {"time": time.time(), **configuration, "environment": environment})
+
+    def note_progress(self, progress: dict[str, Any]) -> None:
+        """Keep a progress of Spark's."""
+        self._append("progress.jsonl", progress)
+
+    def progress(self) -> list[dict[str, Any]]:
+        """All progresses kept; a torn last line is left out."""
+        path = self.directory / "progress.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        kept = []
+        for line in lines:
+            try:
+                kept.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return kept
+
+    def write_report(self, report: dict[str, Any], copy: Path | None) -> None:
+        """Write ``report.json``, and a copy where one is wanted."""
+        _write_atomically(self.directory / "report.json", report)
+        if copy is not None:
+            try:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                _write_atomically(copy, report)
+            except OSError as error:
+                raise SinkError(f"The report cannot be written to {copy} ({error.strerror}).") from error
+
+    def _append(self, name: str, record: dict[str, Any]) -> None:
+        with (self.directory / name).open("a") as file:
+            file.write(json.dumps(record, default=str) + "\n")
+
+    def _lock(self) -> None:
+        """Lock the log file. Spark's JVM and workers inherit it, so a driver that was killed holds
+        the lock until the last of them is gone, and no two write to one checkpoint."""
+        deadline = time.monotonic() + LOCK_PATIENCE
+        while True:
+            try:
+                fcntl.flock(self.log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise RunLockedError(
+                        f"Another process is running {self.directory.name} (it holds {self.log.name}); stop it, or give "
+                        "this run another --name."
+                    ) from None
+                time.sleep(0.2)
+
+    def _discard(self) -> None:
+        for path in self.directory.iterdir():
+            if path.name == Path(self.log.name).name:
+                os.truncate(path, 0)
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _check(self, stored: dict[str, Any], present: dict[str, Any]) -> None:
+        check_state_fits(stored["state"], present["state"])
+        mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
+        for name, place in stored["sources"].items():
+            now = present["sources"].get(name)
+            if now != place:
+                raise ConfigurationError(
+                    f"Source {name} was read from {place} when this run began, and now from {now}: {mend}."
+                )
+        for name, value in stored["parameters"].items():
+            if present["parameters"].get(name) != value:
+                raise ConfigurationError(
+                    f"Parameter --{name} was {value} when this run began, and is now {present['parameters'].get(name)}: {mend}."
+                )
+        if stored["groups"] != present["groups"]:
+            raise IncompatibleStateError(
+                "The elements are grouped otherwise than when this run began, and each group has a checkpoint of its own: "
+                f"{mend}."
+            )
+
+
+def _write_atomically(path: Path, content: dict[str, Any]) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("w") as file:
+        json.dump(content, file, indent=2, default=str)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)

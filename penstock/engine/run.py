@@ -1,0 +1,364 @@
+"""A run: an application, bound to sources and sinks, on Spark, from start to report."""
+
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.app.application import App
+from penstock.app.loader import AppReference, reference
+from penstock.app.state import describe_state
+from penstock.app.topology import Topology
+from penstock.engine.compile import compile_group
+from penstock.engine.group import Group, group_elements
+from penstock.engine.ledger import BatchRecord, Ledger, clear_staging
+from penstock.engine.live import Live, Snapshot
+from penstock.engine.native import NativeWriter, births_of_files, compile_native
+from penstock.engine.options import RunOptions
+from penstock.engine.recording import Recording
+from penstock.engine.report import Totals, report_of
+from penstock.engine.session import ship, start_session
+from penstock.engine.sinks import BoundSink, bind_sinks, claim, read_sink
+from penstock.engine.sources import BoundSource, bind, bind_hop
+from penstock.engine.sources.base import Reckoning
+from penstock.engine.sources.files import FileSource
+from penstock.errors import ConfigurationError, RunFailedError
+from penstock.runtime.plan import PlanReference
+from penstock.runtime.staging import DEAD_LETTERS, SinkFiles
+from penstock.runtime.tally import Tally
+from penstock.runtime.wire import TALLY
+
+POLL_S = 0.2
+IDLE_S = 1.0
+"""How long everything must have been drained before a run is taken to be idle."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves: its report, and its sinks' events."""
+
+    report: dict[str, Any]
+    directory: Path
+    interrupted: bool
+    _sinks: tuple[BoundSink, ...]
+
+    def output(self, sink: str) -> list[Any]:
+        """All events that have left at a sink, in the order of their batches."""
+        bound = next(bound for bound in self._sinks if bound.sink.name == sink)
+        return read_sink(bound.files, bound.sink.stream.event_type)
+
+    @property
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """What could not be decoded or handled."""
+        return read_sink(SinkFiles(DEAD_LETTERS, "jsonl", str(self.directory / DEAD_LETTERS)), dict)
+
+
+def run(app: App, options: RunOptions | None = None, *, application: AppReference | None = None) -> RunResult:
+    """Run an application on Spark until it is idle, its time is up, or it is interrupted.
+
+    Parameters
+    ----------
+    application: how workers reach the application; found among the imported modules unless given.
+
+    Raises
+    ------
+    PenstockError: one of its kinds, with a sentence that says what was wrong and how to mend it.
+    """
+    options = options or RunOptions(until_idle=True)
+    topology = app.topology()
+    _check_names("--source", options.sources, [source.name for source in topology.sources])
+    _check_names("--sink", options.sinks, [sink.name for sink in topology.sinks])
+    return _Run(app, topology, options, application or reference(app)).execute()
+
+
+def _check_names(flag: str, given: Any, known: list[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigurationError(
+                f"{flag} {name}=...: there is no {name}; the application has {', '.join(known) or 'none'}."
+            )
+
+
+@dataclass
+class _RunningGroup:
+    """A group, its part of the topology, and its query once that has started."""
+
+    group: Group
+    topology: Topology
+    sources: list[BoundSource]
+    external: frozenset[str]
+    files: tuple[SinkFiles, ...]
+    ledger: Ledger
+    checkpoint: Path
+    query: StreamingQuery | None = None
+
+
+class _Run:
+    def __init__(self, app: App, topology: Topology, options: RunOptions, application: AppReference) -> None:
+        self._app, self._topology = app, topology
+        self._options, self._application = options, application
+        self._bound = {
+            source.name: bind(source, options.sources.get(source.name), application) for source in topology.sources
+        }
+        typed = frozenset(name for name, bound in self._bound.items() if bound.rows == "columns")
+        self._groups = group_elements(topology, options.groups, typed)
+        self._recording = Recording(options.runs / (options.name or app.name))
+        self._sinks = bind_sinks(topology.sinks, options.sinks, self._recording.output)
+        self._totals, self._lock = Totals(), threading.Lock()
+        self._interrupted = threading.Event()
+        self._failure: BaseException | None = None
+        self._live = Live(quiet=options.quiet)
+
+    def execute(self) -> RunResult:
+        options, recording = self._options, self._recording
+        resumed = recording.prepare(self._manifest(), fresh=options.fresh)
+        dead = SinkFiles(DEAD_LETTERS, "jsonl", str(recording.dead_letters))
+        run_id = recording.manifest["run"]
+        for files in (dead, *(bound.files for bound in self._sinks)):
+            claim(files, run_id, fresh=options.fresh)
+        recording.note_configuration({"master": options.master, "resumed": resumed, **_plain(options)})
+        self._live.say(
+            f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ..."
+        )
+        spark = start_session(
+            f"penstock-{recording.directory.name}", options.master, recording.log, options.conf,
+            recording.manifest.get("partitions") or options.partitions, options.archives,
+        )  # fmt: skip
+        try:
+            partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+            recording.fix_partitions(partitions)
+            ship(spark, self._application.module, recording.directory)
+            report = self._stream(spark, dead)
+        finally:
+            self._live.close()
+            spark.stop()
+            recording.log.close()
+        return RunResult(report, recording.directory, self._interrupted.is_set(), tuple(self._sinks))
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "application": self._app.name,
+            "topology": self._topology.to_json(),
+            "state": describe_state(self._topology),
+            "sources": {name: bound.uri.partition("?")[0] for name, bound in self._bound.items()},
+            "parameters": {name: str(value) for name, value in self._application.parameters},
+            "groups": {group.name: list(group.elements) for group in self._groups},
+            "partitions": self._options.partitions,
+        }
+
+    # --- the queries ----------------------------------------------------------------------------
+
+    def _stream(self, spark: SparkSession, dead: SinkFiles) -> dict[str, Any]:
+        spark.streams.addListener(_Listener(self._recording))
+        started_us = time.time_ns() // 1000
+        groups = [self._open(group, dead) for group in self._groups]
+        clear_staging({files for running in groups for files in running.files})
+        for running in groups:
+            handed_on = frozenset(bound.source.name for bound in running.sources) - running.external
+            for record in running.ledger.records():
+                self._totals.add(record, running.external, handed_on)
+        with self._signals():
+            try:
+                for running in groups:
+                    running.query = self._start(spark, running, started_us)
+                self._watch(groups)
+            except PySparkException as error:
+                self._failure = self._failure or _explained(error, self._recording)
+            finally:
+                for running in groups:
+                    if running.query is not None:
+                        running.query.stop()
+                    running.ledger.close()
+        report = self._report(groups)
+        self._recording.write_report(report, self._options.report)
+        if self._failure is not None:
+            raise self._failure
+        return report
+
+    def _open(self, group: Group, dead: SinkFiles) -> _RunningGroup:
+        topology = self._topology.subset(group.elements, group.hops)
+        sources = []
+        for source in topology.sources:
+            declared = source in self._topology.sources
+            sources.append(
+                self._bound[source.name]
+                if declared
+                else bind_hop(source, self._recording.directory / "hops" / source.name)
+            )
+        external = frozenset(bound.source.name for bound in sources if bound in self._bound.values())
+        own = {sink.name for sink in topology.sinks}
+        hops = tuple(
+            SinkFiles(f"hop-{stream}", "parquet", str(self._recording.hop(stream, group.name)), hop=True)
+            for stream in group.hops
+        )
+        files = (*(bound.files for bound in self._sinks if bound.sink.name in own), *hops, dead)
+        ledger = Ledger(self._recording.ledger(group.name), group.name, files)
+        return _RunningGroup(group, topology, sources, external, files, ledger, self._recording.checkpoint(group.name))
+
+    def _start(self, spark: SparkSession, running: _RunningGroup, started_us: int) -> StreamingQuery:
+        if running.group.native:
+            frame = compile_native(spark, running.topology, running.sources, started_us)
+            writer = NativeWriter(running.topology, running.files, running.sources)
+
+            def tallies(batch: DataFrame, number: int) -> list[Tally]:
+                read = {
+                    bound.source.name: births_of_files(bound.files_of(running.checkpoint, index, number), started_us)
+                    for index, bound in enumerate(running.sources)
+                    if isinstance(bound, FileSource)
+                }
+                return [writer.write(batch, read)]
+        else:
+            frame = compile_group(spark, self._plan(running), running.sources, started_us)
+
+            def tallies(batch: DataFrame, number: int) -> list[Tally]:
+                rows = batch.where(batch["target"] == TALLY).select("payload").toArrow()
+                return [Tally.read(payload) for payload in rows["payload"].to_pylist()]
+
+        writer_ = frame.writeStream.queryName(running.group.name).option("checkpointLocation", str(running.checkpoint))
+        return writer_.foreachBatch(self._committer(running, tallies)).start()
+
+    def _plan(self, running: _RunningGroup) -> PlanReference:
+        return PlanReference(
+            self._application, running.group.elements, running.group.hops, int(self._recording.manifest["partitions"]),
+            running.files, self._app.on_error,
+        )  # fmt: skip
+
+    def _committer(
+        self, running: _RunningGroup, tallies: Callable[[DataFrame, int], list[Tally]]
+    ) -> Callable[[DataFrame, int], None]:
+        handed_on = frozenset(bound.source.name for bound in running.sources) - running.external
+
+        def commit(batch: DataFrame, number: int) -> None:
+            begun = time.monotonic()
+            done = tallies(batch, number)
+            record = BatchRecord.of(number, time.time_ns() // 1000, done)
+            with self._lock:
+                if not running.ledger.commit(record):
+                    return
+                self._totals.add(record, running.external, handed_on)
+            for bound in self._sinks:
+                bound.show(
+                    running.ledger.final_path(number, file) for file in record.files if file.sink == bound.sink.name
+                )
+            self._live.batch(
+                sum(source.accepted for source in record.sources.values()), time.monotonic() - begun, record
+            )
+
+        return commit
+
+    # --- watching -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Within the block, Ctrl-C and a request to terminate stop the run after what is committed."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self._interrupted.set()
+
+        previous = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _watch(self, groups: list[_RunningGroup]) -> None:
+        began = time.monotonic()
+        idle_since: float | None = None
+        while not self._interrupted.wait(POLL_S):
+            for running in groups:
+                assert running.query is not None
+                failed = running.query.exception()
+                if failed is not None:
+                    self._failure = _explained(failed, self._recording)
+                    return
+            now = time.monotonic()
+            self._live.show(self._snapshot(groups))
+            if self._options.duration is not None and now - began >= self._options.duration:
+                return
+            if self._options.until_idle:
+                idle_since = (idle_since or now) if self._is_idle(groups) else None
+                if idle_since is not None and now - idle_since >= IDLE_S:
+                    return
+
+    def _is_idle(self, groups: list[_RunningGroup]) -> bool:
+        for running in groups:
+            assert running.query is not None
+            for number, bound in enumerate(running.sources):
+                if bound.waiting(running.checkpoint, number, running.ledger.last):
+                    return False
+                if bound.uri.startswith(("generator:", "replay:")) and not bound.finished():
+                    return False
+        busy = [r for r in groups if r.query is not None and r.query.status["isDataAvailable"]]
+        return not busy
+
+    def _snapshot(self, groups: list[_RunningGroup]) -> Snapshot:
+        with self._lock:
+            taken = sum(source.accepted for source in self._totals.sources.values())
+            left = sum(count for name, count in self._totals.outputs.items() if not name.startswith("hop-"))
+            dead = self._totals.dead_lettered
+        return Snapshot(taken, left, dead)
+
+    def _report(self, groups: list[_RunningGroup]) -> dict[str, Any]:
+        reckonings: dict[str, Reckoning] = {}
+        for running in groups:
+            for number, bound in enumerate(running.sources):
+                if bound.source.name in running.external:
+                    reckonings[bound.source.name] = bound.reckon(running.checkpoint, number, running.ledger.last)
+        return report_of(
+            self._topology, self._totals, reckonings, self._recording.progress(),
+            engine=f"spark {pyspark.__version__}", master=self._options.master,
+        )  # fmt: skip
+
+
+class _Listener(StreamingQueryListener):
+    """Keeps every progress, for `recentProgress` forgets all but the last hundred."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing to keep."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Keep it."""
+        self._recording.note_progress(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing to keep."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Nothing to keep."""
+
+
+def _explained(error: BaseException, recording: Recording) -> RunFailedError:
+    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line."""
+    text = str(error)
+    ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
+    python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    reason = (ours or python or [first])[-1].strip()
+    return RunFailedError(
+        f"The run stopped: {reason} Nothing is lost: what was not committed is still queued, and running again resumes "
+        f"({recording.log.name} has the details)."
+    )
+
+
+def _plain(options: RunOptions) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}

@@ -1,0 +1,132 @@
+"""Starting Spark quietly: its chatter goes to a file, and its Python is ours."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+from zipfile import ZipFile
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock.engine.java import java_home
+from penstock.errors import ClusterError, ConfigurationError
+
+MODULE_LIMIT = 50 * 2**20
+
+LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.append = true
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def start_session(
+    name: str,
+    master: str,
+    log: BinaryIO,
+    conf: Mapping[str, str],
+    partitions: int | None,
+    archives: tuple[str, ...] = (),
+) -> SparkSession:
+    """A Spark session whose output, and that of its workers, goes to a log file.
+
+    Parameters
+    ----------
+    log: an open file; a lock that the caller holds on it lives until the JVM and its workers are gone.
+    partitions: shuffle partitions, or None for the cluster's parallelism.
+    archives: packed environments for the executors.
+
+    Raises
+    ------
+    JavaNotFoundError: there is no Java for it.
+    ClusterError: the master cannot be reached.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    path = Path(log.name).absolute()
+    logging = path.with_name("log4j2.properties")
+    logging.write_text(LOGGING.format(path=path))
+    settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
+    flags = f"-Dlog4j2.configurationFile=file:{logging}"
+    settings.set("spark.driver.extraJavaOptions", flags)
+    if archives:
+        settings.set("spark.archives", ",".join(f"{archive}#environment" for archive in archives))
+        os.environ["PYSPARK_PYTHON"] = "./environment/bin/python"
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    for key, value in {**STREAMING, **conf}.items():
+        settings.set(key, value)
+    try:
+        with _output_to(log):
+            spark = SparkSession.builder.config(conf=settings).getOrCreate()
+    except Exception as error:
+        reason = str(error).strip().splitlines()
+        raise ClusterError(
+            f"Spark could not start on master {master} ({reason[0] if reason else type(error).__name__}); check the "
+            f"address, and {path} for the reason."
+        ) from error
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions or spark.sparkContext.defaultParallelism))
+    return spark
+
+
+def ship(spark: SparkSession, module: str, staging: Path) -> None:
+    """Send an application's directory of Python files, and penstock itself, to the executors."""
+    source = Path(sys.modules[module].__file__ or "").parent
+    archive = staging / "application.zip"
+    packages = [
+        path
+        for path in source.iterdir()
+        if path.name != "penstock" and (path.suffix == ".py" or (path / "__init__.py").exists())
+    ]
+    files = [file for path in packages for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
+    if sum(file.stat().st_size for file in files) > MODULE_LIMIT:
+        raise ConfigurationError(
+            f"{source} holds more than {MODULE_LIMIT >> 20} MB of Python, all of which would be sent to the executors: "
+            "move the application to a directory of its own."
+        )
+    home = Path(penstock.__file__).parent
+    with ZipFile(archive, "w") as zipped:
+        for file in files:
+            zipped.write(file, file.relative_to(source))
+        for file in home.rglob("*.py"):
+            zipped.write(file, Path("penstock") / file.relative_to(home))
+    spark.sparkContext.addPyFile(str(archive))
+
+
+@contextmanager
+def _output_to(file: BinaryIO) -> Iterator[None]:
+    """Within the block, what this process and its children print goes to a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(number) for number in (1, 2)]
+    try:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, kept in zip((1, 2), saved, strict=True):
+            os.dup2(kept, number)
+            os.close(kept)

@@ -1,0 +1,49 @@
+"""Sources: what a run can read its events from."""
+
+from pathlib import Path
+from typing import Any
+
+from penstock.app.loader import AppReference
+from penstock.app.stream import Source
+from penstock.engine.sources.base import BoundSource
+from penstock.engine.sources.files import FileSource, HopSource
+from penstock.engine.sources.follow import FollowedSource
+from penstock.engine.uri import parse_uri
+from penstock.errors import SourceError
+
+GATE = ("min_rows", "max_delay", "max_rows")
+FILES = ("jsonl", "csv", "parquet", "text")
+OPTIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(FILES, ("max_files",)),
+    "log": GATE,
+    "generator": (*GATE, "rate", "count", "seed", "scv", "times", "speed"),
+    "replay": (*GATE, "time", "speed"),
+}
+
+
+def bind(source: Source[Any], uri: str | None, application: AppReference) -> BoundSource:
+    """The source of a run behind a declared one.
+
+    Raises
+    ------
+    SourceError: there is no URI, or what it names is missing or unreadable.
+    ConfigurationError: the URI is not understood.
+    """
+    text = uri or source.uri
+    if text is None:
+        raise SourceError(
+            f"Source {source.name} has no URI: pass --source {source.name}=jsonl:PATH (or csv:, parquet:, text:, log:, "
+            "replay:, generator:), or declare one with uri=."
+        )
+    parsed = parse_uri(text, tuple(OPTIONS), OPTIONS)
+    if parsed.scheme in FILES:
+        return FileSource(source, parsed)
+    return FollowedSource(source, parsed, application)
+
+
+def bind_hop(source: Source[Any], directory: Path) -> BoundSource:
+    """The source of a group that another group feeds."""
+    return HopSource(source, directory)
+
+
+__all__ = ["BoundSource", "bind", "bind_hop"]

@@ -1,0 +1,24 @@
+"""The gate of a micro-batch: how many of the waiting events a source admits, and when."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Gate:
+    """Minimum rows (the model's batch size K), maximum delay (1/tau), maximum rows.
+
+    As in Spark's Kafka source, the delay counts from the last time that events were admitted (at
+    first from the start), and a batch takes all that waits up to the maximum.
+    """
+
+    min_rows: int
+    max_delay: float
+    max_rows: int
+    last: float
+
+    def admit(self, waiting: int, now: float) -> int:
+        """How many of the waiting events are let in at a time (seconds)."""
+        if not waiting or (waiting < self.min_rows and now - self.last < self.max_delay):
+            return 0
+        self.last = now
+        return min(waiting, self.max_rows)

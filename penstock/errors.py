@@ -1,0 +1,78 @@
+"""The exceptions of Penstock: one tree, each a subclass of the builtin a caller would expect.
+
+PenstockError
+├── TopologyError (ValueError)             the graph of elements and streams is not runnable
+│   └── CyclicTopologyError
+├── EventSchemaError (TypeError)           an event type has a field that cannot be carried
+├── EmissionError (TypeError)              an element emitted what it had not declared
+├── StateError (TypeError)                 declared state cannot be kept
+│   └── IncompatibleStateError             stored state does not fit the code
+├── ConfigurationError (ValueError)        an option, a URI or a duration is not understood
+├── ApplicationNotFoundError (LookupError) the file to run holds no application
+├── SourceError (OSError)                  a source cannot be read
+├── SinkError (OSError)                    a sink cannot be written
+├── RunLockedError (RuntimeError)          another process is running this run
+├── JavaNotFoundError (RuntimeError)       no Java that Spark can use
+├── ClusterError (RuntimeError)            the Spark master cannot be reached
+└── RunFailedError (RuntimeError)          the run stopped; nothing is lost
+"""
+
+
+class PenstockError(Exception):
+    """Base of all errors that Penstock raises on purpose; its text is meant for the user."""
+
+
+class TopologyError(PenstockError, ValueError):
+    """The declared elements and streams do not make a runnable topology."""
+
+
+class CyclicTopologyError(TopologyError):
+    """The elements form a cycle; a topology is acyclic."""
+
+
+class EventSchemaError(PenstockError, TypeError):
+    """A field of an event type has a type that no stream can carry."""
+
+
+class EmissionError(PenstockError, TypeError):
+    """An element emitted something other than an event of a stream it declared."""
+
+
+class StateError(PenstockError, TypeError):
+    """A processing element declares state that cannot be kept."""
+
+
+class IncompatibleStateError(StateError):
+    """What a checkpoint holds does not fit the application that wants to resume it."""
+
+
+class ConfigurationError(PenstockError, ValueError):
+    """An option, a URI or a duration is not understood."""
+
+
+class ApplicationNotFoundError(PenstockError, LookupError):
+    """The file or module named holds no application."""
+
+
+class SourceError(PenstockError, OSError):
+    """A source is missing, unreadable or of another shape than declared."""
+
+
+class SinkError(PenstockError, OSError):
+    """A sink cannot be written."""
+
+
+class RunLockedError(PenstockError, RuntimeError):
+    """Another process is running the same run."""
+
+
+class JavaNotFoundError(PenstockError, RuntimeError):
+    """No Java 17 or later that Spark can use was found."""
+
+
+class ClusterError(PenstockError, RuntimeError):
+    """The Spark master cannot be reached or refused the application."""
+
+
+class RunFailedError(PenstockError, RuntimeError):
+    """A run stopped because of a failure; what it had not finished is still queued."""

@@ -1,0 +1,132 @@
+"""Codecs: events of one type as JSON, as MessagePack, and as Arrow columns."""
+
+import types
+import typing
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+
+from penstock.app.event import Event, field_types
+
+ARROW_SCALARS: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime: pa.timestamp("us", tz="UTC"),
+    date: pa.date32(),
+    time: pa.string(),
+    timedelta: pa.duration("us"),
+    Decimal: pa.decimal128(38, 18),
+    UUID: pa.string(),
+}
+KEPT_BY_ARROW = (bytes, datetime, date, timedelta, Decimal)
+
+
+class Codec:
+    """Reads and writes the events of one type.
+
+    JSON is what enters and leaves; MessagePack, which keeps every value exactly, is what travels
+    between stages; columns are what the batch dialect and Parquet work on.
+    """
+
+    def __init__(self, event_type: type[Event]) -> None:
+        self.event_type = event_type
+        self.decode_json = msgspec.json.Decoder(event_type).decode
+        self.encode_json = msgspec.json.Encoder().encode
+        self.decode_msgpack = msgspec.msgpack.Decoder(event_type).decode
+        self.encode_msgpack = msgspec.msgpack.Encoder().encode
+        fields = field_types(event_type)
+        self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in fields.items()])
+        self._flat = all(_plain(annotation) in _FLAT for annotation in fields.values())
+        self._values = attrgetter(*fields) if len(fields) > 1 else lambda event: (getattr(event, *fields),)
+        self._checked: set[tuple[type, ...]] = set()
+
+    def check(self, event: Any) -> None:
+        """Refuse an event whose values are not of its fields' types, as Python lets anyone make one.
+
+        Raises
+        ------
+        msgspec.ValidationError: names the field.
+        """
+        kinds = tuple(map(type, self._values(event)))
+        if kinds not in self._checked:
+            self.decode_msgpack(self.encode_msgpack(event))
+            if self._flat:
+                self._checked.add(kinds)
+
+    def to_columns(self, events: list[Any]) -> pa.RecordBatch:
+        """Events as a record batch of `schema`."""
+        if self._flat:
+            columns = [pa.array([getattr(event, field.name) for event in events], field.type) for field in self.schema]
+        else:
+            rows = [msgspec.to_builtins(event, builtin_types=KEPT_BY_ARROW) for event in events]
+            columns = [pa.array([row[field.name] for row in rows], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def from_columns(self, batch: pa.RecordBatch) -> list[Any]:
+        """The events of a record batch whose columns are those of `schema`."""
+        columns = [batch.column(name).to_pylist() for name in self.schema.names]
+        if self._flat:
+            return list(map(self.event_type, *columns))
+        return [
+            msgspec.convert(dict(zip(self.schema.names, row, strict=True)), self.event_type, strict=False)
+            for row in zip(*columns, strict=True)
+        ]
+
+    def from_text(self, row: dict[str, str | None]) -> Any:
+        """An event from text fields, as a CSV line has them; an empty field is a missing one.
+
+        Raises
+        ------
+        msgspec.ValidationError: names the field whose text does not read as its type.
+        """
+        given = {name: value for name, value in row.items() if value is not None}
+        return msgspec.convert(given, self.event_type, strict=False)
+
+
+_FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
+
+
+def arrow_field(name: str, annotation: Any) -> pa.Field:
+    """The Arrow field for an annotated field of an event."""
+    return pa.field(name, _arrow_type(annotation), nullable=_optional(annotation))
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:
+    kind = _plain(annotation)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is list:
+        return pa.list_(_arrow_type(arguments[0]))
+    if origin is dict:
+        return pa.map_(pa.string(), _arrow_type(arguments[1]))
+    if origin is typing.Literal:
+        return ARROW_SCALARS[type(arguments[0])]
+    if issubclass(kind, Event):
+        return pa.struct([arrow_field(name, inner) for name, inner in field_types(kind).items()])
+    if issubclass(kind, Enum):
+        return ARROW_SCALARS[type(next(iter(kind)).value)]
+    return next(ARROW_SCALARS[base] for base in kind.__mro__ if base in ARROW_SCALARS)
+
+
+def _plain(annotation: Any) -> Any:
+    """The annotation without `Annotated` and `| None`."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _plain(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return _plain(next(member for member in arguments if member is not type(None)))
+    return annotation
+
+
+def _optional(annotation: Any) -> bool:
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _optional(typing.get_args(annotation)[0])
+    return type(None) in typing.get_args(annotation)

@@ -1,0 +1,136 @@
+"""Pages: how a container keeps the instances of a prototype in few, bounded pieces of state.
+
+A state call to the engine costs far more than handling an event, so instances are not stored one
+by one. They are spread by the hash of their key over pages of some `INSTANCES_PER_PAGE`, and a
+micro-batch reads and writes each page it touches once. The number of pages follows the number of
+instances by linear hashing (Litwin, 1980): pages are split one at a time, so that no batch pays
+for all of them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+INSTANCES_PER_PAGE = 128
+SWEPT_PER_BATCH = 4
+HEADER = -1
+
+
+class PageStore(Protocol):
+    """Where pages live between micro-batches; the engine's state store, or a dict in tests."""
+
+    def get(self, element: str, page: int) -> bytes | None:
+        """The bytes of a page, or None where there is none."""
+
+    def put(self, element: str, page: int, content: bytes) -> None:
+        """Write a page."""
+
+
+class Header(msgspec.Struct):
+    """What a container must know of a prototype's pages before it reads one of them."""
+
+    instances: int = 0
+    pages: int = 1
+    due: dict[int, float] = {}
+    """For pages with timers a lower bound of the earliest."""
+    swept: int = 0
+
+
+Page = dict[bytes, Any]
+"""Entries by the encoded key: `msgspec.Raw` until an instance is touched, then the live entry."""
+
+
+class Pages:
+    """The pages of one prototype in one partition, read on first touch, written by `flush`."""
+
+    def __init__(self, element: str, store: PageStore) -> None:
+        self._element = element
+        self._store = store
+        self._decode = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
+        self._encode = msgspec.msgpack.Encoder().encode
+        stored = store.get(element, HEADER)
+        self.header = Header() if stored is None else msgspec.msgpack.decode(stored, type=Header)
+        self._loaded: dict[int, Page] = {}
+
+    def number(self, hashed: int) -> int:
+        """The page of a hash: its low bits, one more of them for the pages that have been split."""
+        level = self.header.pages.bit_length()
+        page = hashed & ((1 << level) - 1)
+        return page if page < self.header.pages else hashed & ((1 << (level - 1)) - 1)
+
+    def page(self, number: int) -> Page:
+        """The entries of a page; what is changed in them is written by the next `flush`."""
+        page = self._loaded.get(number)
+        if page is None:
+            stored = self._store.get(self._element, number)
+            page = {} if stored is None else self._decode(stored)
+            self._loaded[number] = page
+        return page
+
+    def stored(self, number: int, key: bytes) -> msgspec.Raw | None:
+        """An entry as it was before this micro-batch, whatever has become of it since."""
+        stored = self._store.get(self._element, number)
+        return None if stored is None else self._decode(stored).get(key)
+
+    def due(self, clock: float) -> list[int]:
+        """The pages that may hold a timer due at a time."""
+        return sorted(page for page, due in self.header.due.items() if due <= clock)
+
+    def note_due(self, number: int, due: float | None, *, exact: bool = False) -> None:
+        """Remember the earliest timer of a page; a lower one stands unless this one is exact."""
+        earlier = None if exact else self.header.due.get(number)
+        due = min((time for time in (due, earlier) if time is not None), default=None)
+        if due is None:
+            self.header.due.pop(number, None)
+        else:
+            self.header.due[number] = due
+
+    def next_to_sweep(self) -> Iterator[int]:
+        """A few pages each batch, in turn: those in which expired instances are to be dropped."""
+        for _ in range(min(SWEPT_PER_BATCH, self.header.pages)):
+            self.header.swept = (self.header.swept + 1) % self.header.pages
+            yield self.header.swept
+
+    def flush(self, hash_of: "HashOf") -> None:
+        """Split pages until they are small enough again, then write all that were read."""
+        while self.header.instances > self.header.pages * INSTANCES_PER_PAGE:
+            self._split(hash_of)
+        for number, page in self._loaded.items():
+            self._store.put(self._element, number, self._encode(page))
+        self._store.put(self._element, HEADER, self._encode(self.header))
+        self._loaded.clear()
+
+    def _split(self, hash_of: "HashOf") -> None:
+        new = self.header.pages
+        old = new - (1 << (new.bit_length() - 1))
+        page = self.page(old)
+        self.header.pages += 1
+        self._loaded[new] = {key: page.pop(key) for key in list(page) if self.number(hash_of(key)) == new}
+        if old in self.header.due:
+            self.header.due[new] = self.header.due[old]
+
+
+class HashOf(Protocol):
+    """The hash of an encoded key within its partition."""
+
+    def __call__(self, key: bytes, /) -> int: ...
+
+
+class MemoryStore:
+    """Pages in a dict, with the copy and restore that a crash in the test driver needs."""
+
+    def __init__(self, content: Iterable[tuple[tuple[str, int], bytes]] = ()) -> None:
+        self._content = dict(content)
+        self.calls = 0
+
+    def get(self, element: str, page: int) -> bytes | None:
+        self.calls += 1
+        return self._content.get((element, page))
+
+    def put(self, element: str, page: int, content: bytes) -> None:
+        self.calls += 1
+        self._content[element, page] = content
+
+    def copy(self) -> "MemoryStore":
+        return MemoryStore(self._content.items())

@@ -1,0 +1,387 @@
+"""A stage: what one partition does with events between two shuffles.
+
+Events enter from a source or from a hop's containers, pass through the keyless elements that
+listen to them, and end in sinks, in dead letters, or in the outbox to a later hop.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.app.element import Element, ProcessingElement, overrides
+from penstock.app.stream import Emission, Source, Stream
+from penstock.errors import EmissionError, RunFailedError
+from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
+from penstock.runtime.plan import Plan
+from penstock.runtime.staging import DEAD_LETTERS, Staging
+from penstock.runtime.tally import Births, Tally
+from penstock.runtime.wire import Outbox
+
+Encoded = TypeVar("Encoded")
+
+
+class EventBatch:
+    """Events of one stream with their lineages, as objects or as columns, whichever is asked for."""
+
+    def __init__(
+        self,
+        stream: Stream[Any],
+        *,
+        events: list[Any] | None = None,
+        lineages: list[Lineage] | None = None,
+        columns: pa.RecordBatch | None = None,
+        lineage_columns: LineageColumns | None = None,
+    ) -> None:
+        self.stream = stream
+        self._events, self._lineages = events, lineages
+        self._columns, self._lineage_columns = columns, lineage_columns
+
+    def __len__(self) -> int:
+        if self._events is not None:
+            return len(self._events)
+        return 0 if self._columns is None else int(self._columns.num_rows)
+
+    def events(self, plan: Plan) -> list[Any]:
+        """The events as objects."""
+        if self._events is None:
+            self._events = plan.codec(self.stream.event_type).from_columns(self._columns)
+        return self._events
+
+    def columns(self, plan: Plan) -> pa.RecordBatch:
+        """The events as a record batch."""
+        if self._columns is None:
+            self._columns = plan.codec(self.stream.event_type).to_columns(self._events or [])
+        return self._columns
+
+    @property
+    def lineages(self) -> list[Lineage]:
+        """The lineages, row by row."""
+        if self._lineages is None:
+            assert self._lineage_columns is not None
+            self._lineages = self._lineage_columns.rows()
+        return self._lineages
+
+    @property
+    def lineage_columns(self) -> LineageColumns:
+        """The lineages as arrays."""
+        if self._lineage_columns is None:
+            self._lineage_columns = LineageColumns.of(self._lineages or [])
+        return self._lineage_columns
+
+
+class Emitter:
+    """Collects what one element emits while it is handed many events."""
+
+    def __init__(self, element: Element, plan: Plan) -> None:
+        self._element = element
+        self._check = {stream: plan.codec(stream.event_type).check for stream in element.emits}
+        self._batches: dict[Stream[Any], tuple[list[Any], list[Lineage]]] = {
+            stream: ([], []) for stream in element.emits
+        }
+
+    def collect(self, result: Any) -> Sequence[Emission]:
+        """What a hook yielded or returned, run to its end and checked, before any of it counts.
+
+        Raises
+        ------
+        EmissionError: it holds something other than events of declared streams.
+        msgspec.ValidationError: a value is not of its field's type.
+        """
+        if result is None:
+            return ()
+        emissions = (result,) if isinstance(result, Emission) else tuple(result)
+        for emission in emissions:
+            if not isinstance(emission, Emission) or emission.stream not in self._batches:
+                self._refuse(emission)
+            self._check[emission.stream](emission.event)
+        return emissions
+
+    def add(self, emissions: Sequence[Emission], lineage: Lineage) -> None:
+        """Keep emissions for routing."""
+        for emission in emissions:
+            events, lineages = self._batches[emission.stream]
+            events.append(emission.event)
+            lineages.append(lineage)
+
+    def batches(self) -> Iterable[EventBatch]:
+        """All that was emitted, by stream."""
+        for stream, (events, lineages) in self._batches.items():
+            if events:
+                yield EventBatch(stream, events=events, lineages=lineages)
+
+    def _refuse(self, thing: Any) -> None:
+        declared = ", ".join(stream.name for stream in self._batches) or "no stream"
+        what = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
+        raise EmissionError(
+            f"{self._element.name} emitted {what}, but declares that it emits into {declared}: call a declared stream "
+            "with the event's fields, and name it in emits=."
+        )
+
+
+class Stage:
+    """One stage in one partition, for one micro-batch.
+
+    Parameters
+    ----------
+    label: names the staged files; distinct among the stages and partitions of a batch.
+    """
+
+    def __init__(self, plan: Plan, stage: int, partition: int) -> None:
+        self.plan = plan
+        self.tally = Tally(stage, partition)
+        self.outbox = Outbox()
+        self._staging = Staging(plan.sinks, f"{stage}-{partition:05d}")
+        self._encode = msgspec.json.Encoder().encode
+
+    # --- events that enter from a source -------------------------------------------------------
+
+    def accept_json(self, source: Source[Any], payloads: list[bytes], lineage: LineageColumns) -> None:
+        """Decode JSON events; what does not decode becomes a dead letter, blank lines are no events."""
+        decode = self.plan.codec(source.event_type).decode_json
+        tally = self.tally.source(source.name)
+        tally.rows += len(payloads)
+        try:
+            events, lineages = [decode(payload) for payload in payloads], None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            events, lineages = [], []
+            for payload, inherited in zip(payloads, lineage.rows(), strict=True):
+                if not payload.strip():
+                    tally.blank += 1
+                    continue
+                tally.accepted += 1
+                try:
+                    events.append(decode(payload))
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    self._reject(source, payload, error, inherited)
+                else:
+                    lineages.append(inherited)
+        else:
+            tally.accepted += len(events)
+        self._enter(source, EventBatch(source, events=events, lineages=lineages, lineage_columns=lineage))
+
+    def accept_text_fields(self, source: Source[Any], rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
+        """Decode events given as text fields (CSV)."""
+        codec = self.plan.codec(source.event_type)
+        tally = self.tally.source(source.name)
+        tally.rows += len(rows)
+        tally.accepted += len(rows)
+        events, lineages = [], []
+        for row, inherited in zip(rows, lineage.rows(), strict=True):
+            try:
+                events.append(codec.from_text(row))
+            except msgspec.ValidationError as error:
+                self._reject(source, self._encode(row), error, inherited)
+            else:
+                lineages.append(inherited)
+        self._enter(source, EventBatch(source, events=events, lineages=lineages))
+
+    def accept_columns(self, source: Source[Any], columns: pa.RecordBatch, lineage: LineageColumns) -> None:
+        """Take events that come as typed columns (Parquet); their types were checked at the start."""
+        tally = self.tally.source(source.name)
+        tally.rows += columns.num_rows
+        tally.accepted += columns.num_rows
+        schema = self.plan.codec(source.event_type).schema
+        required = [field.name for field in schema if not field.nullable and columns.column(field.name).null_count]
+        if required:
+            columns, lineage = self._reject_nulls(source, columns, lineage, required)
+        self._enter(source, EventBatch(source, columns=columns, lineage_columns=lineage))
+
+    def _reject_nulls(
+        self, source: Source[Any], columns: pa.RecordBatch, lineage: LineageColumns, required: list[str]
+    ) -> tuple[pa.RecordBatch, LineageColumns]:
+        bad = np.zeros(columns.num_rows, dtype=bool)
+        for name in required:
+            bad |= columns.column(name).is_null().to_numpy(zero_copy_only=False)
+        for index in np.flatnonzero(bad).tolist():
+            row = columns.slice(index, 1).to_pylist()[0]
+            missing = ", ".join(name for name in required if row[name] is None)
+            error = ValueError(f"Field {missing} is null, and {source.event_type.__name__} does not make it optional")
+            inherited = Lineage(*(int(column[index]) for column in lineage))
+            self._reject(source, msgspec.json.encode(row, enc_hook=str), error, inherited)
+        good = np.flatnonzero(~bad)
+        return columns.take(pa.array(good)), LineageColumns(*(column[good] for column in lineage))
+
+    def _enter(self, source: Source[Any], batch: EventBatch) -> None:
+        if source.event_time is not None and len(batch):
+            field = source.event_time.field
+            lineages = [
+                inherited._replace(time=round(getattr(event, field).timestamp() * 1e6))
+                for event, inherited in zip(batch.events(self.plan), batch.lineages, strict=True)
+            ]
+            batch = EventBatch(source, events=batch.events(self.plan), lineages=lineages)
+        self.route(batch)
+
+    # --- the way of events through the stage ---------------------------------------------------
+
+    def route(self, batch: EventBatch) -> None:
+        """Hand a stream's events to its sinks, to the way to its keyed listeners, and to its keyless ones."""
+        if not len(batch):
+            return
+        name = batch.stream.name
+        self.tally.streams[name] = self.tally.streams.get(name, 0) + len(batch)
+        for sink in self.plan.sinks_of(batch.stream):
+            self._write(sink, batch)
+        for element in self.plan.keyed_by(batch.stream):
+            self._send(element, batch)
+        for element in self.plan.keyless(batch.stream):
+            if element.dialect == "batch":
+                self._run_batch(element, batch)
+            else:
+                self._run_keyless(element, batch)
+
+    def _write(self, sink: str, batch: EventBatch) -> None:
+        if self._staging.kind(sink) == "parquet":
+            columns, batch = self._encoded(sink, batch, lambda part: part.columns(self.plan))
+            self._staging.write_columns(sink, columns, batch.lineage_columns.born)
+        else:
+            lines, batch = self._encoded(sink, batch, lambda part: list(map(self._encode, part.events(self.plan))))
+            self._staging.write_lines(sink, lines)
+        self.tally.births.append(Births.of(batch.lineage_columns.born))
+
+    def _send(self, element: Element, batch: EventBatch) -> None:
+        key, target = self.plan.keys[element.name], self.plan.targets[element, batch.stream]
+        encode = self.plan.codec(batch.stream.event_type).encode_msgpack
+        payloads, batch = self._encoded(element.name, batch, lambda part: list(map(encode, part.events(self.plan))))
+        buckets = [key.bucket(key.identity(event)) for event in batch.events(self.plan)]
+        self.outbox.extend(target, buckets, payloads, batch.lineages)
+        self.tally.sent[element.name] = self.tally.sent.get(element.name, 0) + len(payloads)
+
+    def _encoded(
+        self, place: str, batch: EventBatch, encode: Callable[[EventBatch], Encoded]
+    ) -> tuple[Encoded, EventBatch]:
+        """Encode a batch, without the events that cannot be (an integer of 65 bits, say): those are dead letters."""
+        try:
+            return encode(batch), batch
+        except Exception:
+            events, lineages = [], []
+            for event, lineage in zip(batch.events(self.plan), batch.lineages, strict=True):
+                try:
+                    encode(EventBatch(batch.stream, events=[event], lineages=[lineage]))
+                except Exception as error:
+                    self.dead_letter(place, batch.stream, event, error, lineage)
+                else:
+                    events.append(event)
+                    lineages.append(lineage)
+            batch = EventBatch(batch.stream, events=events, lineages=lineages)
+            return encode(batch), batch
+
+    def _run_keyless(self, element: Element, batch: EventBatch) -> None:
+        instance = element.prototype() if element.prototype else None
+        handle = instance.on_event if instance else element.body
+        emitter = Emitter(element, self.plan)
+        collect, add = emitter.collect, emitter.add
+        pairs = list(zip(batch.events(self.plan), batch.lineages, strict=True))
+        for event, lineage in self.tally.element(element.name).timed(pairs):
+            try:
+                emissions = collect(handle(event))
+            except Exception as error:
+                self.dead_letter(element.name, batch.stream, event, error, lineage)
+            else:
+                if emissions:
+                    add(emissions, lineage)
+        if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
+            self._finish_keyless(element, instance, emitter, batch)
+        for emitted in emitter.batches():
+            self.route(emitted)
+
+    def _finish_keyless(
+        self, element: Element, instance: ProcessingElement, emitter: Emitter, batch: EventBatch
+    ) -> None:
+        lineage = Lineage(int(batch.lineage_columns.born.max()), NONE, LAST, self.tally.partition)
+        try:
+            emitter.add(emitter.collect(instance.on_batch()), lineage)
+        except Exception as error:
+            self.dead_letter(element.name, batch.stream, None, error, lineage)
+
+    def _run_batch(self, element: Element, batch: EventBatch) -> None:
+        tally = self.tally.element(element.name)
+        for columns in tally.timed([batch.columns(self.plan)]):
+            outputs = self._call_batch(element, batch, columns, batch.lineage_columns)
+        tally.events += len(batch) - 1
+        for output, lineage in outputs:
+            self.route(EventBatch(element.emits[0], columns=output, lineage_columns=lineage))
+
+    def _call_batch(
+        self, element: Element, batch: EventBatch, columns: pa.RecordBatch, lineage: LineageColumns
+    ) -> list[tuple[pa.RecordBatch, LineageColumns]]:
+        """Call a body on a record batch; if it raises, halve the batch until the rows at fault stand alone."""
+        try:
+            output = self._conform(element, element.body(columns))
+        except Exception as error:
+            if columns.num_rows == 1:
+                event = self.plan.codec(batch.stream.event_type).from_columns(columns)[0]
+                inherited = Lineage(*(int(column[0]) for column in lineage))
+                self.dead_letter(element.name, batch.stream, event, error, inherited)
+                return []
+            half = columns.num_rows // 2
+            parts = (slice(0, half), slice(half, columns.num_rows))
+            return [
+                result
+                for part in parts
+                for result in self._call_batch(
+                    element,
+                    batch,
+                    columns.slice(part.start, part.stop - part.start),
+                    LineageColumns(*(column[part] for column in lineage)),
+                )
+            ]
+        return [(output, lineage.spread(output.num_rows))]
+
+    def _conform(self, element: Element, output: Any) -> pa.RecordBatch:
+        stream = element.emits[0]
+        schema = self.plan.codec(stream.event_type).schema
+        if not isinstance(output, pa.RecordBatch):
+            raise EmissionError(
+                f"{element.name} returned {type(output).__name__}; the batch dialect returns a RecordBatch."
+            )
+        missing = [name for name in schema.names if name not in output.schema.names]
+        if missing:
+            raise EmissionError(
+                f"{element.name} returned columns {', '.join(output.schema.names)}, without {', '.join(missing)} of "
+                f"stream {stream.name}."
+            )
+        output = output.select(schema.names)
+        if output.schema.types == schema.types:
+            return output
+        return pa.RecordBatch.from_arrays(
+            [column.cast(field.type) for column, field in zip(output.columns, schema, strict=True)], schema=schema
+        )
+
+    # --- what fails, and the end ----------------------------------------------------------------
+
+    def _reject(self, source: Source[Any], payload: bytes, error: Exception, lineage: Lineage) -> None:
+        text = payload.decode("utf-8", "backslashreplace")
+        self._bury({"element": None, "stream": source.name, "raw": text}, error, lineage)
+
+    def dead_letter(self, element: str, stream: Stream[Any], event: Any, error: Exception, lineage: Lineage) -> None:
+        """Keep an event that an element could not handle, with the error, or stop the run."""
+        self.tally.element(element).dead_letters += 1
+        self._bury({"element": element, "stream": stream.name, "event": event}, error, lineage)
+
+    def _bury(self, letter: dict[str, Any], error: Exception, lineage: Lineage) -> None:
+        message = f"{type(error).__name__}: {error}"
+        if self.plan.on_error == "stop":
+            place = letter["element"] or f"decoding {letter['stream']}"
+            raise RunFailedError(f"{place}: {message}") from error
+        if lineage.origin is not None:
+            self.tally.failed.append(lineage.origin)
+        letter["error"] = message
+        if letter["element"] is not None:
+            frames = traceback.extract_tb(error.__traceback__)[-1:]
+            letter["line"] = next((f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames), None)
+        try:
+            line = self._encode(letter)
+        except Exception:  # the event itself cannot be written as JSON
+            line = self._encode({**letter, "event": repr(letter["event"])})
+        self._staging.write_lines(DEAD_LETTERS, [line])
+
+    def finish(self) -> pa.RecordBatch:
+        """Close the staged files; all rows for later stages and the tally, as one batch of the wire."""
+        self.tally.files = self._staging.close()
+        self.outbox.add_tally(self.tally.partition % self.plan.partitions, msgspec.msgpack.encode(self.tally))
+        return self.outbox.take()

@@ -1,0 +1,146 @@
+"""The tally of one stage in one partition for one micro-batch: counts, service times, staged files."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from penstock.runtime.histogram import Histogram
+from penstock.runtime.lineage import NONE, Ints
+
+Item = TypeVar("Item")
+
+SAMPLED_EVERY = 64
+BIRTH_BINS = 2000
+
+
+class ElementTally(msgspec.Struct):
+    """What one element did. Service times are in microseconds of one event's handling."""
+
+    events: int = 0
+    dead_letters: int = 0
+    late: int = 0
+    instances: dict[int, int] = {}
+    """Live instances by partition, as counted last."""
+    busy_us: float = 0.0
+    service_us: Histogram = msgspec.field(default_factory=Histogram)
+    """Of a sample: one event in `SAMPLED_EVERY`, timed by itself."""
+
+    def timed(self, items: Sequence[Item]) -> Iterator[Item]:
+        """Hand out the items of a loop, measuring how long its body takes."""
+        clock = time.perf_counter_ns
+        for start in range(0, len(items), SAMPLED_EVERY):
+            begun = clock()
+            yield items[start]
+            first = clock()
+            yield from items[start + 1 : start + SAMPLED_EVERY]
+            self.service_us.add((first - begun) / 1e3)
+            self.busy_us += (clock() - begun) / 1e3
+        self.events += len(items)
+
+    def merge(self, other: "ElementTally") -> None:
+        """Add what another partition or batch counted."""
+        self.events += other.events
+        self.dead_letters += other.dead_letters
+        self.late += other.late
+        self.instances.update(other.instances)
+        self.busy_us += other.busy_us
+        self.service_us.merge(other.service_us)
+
+
+class SourceTally(msgspec.Struct):
+    """What was read from one source."""
+
+    rows: int = 0
+    blank: int = 0
+    accepted: int = 0
+    late_dropped: int = 0
+
+    def merge(self, other: "SourceTally") -> None:
+        """Add what another partition or batch counted."""
+        self.rows += other.rows
+        self.blank += other.blank
+        self.accepted += other.accepted
+        self.late_dropped += other.late_dropped
+
+
+class StagedFile(msgspec.Struct, frozen=True):
+    """A file of a sink that a task has written and no batch has committed."""
+
+    sink: str
+    staged: str
+    final: str
+    rows: int
+    size: int
+
+
+class Births(msgspec.Struct):
+    """When the source events behind some results were born: counts by bin, to be set against the
+    time at which the batch is committed."""
+
+    start_us: int = 0
+    width_us: int = 1
+    counts: dict[int, int] = {}
+
+    @classmethod
+    def of(cls, born: Ints) -> "Births":
+        """Bins of at least a millisecond, and no more than `BIRTH_BINS` of them."""
+        born = born[born != NONE]
+        if not len(born):
+            return cls()
+        start = int(born.min())
+        width = max(1000, (int(born.max()) - start) // BIRTH_BINS + 1)
+        bins, counts = np.unique((born - start) // width, return_counts=True)
+        return cls(start, width, dict(zip(bins.tolist(), counts.tolist(), strict=True)))
+
+    @property
+    def count(self) -> int:
+        """How many events were counted."""
+        return sum(self.counts.values())
+
+    @property
+    def newest_us(self) -> int:
+        """The birth of the youngest, to the width of a bin."""
+        return self.start_us + max(self.counts) * self.width_us
+
+    def latencies_ms(self, committed_us: int) -> Histogram:
+        """The time from birth to commit."""
+        latencies = Histogram()
+        for number, times in self.counts.items():
+            born = self.start_us + number * self.width_us + self.width_us / 2
+            latencies.add(max(0.0, committed_us - born) / 1e3, times)
+        return latencies
+
+
+class Tally(msgspec.Struct):
+    """All that a partition's stage has to tell of one micro-batch; travels to the driver as bytes."""
+
+    stage: int
+    partition: int
+    sources: dict[str, SourceTally] = {}
+    streams: dict[str, int] = {}
+    """Events by stream, counted where they were emitted."""
+    sent: dict[str, int] = {}
+    """Events put on the way to a keyed element, by element, counted before the shuffle."""
+    received: dict[str, int] = {}
+    """The same counted after the shuffle."""
+    elements: dict[str, ElementTally] = {}
+    files: list[StagedFile] = []
+    births: list[Births] = []
+    failed: list[tuple[int, int]] = []
+    """The identities of source events that, or whose descendants, became dead letters."""
+
+    @classmethod
+    def read(cls, payload: bytes) -> "Tally":
+        """A tally that has travelled."""
+        return msgspec.msgpack.decode(payload, type=cls)
+
+    def element(self, name: str) -> ElementTally:
+        """The tally of an element."""
+        return self.elements.setdefault(name, ElementTally())
+
+    def source(self, name: str) -> SourceTally:
+        """The tally of a source."""
+        return self.sources.setdefault(name, SourceTally())

@@ -1,0 +1,239 @@
+"""Test a topology in memory: no Spark, no JVM, and the test owns the clock."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.app.application import App
+from penstock.app.event import Event
+from penstock.app.stream import Sink
+from penstock.errors import PenstockError, TopologyError
+from penstock.runtime.hop import Delivered, run_hop
+from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.pages import MemoryStore
+from penstock.runtime.plan import Plan
+from penstock.runtime.stage import Stage
+from penstock.runtime.staging import DEAD_LETTERS, SinkFiles
+from penstock.runtime.tally import ElementTally, Tally
+from penstock.runtime.wire import TALLY
+
+
+class Crash(PenstockError):
+    """The crash that a test asked for."""
+
+
+@dataclass
+class _Committed:
+    """What survives a crash: the state, the watermark and the output of committed batches."""
+
+    stores: dict[tuple[int, int], MemoryStore]
+    watermark: float | None = None
+    greatest_time: float | None = None
+    outputs: dict[str, list[Any]] = field(default_factory=dict)
+    tallies: list[Tally] = field(default_factory=list)
+
+
+class TopologyDriver:
+    """Runs an application's topology batch by batch.
+
+    >>> from penstock import App, Event, ProcessingElement
+    >>> class Word(Event):
+    ...     text: str
+    >>> class Count(Event):
+    ...     text: str
+    ...     seen: int
+    >>> app = App("count")
+    >>> words, counts = app.source("Words", Word), app.stream("Counts", Count)
+    >>> @app.element(words, key="text", emits=counts)
+    ... class Counter(ProcessingElement):
+    ...     seen: int = 0
+    ...     def on_event(self, event):
+    ...         self.seen += 1
+    ...     def on_batch(self):
+    ...         yield counts(self.key, self.seen)
+    >>> out = app.sink("Out", counts)
+    >>> driver = TopologyDriver(app)
+    >>> driver.batch({"Words": [Word("a"), Word("b"), Word("a")]})
+    >>> sorted(driver.output(out), key=lambda count: count.text)
+    [Count(text='a', seen=2), Count(text='b', seen=1)]
+
+    Parameters
+    ----------
+    app: the application; its query-dialect elements need Spark and are refused here.
+    partitions: in how many partitions each hop is divided.
+    start: the processing time of the first batch.
+    """
+
+    def __init__(self, app: App, *, partitions: int = 2, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._topology = app.topology()
+        for element in self._topology.elements:
+            if element.dialect == "query":
+                raise TopologyError(
+                    f"Element {element.name} is in the query dialect, which only Spark can run: test it with "
+                    "penstock.run(app), or write it in the event or batch dialect."
+                )
+        self._app = app
+        self._partitions = partitions
+        self.now = start
+        stores = {
+            (hop, partition): MemoryStore()
+            for hop in range(1, max(self._topology.stages.values(), default=0) + 1)
+            for partition in range(partitions)
+        }
+        self._committed = _Committed(stores)
+        self._crash_at: int | None = None
+
+    def advance(self, seconds: float) -> None:
+        """Move the processing-time clock on."""
+        self.now = datetime.fromtimestamp(self.now.timestamp() + seconds, UTC)
+
+    def crash_at(self, event: int) -> None:
+        """Crash in the next batch, as its n-th source event (from 0) has gone in; then `Crash` is raised.
+
+        The batch is not committed: run it again, as Spark would, and go on.
+        """
+        self._crash_at = event
+
+    def batch(self, events: dict[str, Sequence[Event | bytes | str | pa.RecordBatch]] | None = None) -> None:
+        """Run one micro-batch. An event given as bytes or text is JSON yet to be decoded."""
+        with TemporaryDirectory(prefix="penstock-driver-") as directory:
+            attempt = _Attempt(self, events or {}, Path(directory))
+            attempt.run()
+            outputs = attempt.read_outputs()
+        committed = self._committed
+        committed.stores = attempt.stores
+        committed.greatest_time = attempt.greatest_time
+        committed.tallies.extend(attempt.tallies)
+        for name, records in outputs.items():
+            committed.outputs.setdefault(name, []).extend(records)
+        self._advance_watermark()
+
+    def output(self, sink: Sink | str) -> list[Any]:
+        """All events that have left at a sink, in the order of their batches."""
+        return list(self._committed.outputs.get(sink if isinstance(sink, str) else sink.name, []))
+
+    @property
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """What could not be decoded or handled: ``element``, ``stream``, ``error``, and ``event`` or ``raw``."""
+        return list(self._committed.outputs.get(DEAD_LETTERS, []))
+
+    @property
+    def elements(self) -> dict[str, ElementTally]:
+        """Counts and service times by element."""
+        totals: dict[str, ElementTally] = {}
+        for tally in self._committed.tallies:
+            for name, one in tally.elements.items():
+                totals.setdefault(name, ElementTally()).merge(one)
+        return totals
+
+    def _advance_watermark(self) -> None:
+        times = [source.event_time for source in self._topology.sources if source.event_time is not None]
+        if times and self._committed.greatest_time is not None:
+            mark = self._committed.greatest_time - times[0].lateness
+            # Spark keeps watermarks in whole milliseconds.
+            mark = int(mark * 1000) / 1000
+            self._committed.watermark = max(mark, self._committed.watermark or mark)
+
+
+class _Attempt:
+    """One try at a micro-batch, on copies of what it changes."""
+
+    def __init__(self, driver: TopologyDriver, events: dict[str, Sequence[Any]], directory: Path) -> None:
+        self._driver = driver
+        self._events = events
+        committed = driver._committed
+        self.stores = {place: store.copy() for place, store in committed.stores.items()}
+        self.watermark = committed.watermark
+        self.greatest_time = committed.greatest_time
+        topology = driver._topology
+        names = [*(sink.name for sink in topology.sinks), DEAD_LETTERS]
+        sinks = tuple(SinkFiles(name, "jsonl", str(directory / name)) for name in names)
+        self._plan = Plan(topology, driver._partitions, sinks, driver._app.on_error)
+        self.tallies: list[Tally] = []
+
+    def run(self) -> None:
+        stage = Stage(self._plan, 0, 0)
+        for name, events in self._events.items():
+            self._accept(stage, name, events)
+        pending = [stage.finish()]
+        for hop in range(1, self._plan.hops + 1):
+            pending = list(self._run_hop(hop, pending))
+        for batch in pending:
+            for target, payload in zip(batch["target"].to_pylist(), batch["payload"].to_pylist(), strict=True):
+                assert target == TALLY
+                self.tallies.append(Tally.read(payload))
+
+    def read_outputs(self) -> dict[str, list[Any]]:
+        outputs: dict[str, list[Any]] = {}
+        types = {sink.name: sink.stream.event_type for sink in self._plan.topology.sinks}
+        files = sorted((file for tally in self.tallies for file in tally.files), key=lambda file: file.final)
+        for file in files:
+            lines = Path(file.staged).read_bytes().splitlines()
+            kind = types.get(file.sink, dict[str, Any])
+            outputs.setdefault(file.sink, []).extend(msgspec.json.decode(line, type=kind) for line in lines)
+        return outputs
+
+    def _accept(self, stage: Stage, name: str, events: Sequence[Any]) -> None:
+        source = self._plan.source(name)
+        codec = self._plan.codec(source.event_type)
+        payloads = [
+            event
+            if isinstance(event, bytes)
+            else event.encode()
+            if isinstance(event, str)
+            else codec.encode_json(event)
+            for event in events
+        ]
+        crash_at = self._driver._crash_at
+        if crash_at is not None and crash_at < len(payloads):
+            self._driver._crash_at = None
+            stage.accept_json(source, payloads[:crash_at], self._lineages(source, crash_at))
+            raise Crash(f"The driver crashed at event {crash_at} of {name}, as the test asked.")
+        stage.accept_json(source, payloads, self._lineages(source, len(payloads)))
+        if source.event_time is not None:
+            field_name = source.event_time.field
+            for event in events:
+                if isinstance(event, Event):
+                    time = getattr(event, field_name).timestamp()
+                    self.greatest_time = max(time, self.greatest_time or time)
+
+    def _lineages(self, source: Any, rows: int) -> LineageColumns:
+        now = np.full(rows, round(self._driver.now.timestamp() * 1e6), np.int64)
+        number = self._plan.topology.sources.index(source)
+        order = np.arange(rows, dtype=np.int64) + (number << SOURCE_SHIFT)
+        return LineageColumns(now, np.full(rows, NONE, np.int64), np.zeros(rows, np.int64), order)
+
+    def _run_hop(self, hop: int, pending: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        rows = pa.Table.from_batches(list(pending))
+        here = [n for n, (element, _) in enumerate(self._plan.deliveries) if self._plan.stages[element.name] == hop]
+        target = rows["target"].to_numpy()
+        passing = ~np.isin(target, here)
+        yield from rows.filter(pa.array(passing)).to_batches()
+        for partition in range(self._plan.partitions):
+            chosen = ~passing & (rows["bucket"].to_numpy() == partition)
+            columns = rows.filter(pa.array(chosen)).drop_columns(["bucket"])
+            stage = Stage(self._plan, hop, partition)
+            run_hop(
+                self._plan,
+                stage,
+                Delivered(*(_array(column) for column in columns.columns)),
+                self.stores[hop, partition],
+                self._driver.now.timestamp(),
+                self.watermark,
+            )
+            yield stage.finish()
+
+
+def _array(column: pa.ChunkedArray) -> Any:
+    if pa.types.is_binary(column.type):
+        payloads = np.empty(len(column), dtype=object)
+        payloads[:] = column.to_pylist()
+        return payloads
+    return column.to_numpy()
