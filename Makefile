@@ -20,5 +20,5 @@ setup:
 
 lock:  ## Pin the newest versions that pyproject.toml allows.
 	@.venv/bin/python -m pip install --quiet uv
-	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --extra dev --upgrade --no-emit-index-url \
+	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --extra dev --no-emit-index-url \
 		--custom-compile-command 'make lock' pyproject.toml -o requirements.lock

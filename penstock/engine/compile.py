@@ -7,6 +7,7 @@ elements behind the hop. Output goes to staged files inside the stages, so only 
 
 from collections.abc import Callable, Iterable, Iterator
 
+import mmh3
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,6 +22,7 @@ from penstock.runtime.plan import Plan, PlanReference
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK, WIRE
 
+SPARK_SEED = 42
 TASK_SHIFT = 33
 """Below the source's number, ``minor`` is the task's number and the row's within it."""
 
@@ -34,7 +36,7 @@ def compile_group(
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.union(other)
-    labels = bucket_labels(spark, plan.partitions)
+    labels = bucket_labels(plan.partitions)
     for hop in range(1, plan.hops + 1):
         processor = HopProcessor(reference, hop, tuple(labels))
         label = F.element_at(F.array(*map(F.lit, labels)), F.col("bucket") + 1)
@@ -46,15 +48,15 @@ def compile_group(
     return frame
 
 
-def bucket_labels(spark: SparkSession, partitions: int) -> list[int]:
-    """For each bucket an integer that Spark's hash partitioning sends to a partition of its own."""
-    jvm = spark._jvm
-    assert jvm is not None
+def bucket_labels(partitions: int) -> list[int]:
+    """For each bucket an integer that Spark's hash partitioning sends to a partition of its own.
+
+    Spark's partition of an int is its Murmur3 hash with seed 42, modulo the number of partitions.
+    """
     labels: dict[int, int] = {}
     candidate = 0
     while len(labels) < partitions:
-        hashed = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt(candidate, 42)
-        labels.setdefault(hashed % partitions, candidate)
+        labels.setdefault(mmh3.hash(candidate.to_bytes(4, "little"), SPARK_SEED) % partitions, candidate)
         candidate += 1
     return [labels[bucket] for bucket in range(partitions)]
 

@@ -247,7 +247,7 @@ class Stage:
         key, target = self.plan.keys[element.name], self.plan.targets[element, batch.stream]
         encode = self.plan.codec(batch.stream.event_type).encode_msgpack
         payloads, batch = self._encoded(element.name, batch, lambda part: list(map(encode, part.events(self.plan))))
-        buckets = [key.bucket(key.identity(event)) for event in batch.events(self.plan)]
+        buckets = list(map(key.bucket, batch.events(self.plan)))
         self.outbox.extend(target, buckets, payloads, batch.lineages)
         self.tally.sent[element.name] = self.tally.sent.get(element.name, 0) + len(payloads)
 

@@ -48,13 +48,25 @@ class KeyReader:
         """The encoded key: equal for equal keys, and for them alone."""
         return self._encode(self.value(event))
 
-    def bucket(self, identity: bytes) -> int:
-        """The partition in which an instance lives."""
-        return crc32(identity) % self.partitions
+    def bucket(self, event: Any) -> int:
+        """The partition in which the instance for an event lives.
+
+        Whole numbers go round-robin, for there are often few of them and they often follow each
+        other; any other key goes by its hash.
+        """
+        value = self.value(event)
+        if type(value) is int:
+            return value % self.partitions
+        return (_spread(self._encode(value)) >> 40) % self.partitions
 
     def hash(self, identity: bytes, /) -> int:
-        """The hash of an instance within its partition."""
-        return crc32(identity) // self.partitions
+        """32 bits that spread the instances of a partition over its pages."""
+        return (_spread(identity) >> 8) & 0xFFFFFFFF
+
+
+def _spread(identity: bytes) -> int:
+    """64 bits, the same in every process; multiplied, because the bits of a checksum depend on each other."""
+    return (crc32(identity) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
 
 
 class Outbox:

@@ -1,0 +1,79 @@
+"""Runs one contender of a comparison in a process of its own, and says how long each micro-batch took.
+
+    python harness.py plain QUERY SOURCE WORKDIR          hand-written PySpark of plain.py
+    python harness.py penstock APP.py SOURCE WORKDIR      an application, --source Words=SOURCE
+
+Prints one JSON object: rows and milliseconds of every micro-batch, first to last.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).parent
+MASTER = "local[2]"
+
+
+def main() -> None:
+    kind, what, source, workdir = sys.argv[1:5]
+    directory = Path(workdir)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    batches = _plain(what, source, directory) if kind == "plain" else _penstock(what, source, directory, sys.argv[5:])
+    print(json.dumps(batches))
+
+
+def _plain(name: str, source: str, directory: Path) -> list[dict[str, Any]]:
+    sys.path.insert(0, str(HERE))
+    from plain import QUERIES
+
+    from penstock.engine.session import start_session
+
+    query, form = QUERIES[name]
+    with (directory / "spark.log").open("ab") as log:
+        spark = start_session(name, MASTER, log, {}, None)
+    writer = query(spark, source).writeStream.format(form).option("checkpointLocation", str(directory / "checkpoint"))
+    running = writer.trigger(availableNow=True).start(str(directory / "out"))
+    running.awaitTermination()
+    progress = [json.loads(entry.json) for entry in running.recentProgress]
+    spark.stop()
+    return _batches(progress)
+
+
+def _penstock(app: str, source: str, directory: Path, options: list[str]) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "penstock", "run", app, "--until-idle", "--master", MASTER, "--name", "run"]
+    command += ["--source", source, "--runs", str(directory), *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    lines = (directory / "run" / "progress.jsonl").read_text().splitlines()
+    return _batches([json.loads(line) for line in lines])
+
+
+def _batches(progress: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"rows": batch["numInputRows"], "ms": batch["durationMs"]["triggerExecution"]}
+        for batch in progress
+        if batch["numInputRows"]
+    ]
+
+
+def contend(kind: str, what: str, source: str, workdir: Path, *options: str, warm_up: int = 2) -> dict[str, Any]:
+    """Run a contender; its throughput in rows per second over the batches after the warm-up."""
+    began = time.monotonic()
+    command = [sys.executable, str(HERE / "harness.py"), kind, what, source, str(workdir), *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    batches = json.loads(answer.stdout.splitlines()[-1])
+    warm = sorted(batch["rows"] / batch["ms"] * 1000 for batch in batches[warm_up:])
+    result = {"median": median(warm), "least": warm[0], "most": warm[-1], "batches": len(warm)}
+    print(f"    {what}: {result['median']:,.0f} rows/s ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
+    return result
+
+
+if __name__ == "__main__":
+    main()
