@@ -112,7 +112,9 @@ def compare_divisibility(quick: bool) -> Iterator[Row]:
     """(e) Example 1 against its best hand-written version."""
     source = (WORK / "words").absolute()
     example = HERE.parent / "examples/divisibility"
-    subprocess.run([sys.executable, str(example / "words.py"), str(source), "--count", "400000", "--files", "8"], check=True)
+    subprocess.run(
+        [sys.executable, str(example / "words.py"), str(source), "--count", "400000", "--files", "8"], check=True
+    )
     ours = contend("penstock", str(example / "app.py"), f"RawWords=text:{source}?max_files=1", WORK / "out" / "example")
     plain = contend("plain", "divisibility", str(source), WORK / "out" / "by-hand")
     yield ("(e) divisibility, 4 keys", "one transformWithStateInPandas", *_ratio(ours, plain))

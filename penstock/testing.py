@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.app.application import App
 from penstock.app.event import Event
 from penstock.app.stream import Sink
 from penstock.errors import PenstockError, TopologyError
-from penstock.runtime.hop import Delivered, run_hop
+from penstock.runtime.hop import run_hop
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.pages import MemoryStore
 from penstock.runtime.plan import Plan
@@ -166,9 +167,9 @@ class _Attempt:
         for hop in range(1, self._plan.hops + 1):
             pending = list(self._run_hop(hop, pending))
         for batch in pending:
-            for target, payload in zip(batch["target"].to_pylist(), batch["payload"].to_pylist(), strict=True):
-                assert target == TALLY
-                self.tallies.append(Tally.read(payload))
+            for hop, block in zip(batch["hop"].to_pylist(), batch["block"].to_pylist(), strict=True):
+                assert hop == TALLY
+                self.tallies.append(Tally.read(block))
 
     def read_outputs(self) -> dict[str, list[Any]]:
         outputs: dict[str, list[Any]] = {}
@@ -212,28 +213,12 @@ class _Attempt:
 
     def _run_hop(self, hop: int, pending: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         rows = pa.Table.from_batches(list(pending))
-        here = [n for n, (element, _) in enumerate(self._plan.deliveries) if self._plan.stages[element.name] == hop]
-        target = rows["target"].to_numpy()
-        passing = ~np.isin(target, here)
-        yield from rows.filter(pa.array(passing)).to_batches()
+        here = pc.equal(rows["hop"], hop)
+        yield from rows.filter(pc.invert(here)).to_batches()
+        arrived = rows.filter(here)
         for partition in range(self._plan.partitions):
-            chosen = ~passing & (rows["bucket"].to_numpy() == partition)
-            columns = rows.filter(pa.array(chosen)).drop_columns(["bucket"])
+            blocks = arrived.filter(pc.equal(arrived["bucket"], partition))["block"].to_pylist()
             stage = Stage(self._plan, hop, partition)
-            run_hop(
-                self._plan,
-                stage,
-                Delivered(*(_array(column) for column in columns.columns)),
-                self.stores[hop, partition],
-                self._driver.now.timestamp(),
-                self.watermark,
-            )
+            store = self.stores[hop, partition]
+            run_hop(self._plan, stage, blocks, store, self._driver.now.timestamp(), self.watermark)
             yield stage.finish()
-
-
-def _array(column: pa.ChunkedArray) -> Any:
-    if pa.types.is_binary(column.type):
-        payloads = np.empty(len(column), dtype=object)
-        payloads[:] = column.to_pylist()
-        return payloads
-    return column.to_numpy()

@@ -14,6 +14,9 @@ from penstock.app.application import App
 from penstock.app.parameter import given
 from penstock.errors import ApplicationNotFoundError, ConfigurationError, PenstockError
 
+_LOADED: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {}
+"""For each module loaded here the time of its file and the parameters: it is loaded anew when they change."""
+
 
 class AppReference(msgspec.Struct, frozen=True):
     """How a process that has the application's modules on its path gets the application."""
@@ -53,8 +56,11 @@ def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> t
     origin = getattr(found, "__file__", None) or getattr(importlib.util.find_spec(module), "origin", None)
     if origin is None or Path(origin).resolve() != source:
         raise ConfigurationError(f"{file} has the name of another module ({module}); rename the file.")
-    sys.modules.pop(module, None)  # loaded anew, for the parameters may differ
     given_parameters = dict(parameters or {})
+    version = (source.stat().st_mtime_ns, tuple(given_parameters.items()))
+    if _LOADED.get(module) != version:
+        sys.modules.pop(module, None)
+        importlib.invalidate_caches()
     try:
         with given(given_parameters):
             app = find_app(importlib.import_module(module), wanted)
@@ -62,6 +68,7 @@ def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> t
         raise
     except Exception as error:
         raise ApplicationNotFoundError(f"{file} cannot be loaded: {type(error).__name__}: {error}.") from error
+    _LOADED[module] = version
     for name in given_parameters:
         if name not in app.parameters:
             known = ", ".join(f"--{known}" for known in app.parameters) or "none"

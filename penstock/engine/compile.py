@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.engine.hop import HopProcessor, time_mode_of
 from penstock.engine.sources.base import BoundSource, RowKind
-from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
+from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.plan import Plan, PlanReference
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK, WIRE
@@ -105,7 +105,7 @@ def _decoder(
                 yield stage.outbox.take()
         if now is not None:
             for bucket in range(plan.partitions if plan.hops else 0):
-                stage.outbox.add(CLOCK, bucket, b"", Lineage(now, NONE, LAST, 0))
+                stage.outbox.add(CLOCK, bucket, now.to_bytes(8, "little"))
             yield stage.finish()
 
     return decode

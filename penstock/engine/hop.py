@@ -9,7 +9,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from penstock.app.element import overrides
 from penstock.errors import TopologyError
-from penstock.runtime.hop import Delivered, run_hop
+from penstock.runtime.hop import run_hop
 from penstock.runtime.plan import Plan, PlanReference
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK
@@ -75,20 +75,17 @@ class HopProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Called by Spark with all rows of a partition."""
         plan = self._reference.resolve()
-        here = [number for number, (element, _) in enumerate(plan.deliveries) if plan.stages[element.name] == self._hop]
-        mine, now = [], 0.0
+        blocks: list[bytes] = []
+        now = 0.0
         for frame in rows:
-            clock = frame["target"] == CLOCK
-            if clock.any():
-                now = int(frame.loc[clock, "born"].iloc[0]) / 1e6
-            arrived = frame["target"].isin(here)
-            mine.append(frame[arrived])
-            passing = ~arrived if self._hop < plan.hops else ~arrived & ~clock
+            hop = frame["hop"]
+            for moment in frame.loc[hop == CLOCK, "block"]:
+                now = int.from_bytes(moment, "little") / 1e6
+            blocks.extend(frame.loc[hop == self._hop, "block"])
+            passing = (hop != self._hop) & ((hop != CLOCK) | (self._hop < plan.hops))
             if passing.any():
                 yield frame.loc[passing].drop(columns=["label"])
-        table = pd.concat(mine)
-        columns = ("target", "payload", "born", "time", "major", "minor", "sub")
-        yield self._run(plan, key, Delivered(*(table[name].to_numpy() for name in columns)), timerValues, now)
+        yield self._run(plan, key, blocks, timerValues, now)
 
     def handleExpiredTimer(
         self,
@@ -97,19 +94,18 @@ class HopProcessor(StatefulProcessor):
         expiredTimerInfo: Any,
     ) -> Iterator[pd.DataFrame]:
         """Called by Spark for a partition whose timer has expired."""
-        nothing = Delivered.none()
-        yield self._run(self._reference.resolve(), key, nothing, timerValues, 0.0)
+        yield self._run(self._reference.resolve(), key, [], timerValues, 0.0)
 
     def close(self) -> None:
         """Called by Spark at the end; there is nothing to release."""
 
-    def _run(self, plan: Plan, key: Any, delivered: Delivered, timers: TimerValues, now: float) -> Any:
+    def _run(self, plan: Plan, key: Any, blocks: list[bytes], timers: TimerValues, now: float) -> Any:
         processing_ms, watermark_ms = timers.getCurrentProcessingTimeInMs(), timers.getCurrentWatermarkInMs()
         if processing_ms > 0:
             now = processing_ms / 1000
         watermark = watermark_ms / 1000 if watermark_ms > 0 else None
         stage = Stage(plan, self._hop, self._labels.index(int(key[0])))
-        due = run_hop(plan, stage, delivered, self._store, now, watermark)
+        due = run_hop(plan, stage, blocks, self._store, now, watermark)
         if time_mode_of(plan, self._hop) != "None":
             self._set_timer(None if due is None else math.ceil(due * 1000))
         return stage.finish().to_pandas()

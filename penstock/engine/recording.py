@@ -131,6 +131,11 @@ class Recording:
             except OSError as error:
                 raise SinkError(f"The report cannot be written to {copy} ({error.strerror}).") from error
 
+    def release(self) -> None:
+        """Let another process run this run; called once nothing of this one is left."""
+        fcntl.flock(self.log, fcntl.LOCK_UN)
+        self.log.close()
+
     def _append(self, name: str, record: dict[str, Any]) -> None:
         with (self.directory / name).open("a") as file:
             file.write(json.dumps(record, default=str) + "\n")

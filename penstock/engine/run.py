@@ -145,7 +145,7 @@ class _Run:
         finally:
             self._live.close()
             spark.stop()
-            recording.log.close()
+            recording.release()
         return RunResult(report, recording.directory, self._interrupted.is_set(), tuple(self._sinks))
 
     def _manifest(self) -> dict[str, Any]:
@@ -224,8 +224,8 @@ class _Run:
             frame = compile_group(spark, self._plan(running), running.sources, started_us)
 
             def tallies(batch: DataFrame, number: int) -> list[Tally]:
-                rows = batch.where(batch["target"] == TALLY).select("payload").toArrow()
-                return [Tally.read(payload) for payload in rows["payload"].to_pylist()]
+                rows = batch.where(batch["hop"] == TALLY).select("block").toArrow()
+                return [Tally.read(block) for block in rows["block"].to_pylist()]
 
         writer_ = frame.writeStream.queryName(running.group.name).option("checkpointLocation", str(running.checkpoint))
         return writer_.foreachBatch(self._committer(running, tallies)).start()

@@ -42,6 +42,7 @@ class Codec:
         self.decode_json = msgspec.json.Decoder(event_type).decode
         self.encode_json = msgspec.json.Encoder().encode
         self.decode_msgpack = msgspec.msgpack.Decoder(event_type).decode
+        self.decode_block = msgspec.msgpack.Decoder(list[event_type]).decode  # type: ignore[valid-type]
         self.encode_msgpack = msgspec.msgpack.Encoder().encode
         fields = field_types(event_type)
         self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in fields.items()])

@@ -1,14 +1,15 @@
 """A container: the instances of one keyed element that live in one partition."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.stream import Stream
 from penstock.errors import PenstockError
-from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage
+from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
 from penstock.runtime.pages import Page, Pages, PageStore
 from penstock.runtime.stage import Emitter, Stage
 
@@ -57,192 +58,208 @@ class Container:
         self._encode = msgspec.msgpack.Encoder().encode
         self._has_timers = overrides(self.prototype, "on_timer") or element.every is not None
         self._live: dict[bytes, Entry[Any]] = {}
-        self._newest: dict[bytes, int] = {}
-        """For each instance touched by events, the birth of the last of them."""
-        self._emitter = Emitter(element, stage.plan)
+        self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
 
-    def handle(self, streams: list[Stream[Any]], events: list[Any], lineages: list[Lineage]) -> None:
+    def handle(self, streams: list[Stream[Any]], events: list[Any], lineage: LineageColumns) -> None:
         """Apply events, which are in order, and call ``on_batch`` on the instances they touched.
 
-        The three lists are of one length: the stream by which each event came, the event, its lineage.
+        The lists and the columns are of one length: the stream by which each event came, the event,
+        its lineage.
         """
-        identities = list(map(self._key.identity, events))
-        failed: set[int] = set()
+        late = self._refuse_late(streams, events, lineage)
+        self._emitter = self._new_emitter(lineage.judged())
+        batch = _Batch(self._key.identities(events), events, late)
+        self._open_all(batch)
+        live, context, identities = self._live, self._context, batch.identities
+        collect, add, timers = self._emitter.collect, self._emitter.add, self._has_timers
         guarded: set[bytes] = set()
         """Instances of which an event has failed; from then on they are saved before each event."""
-        live, newest, context = self._live, self._newest, self._context
-        collect, add, timers = self._emitter.collect, self._emitter.add, self._has_timers
-        for index in self._tally.timed(range(len(events))):
-            identity, event, lineage = identities[index], events[index], lineages[index]
-            if lineage.time != NONE and self._refuse_late(streams[index], event, lineage):
-                failed.add(index)
+        for row in self._tally.timed(range(len(events))):
+            if row in late:
                 continue
-            entry = live.get(identity)
-            if entry is None:
-                entry = self._open(identity, self._key.value(event))
+            identity = identities[row]
+            entry = live[identity]
             if timers:
                 context.due = entry.due
             before = self._encode(entry) if identity in guarded else None
             try:
-                emissions = collect(entry.state.on_event(event))
+                emissions = collect(entry.state.on_event(events[row]))
             except Exception as error:
                 if before is not None:
-                    self._restore(identity, before)
+                    self._adopt(identity, entry.state.key, self._decode(before))
                 else:
-                    earlier = (events[i] for i in range(index) if identities[i] == identity and i not in failed)
-                    self._undo(identity, earlier)
+                    self._replay(identity, batch, row)
                     guarded.add(identity)
-                failed.add(index)
-                self._stage.dead_letter(self.element.name, streams[index], event, error, lineage)
+                batch.failed.add(row)
+                self._stage.dead_letter(self.element.name, streams[row], events[row], error, lineage.row(row))
                 continue
             if timers:
                 entry.due = context.due
-            newest[identity] = lineage.born
             if emissions:
-                add(emissions, lineage if lineage.time == NONE else lineage._replace(time=NONE))
-        if overrides(self.prototype, "on_batch"):
-            for identity, born in newest.items():
-                self._call(identity, "on_batch", Lineage(born, NONE, LAST, self._stage.tally.partition))
+                add(emissions, row)
+        self._finish_batch(batch, lineage)
+
+    def _finish_batch(self, batch: "_Batch", lineage: LineageColumns) -> None:
+        """Note which instances were touched, and call ``on_batch`` on them."""
+        last = batch.last_rows()
+        calls_back = overrides(self.prototype, "on_batch")
+        now, context, collect = self._context.now, self._context, self._emitter.collect
+        born = lineage.born.tolist()
+        for identity, row in last.items():
+            entry = self._live[identity]
+            entry.touched = now
+            if not calls_back:
+                continue
+            context.due = entry.due
+            try:
+                emissions = collect(entry.state.on_batch())
+            except Exception as error:
+                self._replay(identity, batch, len(batch.events))
+                self._bury(error, born[row])
+                continue
+            entry.due = context.due
+            if emissions:
+                self._emitter.add_uncaused(emissions, born[row])
 
     def finish(self) -> float | None:
         """Fire what is due, write the state, route what was emitted.
 
         Returns the time at which a timer of this container is next due, if there is one.
         """
-        for identity in self._newest:
-            self._live[identity].touched = self._context.now
         self._fire()
         self._note_timers()
         self._sweep()
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
-        self._pages.flush(self._key.hash)
+        self._pages.flush(self._key.hashes)
         for batch in self._emitter.batches():
             self._stage.route(batch)
         return min(self._pages.header.due.values(), default=None)
 
+    def _new_emitter(self, causes: LineageColumns) -> Emitter:
+        return Emitter(self.element, self._stage.plan, causes, self._stage.tally.partition)
+
     # --- instances ------------------------------------------------------------------------------
 
-    def _open(self, identity: bytes, key: Any) -> Entry[Any]:
-        """The instance of a key, read from its page or made on first use."""
-        page = self._pages.page(self._pages.number(self._key.hash(identity)))
-        stored = page.get(identity)
-        entry = self._decode(stored) if stored is not None else None
-        if entry is None or self._expired(entry):
+    def _open_all(self, batch: "_Batch") -> None:
+        """Bring to life the instance of every event: read from its page, or made on first use."""
+        first = batch.first_rows()
+        identities = list(first)
+        numbers = self._pages.numbers(self._key.hashes(identities)).tolist()
+        value, events, header = self._key.value, batch.events, self._pages.header
+        for identity, number in zip(identities, numbers, strict=True):
+            page = self._pages.page(number)
+            stored = page.get(identity)
             if stored is None:
-                self._pages.header.instances += 1
-            entry = self._new_entry()
-        self._adopt(page, identity, key, entry)
+                header.instances += 1
+            page[identity] = entry = self._revive(stored)
+            self._adopt(identity, value(events[first[identity]]), entry, page)
+
+    def _revive(self, stored: Any) -> Entry[Any]:
+        """An instance from what its page holds of it, if anything, and it has not expired."""
+        entry = None if stored is None else self._decode(stored)
+        if entry is None or self._expired(entry):
+            every, clock = self.element.every, self._clock
+            interval = None if every is None else ((clock or 0.0) // every + 1) * every
+            entry = Entry(self.prototype(), self._context.now, None, interval)
         return entry
 
-    def _new_entry(self) -> Entry[Any]:
-        every, clock = self.element.every, self._clock
-        interval = None if every is None else ((clock or 0.0) // every + 1) * every
-        return Entry(self.prototype(), self._context.now, None, interval)
-
-    def _adopt(self, page: Page, identity: bytes, key: Any, entry: Entry[Any]) -> None:
+    def _adopt(self, identity: bytes, key: Any, entry: Entry[Any], page: Page | None = None) -> None:
+        """Make an entry the living one of its instance."""
         entry.state.key = key
         entry.state._context = self._context
-        page[identity] = self._live[identity] = entry
+        (self._page_of(identity) if page is None else page)[identity] = self._live[identity] = entry
 
     def _expired(self, entry: Entry[Any]) -> bool:
         return self.element.expires is not None and entry.touched + self.element.expires <= self._context.now
 
-    def _restore(self, identity: bytes, before: bytes) -> None:
-        old, entry = self._live[identity], self._decode(before)
-        self._adopt(self._page_of(identity), identity, old.state.key, entry)
-
-    def _undo(self, identity: bytes, earlier: Iterable[Any]) -> None:
-        """Put an instance back to what it was: as stored, with this batch's earlier events applied again."""
-        key = self._live[identity].state.key
-        stored = self._stored(identity)
-        entry = self._decode(stored) if stored is not None else self._new_entry()
-        if self._expired(entry):
-            entry = self._new_entry()
-        self._adopt(self._page_of(identity), identity, key, entry)
-        for event in earlier:
-            self._context.due = entry.due
-            self._emitter.collect(entry.state.on_event(event))
-            entry.due = self._context.due
-
     def _page_of(self, identity: bytes) -> Page:
-        return self._pages.page(self._pages.number(self._key.hash(identity)))
+        return self._pages.page(self._number(identity))
 
-    def _stored(self, identity: bytes) -> Any:
-        return self._pages.stored(self._pages.number(self._key.hash(identity)), identity)
+    def _number(self, identity: bytes) -> int:
+        return int(self._pages.numbers(self._key.hashes([identity]))[0])
 
-    def _call(self, identity: bytes, hook: str, lineage: Lineage) -> None:
-        """Call a hook that no event causes, wholly or not at all."""
-        entry = self._live[identity]
-        before = self._encode(entry)
-        self._context.due = entry.due
-        try:
-            self._emitter.add(self._emitter.collect(getattr(entry.state, hook)()), lineage)
-            entry.due = self._context.due
-        except Exception as error:
-            self._restore(identity, before)
-            self._stage.dead_letter(self.element.name, self.element.inputs[0], None, error, lineage)
+    def _replay(self, identity: bytes, batch: "_Batch", end: int) -> None:
+        """Put an instance back to what it was: as stored, with this batch's events before a row applied again."""
+        entry = self._revive(self._pages.stored(self._number(identity), identity))
+        self._adopt(identity, self._live[identity].state.key, entry)
+        for row in range(end):
+            if batch.identities[row] == identity and row not in batch.failed:
+                self._context.due = entry.due
+                self._emitter.collect(entry.state.on_event(batch.events[row]))
+                entry.due = self._context.due
+        entry.touched = self._context.now
 
-    def _refuse_late(self, stream: Stream[Any], event: Any, lineage: Lineage) -> bool:
-        """Whether an event is late and its source's policy keeps it from being handled."""
+    def _bury(self, error: Exception, born: int) -> None:
+        """Keep the failure of a hook that no single event has called."""
+        lineage = Lineage(born, NONE, LAST, self._stage.tally.partition)
+        self._stage.dead_letter(self.element.name, self.element.inputs[0], None, error, lineage)
+
+    def _refuse_late(self, streams: list[Stream[Any]], events: list[Any], lineage: LineageColumns) -> set[int]:
+        """The rows of events that are late and whose sources' policies keep them from being handled."""
         watermark = self._context.watermark
-        if watermark is None or lineage.time >= watermark * 1e6:
-            return False
-        self._tally.late += 1
-        source = self._stage.plan.topology.sources[lineage.minor >> SOURCE_SHIFT]
-        assert source.event_time is not None
-        if source.event_time.late == "process":
-            return False
-        if source.event_time.late == "dead-letter":
-            seconds = watermark - lineage.time / 1e6
-            error = LateEventError(f"the event is {seconds:.3f} s older than the watermark")
-            self._stage.dead_letter(self.element.name, stream, event, error, lineage)
-        return True
+        if watermark is None:
+            return set()
+        late = np.flatnonzero((lineage.time != NONE) & (lineage.time < watermark * 1e6)).tolist()
+        self._tally.late += len(late)
+        refused = set()
+        for row in late:
+            event_time = self._stage.plan.topology.sources[int(lineage.minor[row]) >> SOURCE_SHIFT].event_time
+            assert event_time is not None
+            if event_time.late == "dead-letter":
+                error = LateEventError(
+                    f"the event is {watermark - lineage.time[row] / 1e6:.3f} s older than the watermark"
+                )
+                self._stage.dead_letter(self.element.name, streams[row], events[row], error, lineage.row(row))
+            if event_time.late != "process":
+                refused.add(row)
+        return refused
 
     # --- timers and expiry ----------------------------------------------------------------------
 
     def _fire(self) -> None:
         if not self._has_timers or self._clock is None:
             return
-        due: list[tuple[float, bytes]] = []
         for number in self._pages.due(self._clock):
             page = self._pages.page(number)
-            for identity in list(page):
-                entry = self._materialise(page, identity)
-                if entry.next_due is not None and entry.next_due <= self._clock and not self._expired(entry):
-                    due.append((entry.next_due, identity))
-        # Instances opened in this batch have timers that no page knows of yet.
-        known = {identity for _, identity in due}
-        for identity, entry in self._live.items():
-            if identity not in known and entry.next_due is not None and entry.next_due <= self._clock:
-                due.append((entry.next_due, identity))
-        lineage = Lineage(NONE, NONE, LAST, self._stage.tally.partition)
-        for _, identity in sorted(due):
+            for identity, entry in list(page.items()):
+                if not isinstance(entry, Entry):
+                    self._adopt(identity, self._key.decode(identity), self._revive(entry), page)
+        due = [(entry.next_due, identity) for identity, entry in self._live.items() if entry.next_due is not None]
+        for _, identity in sorted((time, identity) for time, identity in due if time <= self._clock):
             entry = self._live[identity]
             if entry.due is not None and entry.due <= self._clock:
                 entry.due = None
-                self._call(identity, "on_timer", lineage)
+                self._call(identity, "on_timer")
             entry = self._live[identity]
             if entry.interval is not None and entry.interval <= self._clock:
                 assert self.element.every is not None
                 entry.interval = (self._clock // self.element.every + 1) * self.element.every
-                self._call(identity, "on_interval", lineage)
+                self._call(identity, "on_interval")
 
-    def _materialise(self, page: Page, identity: bytes) -> Entry[Any]:
-        entry = page[identity]
-        if not isinstance(entry, Entry):
-            entry = self._decode(entry)
-            self._adopt(page, identity, self._key.decode(identity), entry)
-        return entry
+    def _call(self, identity: bytes, hook: str) -> None:
+        """Call a hook that a timer causes, wholly or not at all."""
+        entry = self._live[identity]
+        before = self._encode(entry)
+        self._context.due = entry.due
+        try:
+            emissions = self._emitter.collect(getattr(entry.state, hook)())
+        except Exception as error:
+            self._adopt(identity, entry.state.key, self._decode(before))
+            self._bury(error, NONE)
+        else:
+            entry.due = self._context.due
+            self._emitter.add_uncaused(emissions, NONE)
 
     def _note_timers(self) -> None:
+        """Tell each page's header when the earliest of its timers is due."""
         if not self._has_timers:
             return
         visited = set() if self._clock is None else set(self._pages.due(self._clock))
         for number in visited:
             dues = (entry.next_due for entry in self._pages.page(number).values())
             self._pages.note_due(number, min((due for due in dues if due is not None), default=None), exact=True)
-        for identity, entry in self._live.items():
-            number = self._pages.number(self._key.hash(identity))
+        numbers = self._pages.numbers(self._key.hashes(list(self._live))).tolist()
+        for number, entry in zip(numbers, self._live.values(), strict=True):
             if number not in visited:
                 self._pages.note_due(number, entry.next_due)
 
@@ -256,3 +273,22 @@ class Container:
                 if identity not in self._live and self._expired(self._decode(stored)):
                     del page[identity]
                     self._pages.header.instances -= 1
+
+
+class _Batch:
+    """A micro-batch's events for one container, and which of them have not been applied."""
+
+    def __init__(self, identities: Sequence[bytes], events: list[Any], late: set[int]) -> None:
+        self.identities, self.events, self.late = identities, events, late
+        self.failed = set(late)
+
+    def first_rows(self) -> dict[bytes, int]:
+        """For each instance the first event that is not late."""
+        rows = range(len(self.identities) - 1, -1, -1)
+        return {self.identities[row]: row for row in rows if row not in self.late}
+
+    def last_rows(self) -> dict[bytes, int]:
+        """For each instance the last event that was applied; in the order of their first events."""
+        if not self.failed:
+            return dict(zip(self.identities, range(len(self.identities)), strict=True))
+        return {identity: row for row, identity in enumerate(self.identities) if row not in self.failed}

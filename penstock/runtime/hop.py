@@ -1,66 +1,87 @@
 """A hop: the containers that one partition runs between two shuffles, for one micro-batch."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.app.element import Element
 from penstock.runtime.container import Container
-from penstock.runtime.lineage import Lineage
+from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.pages import PageStore
 from penstock.runtime.plan import Plan
 from penstock.runtime.stage import Stage
-
-
-class Delivered(NamedTuple):
-    """Rows of the wire as a hop receives them: arrays of one length, in the wire's order of columns."""
-
-    target: NDArray[np.int32]
-    payload: NDArray[np.object_]
-    born: NDArray[np.int64]
-    time: NDArray[np.int64]
-    major: NDArray[np.int64]
-    minor: NDArray[np.int64]
-    sub: NDArray[np.int32]
-
-    @classmethod
-    def none(cls) -> "Delivered":
-        """No rows."""
-        ints, times = np.empty(0, np.int32), np.empty(0, np.int64)
-        return cls(ints, np.empty(0, object), times, times, times, times, ints)
+from penstock.runtime.wire import Block
 
 
 def run_hop(
-    plan: Plan, stage: Stage, delivered: Delivered, store: PageStore, now: float, watermark: float | None
+    plan: Plan, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
 ) -> float | None:
-    """Hand delivered events to the containers of a hop, and let their timers fire.
+    """Hand blocks of events to the containers of a hop, and let their timers fire.
+
+    Parameters
+    ----------
+    now: the micro-batch's processing time; watermark: the event time it has reached, if there is
+        one; both in seconds since the epoch.
 
     Returns the earliest time at which a timer in this partition is due, if there is one.
     """
+    with collector_paused():
+        return _run_hop(plan, stage, blocks, store, now, watermark)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Within the block, no garbage collection.
+
+    A micro-batch keeps hundreds of thousands of objects alive until it ends; searching them for
+    cycles again and again took half of a container's time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _run_hop(
+    plan: Plan, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
+) -> float | None:
+    arrived = [msgspec.msgpack.decode(block, type=Block) for block in blocks]
     dues = []
     for element in plan.hop(stage.tally.stage):
         container = Container(element, stage, store, now, watermark)
-        mine = [number for number, (listener, _) in enumerate(plan.deliveries) if listener is element]
-        rows = np.flatnonzero(np.isin(delivered.target, mine))
-        order = rows[np.lexsort((delivered.sub[rows], delivered.minor[rows], delivered.major[rows]))]
-        streams, events = _decode(plan, delivered, order)
-        lineages = [*_lineages(delivered, order)]
+        streams, events, lineage = _in_order(plan, element, arrived)
         stage.tally.received[element.name] = stage.tally.received.get(element.name, 0) + len(events)
-        container.handle(streams, events, lineages)
+        container.handle(streams, events, lineage)
         dues.append(container.finish())
     return min((due for due in dues if due is not None), default=None)
 
 
-def _decode(plan: Plan, delivered: Delivered, order: NDArray[np.intp]) -> tuple[list[Any], list[Any]]:
-    targets, payloads = delivered.target[order].tolist(), delivered.payload[order].tolist()
-    streams = [plan.deliveries[target][1] for target in targets]
-    decoders = {
-        number: plan.codec(stream.event_type).decode_msgpack for number, (_, stream) in enumerate(plan.deliveries)
-    }
-    return streams, [decoders[target](payload) for target, payload in zip(targets, payloads, strict=True)]
-
-
-def _lineages(delivered: Delivered, order: NDArray[np.intp]) -> Iterator[Lineage]:
-    columns = (delivered.born, delivered.time, delivered.major, delivered.minor)
-    return map(Lineage, *(column[order].tolist() for column in columns))
+def _in_order(plan: Plan, element: Element, arrived: list[Block]) -> tuple[list[Any], list[Any], LineageColumns]:
+    """An element's events with their streams and lineages, in the order in which their sources delivered them."""
+    streams: list[Any] = []
+    events: list[Any] = []
+    columns = [np.empty((4, 0), np.int64)]
+    numbers = [np.empty(0, np.int64)]
+    for block in arrived:
+        listener, stream = plan.deliveries[block.target]
+        if listener is element:
+            decoded = plan.codec(stream.event_type).decode_block(block.events)
+            streams.extend([stream] * len(decoded))
+            events.extend(decoded)
+            columns.append(np.stack(block.lineage_columns))
+            numbers.append(np.arange(block.first, block.first + len(decoded)))
+    lineage = LineageColumns(*np.concatenate(columns, axis=1))
+    order = np.lexsort((np.concatenate(numbers), lineage.minor, lineage.major))
+    if np.array_equal(order, np.arange(len(order))):
+        return streams, events, lineage
+    rows = order.tolist()
+    return (
+        [streams[row] for row in rows],
+        [events[row] for row in rows],
+        LineageColumns(*(column[order] for column in lineage)),
+    )

@@ -1,6 +1,7 @@
 """Lineage: what an event inherits from the source event that it descends from."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,20 +44,30 @@ class LineageColumns(NamedTuple):
     minor: Ints
 
     @classmethod
-    def of(cls, lineages: list[Lineage]) -> "LineageColumns":
-        """Columns from rows."""
-        return cls(*np.array(lineages, dtype=np.int64).reshape(-1, 4).T)
+    def uncaused(cls, born: Sequence[int], partition: int) -> "LineageColumns":
+        """Of emissions that no single event caused, given their births."""
+        births = np.array(born, np.int64)
+        return cls(births, *(np.full(len(births), value, np.int64) for value in (NONE, LAST, partition)))
 
-    def rows(self) -> list[Lineage]:
-        """Rows from columns."""
-        return list(map(Lineage, *(column.tolist() for column in self)))
+    def row(self, index: int) -> Lineage:
+        """One lineage."""
+        return Lineage(*(int(column[index]) for column in self))
+
+    def take(self, rows: Any) -> "LineageColumns":
+        """Some of them: by their indices, a mask or a slice."""
+        return LineageColumns(*(column[rows] for column in self))
+
+    def followed_by(self, others: "LineageColumns") -> "LineageColumns":
+        """These, then the others."""
+        return LineageColumns(*(np.concatenate(pair) for pair in zip(self, others, strict=True)))
+
+    def judged(self) -> "LineageColumns":
+        """The same without the events' own times, once it has been judged whether they are late."""
+        return self._replace(time=np.full(len(self.time), NONE, np.int64))
 
     def spread(self, rows: int) -> "LineageColumns":
-        """For a batch whose rows cannot be traced one by one: the youngest birth, the first order."""
+        """For a batch whose rows cannot be traced one by one: the youngest birth, and no order."""
         if rows == len(self.born):
             return self
-        if not len(self.born):
-            return LineageColumns(*(np.full(rows, value, np.int64) for value in (NONE, NONE, LAST, 0)))
-        return LineageColumns(
-            *(np.full(rows, value, np.int64) for value in (self.born.max(), NONE, LAST, self.minor.min()))
-        )
+        born = self.born.max() if len(self.born) else NONE
+        return LineageColumns(*(np.full(rows, value, np.int64) for value in (born, NONE, LAST, 0)))

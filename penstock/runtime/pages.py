@@ -7,12 +7,14 @@ instances by linear hashing (Litwin, 1980): pages are split one at a time, so th
 for all of them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-INSTANCES_PER_PAGE = 128
+INSTANCES_PER_PAGE = 256
 SWEPT_PER_BATCH = 4
 HEADER = -1
 
@@ -53,11 +55,11 @@ class Pages:
         self.header = Header() if stored is None else msgspec.msgpack.decode(stored, type=Header)
         self._loaded: dict[int, Page] = {}
 
-    def number(self, hashed: int) -> int:
-        """The page of a hash: its low bits, one more of them for the pages that have been split."""
+    def numbers(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The pages of hashes: their low bits, one more of them for the pages that have been split."""
         level = self.header.pages.bit_length()
-        page = hashed & ((1 << level) - 1)
-        return page if page < self.header.pages else hashed & ((1 << (level - 1)) - 1)
+        page = hashes & ((1 << level) - 1)
+        return np.where(page < self.header.pages, page, hashes & ((1 << (level - 1)) - 1))
 
     def page(self, number: int) -> Page:
         """The entries of a page; what is changed in them is written by the next `flush`."""
@@ -92,29 +94,30 @@ class Pages:
             self.header.swept = (self.header.swept + 1) % self.header.pages
             yield self.header.swept
 
-    def flush(self, hash_of: "HashOf") -> None:
-        """Split pages until they are small enough again, then write all that were read."""
+    def flush(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
+        """Split pages until they are small enough again, then write all that were read.
+
+        Parameters
+        ----------
+        hashes: of encoded keys within their partition.
+        """
         while self.header.instances > self.header.pages * INSTANCES_PER_PAGE:
-            self._split(hash_of)
+            self._split(hashes)
         for number, page in self._loaded.items():
             self._store.put(self._element, number, self._encode(page))
         self._store.put(self._element, HEADER, self._encode(self.header))
         self._loaded.clear()
 
-    def _split(self, hash_of: "HashOf") -> None:
+    def _split(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
         new = self.header.pages
         old = new - (1 << (new.bit_length() - 1))
         page = self.page(old)
         self.header.pages += 1
-        self._loaded[new] = {key: page.pop(key) for key in list(page) if self.number(hash_of(key)) == new}
+        keys = list(page)
+        numbers = self.numbers(hashes(keys)).tolist()
+        self._loaded[new] = {key: page.pop(key) for key, number in zip(keys, numbers, strict=True) if number == new}
         if old in self.header.due:
             self.header.due[new] = self.header.due[old]
-
-
-class HashOf(Protocol):
-    """The hash of an encoded key within its partition."""
-
-    def __call__(self, key: bytes, /) -> int: ...
 
 
 class MemoryStore:

@@ -11,8 +11,8 @@ from penstock.app.loader import AppReference
 from penstock.app.stream import Source, Stream
 from penstock.app.topology import Topology
 from penstock.runtime.codec import Codec
+from penstock.runtime.key import KeyReader
 from penstock.runtime.staging import SinkFiles
-from penstock.runtime.wire import KeyReader
 
 
 class PlanReference(msgspec.Struct, frozen=True):

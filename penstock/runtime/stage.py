@@ -6,6 +6,7 @@ listen to them, and end in sinks, in dead letters, or in the outbox to a later h
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,14 +14,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.app.element import Element, ProcessingElement, overrides
+from penstock.app.element import Element, overrides
 from penstock.app.stream import Emission, Source, Stream
 from penstock.errors import EmissionError, RunFailedError
 from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
 from penstock.runtime.plan import Plan
 from penstock.runtime.staging import DEAD_LETTERS, Staging
 from penstock.runtime.tally import Births, Tally
-from penstock.runtime.wire import Outbox
+from penstock.runtime.wire import TALLY, Outbox
 
 Encoded = TypeVar("Encoded")
 
@@ -31,20 +32,17 @@ class EventBatch:
     def __init__(
         self,
         stream: Stream[Any],
+        lineage: LineageColumns,
         *,
         events: list[Any] | None = None,
-        lineages: list[Lineage] | None = None,
         columns: pa.RecordBatch | None = None,
-        lineage_columns: LineageColumns | None = None,
     ) -> None:
         self.stream = stream
-        self._events, self._lineages = events, lineages
-        self._columns, self._lineage_columns = columns, lineage_columns
+        self.lineage = lineage
+        self._events, self._columns = events, columns
 
     def __len__(self) -> int:
-        if self._events is not None:
-            return len(self._events)
-        return 0 if self._columns is None else int(self._columns.num_rows)
+        return len(self.lineage.born)
 
     def events(self, plan: Plan) -> list[Any]:
         """The events as objects."""
@@ -58,31 +56,23 @@ class EventBatch:
             self._columns = plan.codec(self.stream.event_type).to_columns(self._events or [])
         return self._columns
 
-    @property
-    def lineages(self) -> list[Lineage]:
-        """The lineages, row by row."""
-        if self._lineages is None:
-            assert self._lineage_columns is not None
-            self._lineages = self._lineage_columns.rows()
-        return self._lineages
-
-    @property
-    def lineage_columns(self) -> LineageColumns:
-        """The lineages as arrays."""
-        if self._lineage_columns is None:
-            self._lineage_columns = LineageColumns.of(self._lineages or [])
-        return self._lineage_columns
-
 
 class Emitter:
-    """Collects what one element emits while it is handed many events."""
+    """Collects what one element emits while it is handed many events.
 
-    def __init__(self, element: Element, plan: Plan) -> None:
+    Parameters
+    ----------
+    causes: the lineages of those events.
+    partition: the one in which this happens.
+    """
+
+    def __init__(self, element: Element, plan: Plan, causes: LineageColumns, partition: int) -> None:
         self._element = element
+        self._causes = causes
+        self._uncaused_born: list[int] = []
+        self._partition = partition
         self._check = {stream: plan.codec(stream.event_type).check for stream in element.emits}
-        self._batches: dict[Stream[Any], tuple[list[Any], list[Lineage]]] = {
-            stream: ([], []) for stream in element.emits
-        }
+        self._emitted: dict[Stream[Any], tuple[list[Any], list[int]]] = {stream: ([], []) for stream in element.emits}
 
     def collect(self, result: Any) -> Sequence[Emission]:
         """What a hook yielded or returned, run to its end and checked, before any of it counts.
@@ -96,26 +86,34 @@ class Emitter:
             return ()
         emissions = (result,) if isinstance(result, Emission) else tuple(result)
         for emission in emissions:
-            if not isinstance(emission, Emission) or emission.stream not in self._batches:
+            check = self._check.get(emission.stream) if type(emission) is Emission else None
+            if check is None:
                 self._refuse(emission)
-            self._check[emission.stream](emission.event)
+            else:
+                check(emission.event)
         return emissions
 
-    def add(self, emissions: Sequence[Emission], lineage: Lineage) -> None:
-        """Keep emissions for routing."""
+    def add(self, emissions: Sequence[Emission], cause: int) -> None:
+        """Keep emissions that an event caused, given its place among the causes."""
         for emission in emissions:
-            events, lineages = self._batches[emission.stream]
+            events, rows = self._emitted[emission.stream]
             events.append(emission.event)
-            lineages.append(lineage)
+            rows.append(cause)
+
+    def add_uncaused(self, emissions: Sequence[Emission], born: int) -> None:
+        """Keep emissions that no single event caused; they come after all that one did."""
+        self.add(emissions, len(self._causes.born) + len(self._uncaused_born))
+        self._uncaused_born.append(born)
 
     def batches(self) -> Iterable[EventBatch]:
         """All that was emitted, by stream."""
-        for stream, (events, lineages) in self._batches.items():
+        lineage = self._causes.followed_by(LineageColumns.uncaused(self._uncaused_born, self._partition))
+        for stream, (events, rows) in self._emitted.items():
             if events:
-                yield EventBatch(stream, events=events, lineages=lineages)
+                yield EventBatch(stream, lineage.take(rows), events=events)
 
     def _refuse(self, thing: Any) -> None:
-        declared = ", ".join(stream.name for stream in self._batches) or "no stream"
+        declared = ", ".join(stream.name for stream in self._emitted) or "no stream"
         what = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
         raise EmissionError(
             f"{self._element.name} emitted {what}, but declares that it emits into {declared}: call a declared stream "
@@ -146,39 +144,37 @@ class Stage:
         tally = self.tally.source(source.name)
         tally.rows += len(payloads)
         try:
-            events, lineages = [decode(payload) for payload in payloads], None
+            events = [decode(payload) for payload in payloads]
         except (msgspec.DecodeError, UnicodeDecodeError):
-            events, lineages = [], []
-            for payload, inherited in zip(payloads, lineage.rows(), strict=True):
-                if not payload.strip():
-                    tally.blank += 1
-                    continue
-                tally.accepted += 1
-                try:
-                    events.append(decode(payload))
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    self._reject(source, payload, error, inherited)
-                else:
-                    lineages.append(inherited)
+            whole = [row for row, payload in enumerate(payloads) if payload.strip()]
+            tally.blank += len(payloads) - len(whole)
+            self._decode_each(source, [payloads[row] for row in whole], lineage.take(whole), decode, bytes)
         else:
             tally.accepted += len(events)
-        self._enter(source, EventBatch(source, events=events, lineages=lineages, lineage_columns=lineage))
+            self._enter(source, EventBatch(source, lineage, events=events))
 
     def accept_text_fields(self, source: Source[Any], rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
         """Decode events given as text fields (CSV)."""
-        codec = self.plan.codec(source.event_type)
-        tally = self.tally.source(source.name)
-        tally.rows += len(rows)
-        tally.accepted += len(rows)
-        events, lineages = [], []
-        for row, inherited in zip(rows, lineage.rows(), strict=True):
+        self.tally.source(source.name).rows += len(rows)
+        self._decode_each(source, rows, lineage, self.plan.codec(source.event_type).from_text, self._encode)
+
+    def _decode_each(
+        self,
+        source: Source[Any],
+        rows: list[Any],
+        lineage: LineageColumns,
+        decode: Callable[[Any], Any],
+        raw: Callable[[Any], bytes],
+    ) -> None:
+        self.tally.source(source.name).accepted += len(rows)
+        events, good = [], []
+        for index, row in enumerate(rows):
             try:
-                events.append(codec.from_text(row))
-            except msgspec.ValidationError as error:
-                self._reject(source, self._encode(row), error, inherited)
-            else:
-                lineages.append(inherited)
-        self._enter(source, EventBatch(source, events=events, lineages=lineages))
+                events.append(decode(row))
+                good.append(index)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self._reject(source, raw(row), error, lineage.row(index))
+        self._enter(source, EventBatch(source, lineage.take(good), events=events))
 
     def accept_columns(self, source: Source[Any], columns: pa.RecordBatch, lineage: LineageColumns) -> None:
         """Take events that come as typed columns (Parquet); their types were checked at the start."""
@@ -189,7 +185,7 @@ class Stage:
         required = [field.name for field in schema if not field.nullable and columns.column(field.name).null_count]
         if required:
             columns, lineage = self._reject_nulls(source, columns, lineage, required)
-        self._enter(source, EventBatch(source, columns=columns, lineage_columns=lineage))
+        self._enter(source, EventBatch(source, lineage, columns=columns))
 
     def _reject_nulls(
         self, source: Source[Any], columns: pa.RecordBatch, lineage: LineageColumns, required: list[str]
@@ -201,19 +197,15 @@ class Stage:
             row = columns.slice(index, 1).to_pylist()[0]
             missing = ", ".join(name for name in required if row[name] is None)
             error = ValueError(f"Field {missing} is null, and {source.event_type.__name__} does not make it optional")
-            inherited = Lineage(*(int(column[index]) for column in lineage))
-            self._reject(source, msgspec.json.encode(row, enc_hook=str), error, inherited)
+            self._reject(source, msgspec.json.encode(row, enc_hook=str), error, lineage.row(index))
         good = np.flatnonzero(~bad)
-        return columns.take(pa.array(good)), LineageColumns(*(column[good] for column in lineage))
+        return columns.take(pa.array(good)), lineage.take(good)
 
     def _enter(self, source: Source[Any], batch: EventBatch) -> None:
         if source.event_time is not None and len(batch):
-            field = source.event_time.field
-            lineages = [
-                inherited._replace(time=round(getattr(event, field).timestamp() * 1e6))
-                for event, inherited in zip(batch.events(self.plan), batch.lineages, strict=True)
-            ]
-            batch = EventBatch(source, events=batch.events(self.plan), lineages=lineages)
+            own_time = attrgetter(source.event_time.field)
+            times = [round(own_time(event).timestamp() * 1e6) for event in batch.events(self.plan)]
+            batch.lineage = batch.lineage._replace(time=np.array(times, np.int64))
         self.route(batch)
 
     # --- the way of events through the stage ---------------------------------------------------
@@ -237,19 +229,20 @@ class Stage:
     def _write(self, sink: str, batch: EventBatch) -> None:
         if self._staging.kind(sink) == "parquet":
             columns, batch = self._encoded(sink, batch, lambda part: part.columns(self.plan))
-            self._staging.write_columns(sink, columns, batch.lineage_columns.born)
+            self._staging.write_columns(sink, columns, batch.lineage.born)
         else:
             lines, batch = self._encoded(sink, batch, lambda part: list(map(self._encode, part.events(self.plan))))
             self._staging.write_lines(sink, lines)
-        self.tally.births.append(Births.of(batch.lineage_columns.born))
+        self.tally.births.append(Births.of(batch.lineage.born))
 
     def _send(self, element: Element, batch: EventBatch) -> None:
         key, target = self.plan.keys[element.name], self.plan.targets[element, batch.stream]
         encode = self.plan.codec(batch.stream.event_type).encode_msgpack
-        payloads, batch = self._encoded(element.name, batch, lambda part: list(map(encode, part.events(self.plan))))
-        buckets = list(map(key.bucket, batch.events(self.plan)))
-        self.outbox.extend(target, buckets, payloads, batch.lineages)
-        self.tally.sent[element.name] = self.tally.sent.get(element.name, 0) + len(payloads)
+        _, batch = self._encoded(element.name, batch, lambda part: encode(part.events(self.plan)))
+        events = batch.events(self.plan)
+        hop = self.plan.stages[element.name]
+        self.outbox.send(hop, target, key.buckets(events), events, batch.lineage)
+        self.tally.sent[element.name] = self.tally.sent.get(element.name, 0) + len(events)
 
     def _encoded(
         self, place: str, batch: EventBatch, encode: Callable[[EventBatch], Encoded]
@@ -258,53 +251,47 @@ class Stage:
         try:
             return encode(batch), batch
         except Exception:
-            events, lineages = [], []
-            for event, lineage in zip(batch.events(self.plan), batch.lineages, strict=True):
+            good = []
+            for row, event in enumerate(batch.events(self.plan)):
                 try:
-                    encode(EventBatch(batch.stream, events=[event], lineages=[lineage]))
+                    encode(EventBatch(batch.stream, batch.lineage.take([row]), events=[event]))
+                    good.append(row)
                 except Exception as error:
-                    self.dead_letter(place, batch.stream, event, error, lineage)
-                else:
-                    events.append(event)
-                    lineages.append(lineage)
-            batch = EventBatch(batch.stream, events=events, lineages=lineages)
+                    self.dead_letter(place, batch.stream, event, error, batch.lineage.row(row))
+            events = [batch.events(self.plan)[row] for row in good]
+            batch = EventBatch(batch.stream, batch.lineage.take(good), events=events)
             return encode(batch), batch
 
     def _run_keyless(self, element: Element, batch: EventBatch) -> None:
         instance = element.prototype() if element.prototype else None
         handle = instance.on_event if instance else element.body
-        emitter = Emitter(element, self.plan)
-        collect, add = emitter.collect, emitter.add
-        pairs = list(zip(batch.events(self.plan), batch.lineages, strict=True))
-        for event, lineage in self.tally.element(element.name).timed(pairs):
+        emitter = Emitter(element, self.plan, batch.lineage, self.tally.partition)
+        events = batch.events(self.plan)
+        for row in self.tally.element(element.name).timed(range(len(events))):
             try:
-                emissions = collect(handle(event))
+                emissions = emitter.collect(handle(events[row]))
             except Exception as error:
-                self.dead_letter(element.name, batch.stream, event, error, lineage)
+                self.dead_letter(element.name, batch.stream, events[row], error, batch.lineage.row(row))
             else:
                 if emissions:
-                    add(emissions, lineage)
+                    emitter.add(emissions, row)
         if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
-            self._finish_keyless(element, instance, emitter, batch)
+            born = int(batch.lineage.born.max())
+            try:
+                emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
+            except Exception as error:
+                lineage = Lineage(born, NONE, LAST, self.tally.partition)
+                self.dead_letter(element.name, batch.stream, None, error, lineage)
         for emitted in emitter.batches():
             self.route(emitted)
-
-    def _finish_keyless(
-        self, element: Element, instance: ProcessingElement, emitter: Emitter, batch: EventBatch
-    ) -> None:
-        lineage = Lineage(int(batch.lineage_columns.born.max()), NONE, LAST, self.tally.partition)
-        try:
-            emitter.add(emitter.collect(instance.on_batch()), lineage)
-        except Exception as error:
-            self.dead_letter(element.name, batch.stream, None, error, lineage)
 
     def _run_batch(self, element: Element, batch: EventBatch) -> None:
         tally = self.tally.element(element.name)
         for columns in tally.timed([batch.columns(self.plan)]):
-            outputs = self._call_batch(element, batch, columns, batch.lineage_columns)
+            outputs = self._call_batch(element, batch, columns, batch.lineage)
         tally.events += len(batch) - 1
         for output, lineage in outputs:
-            self.route(EventBatch(element.emits[0], columns=output, lineage_columns=lineage))
+            self.route(EventBatch(element.emits[0], lineage, columns=output))
 
     def _call_batch(
         self, element: Element, batch: EventBatch, columns: pa.RecordBatch, lineage: LineageColumns
@@ -315,8 +302,7 @@ class Stage:
         except Exception as error:
             if columns.num_rows == 1:
                 event = self.plan.codec(batch.stream.event_type).from_columns(columns)[0]
-                inherited = Lineage(*(int(column[0]) for column in lineage))
-                self.dead_letter(element.name, batch.stream, event, error, inherited)
+                self.dead_letter(element.name, batch.stream, event, error, lineage.row(0))
                 return []
             half = columns.num_rows // 2
             parts = (slice(0, half), slice(half, columns.num_rows))
@@ -327,7 +313,7 @@ class Stage:
                     element,
                     batch,
                     columns.slice(part.start, part.stop - part.start),
-                    LineageColumns(*(column[part] for column in lineage)),
+                    lineage.take(part),
                 )
             ]
         return [(output, lineage.spread(output.num_rows))]
@@ -383,5 +369,5 @@ class Stage:
     def finish(self) -> pa.RecordBatch:
         """Close the staged files; all rows for later stages and the tally, as one batch of the wire."""
         self.tally.files = self._staging.close()
-        self.outbox.add_tally(self.tally.partition % self.plan.partitions, msgspec.msgpack.encode(self.tally))
+        self.outbox.add(TALLY, self.tally.partition % self.plan.partitions, msgspec.msgpack.encode(self.tally))
         return self.outbox.take()

@@ -1,110 +1,88 @@
-"""The wire: the columns in which events travel from stage to stage through the engine's shuffle."""
+"""The wire: in which form events travel from stage to stage through the engine's shuffle.
+
+Events travel in blocks, one row for all that one partition has for one partition of a hop. What an
+engine does with a row costs more than handling an event, so rows are few.
+"""
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
-from zlib import crc32
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from penstock.app.event import Event, field_types
-from penstock.runtime.lineage import LAST, NONE, Lineage
+from penstock.runtime.lineage import LineageColumns
 
 WIRE = pa.schema(
     [
-        pa.field("target", pa.int32(), nullable=False),
+        pa.field("hop", pa.int32(), nullable=False),
         pa.field("bucket", pa.int32(), nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-        pa.field("born", pa.int64(), nullable=False),
-        pa.field("time", pa.int64(), nullable=False),
-        pa.field("major", pa.int64(), nullable=False),
-        pa.field("minor", pa.int64(), nullable=False),
-        pa.field("sub", pa.int32(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
     ]
 )
-"""``target`` numbers the keyed element that a row is for, ``bucket`` the partition; the rest is
-lineage. ``sub`` orders the emissions of one partition among themselves."""
+"""``hop`` is the one whose containers a block is for, ``bucket`` the partition."""
 
 TALLY = -1
-"""The target of a row that carries a `Tally` to the driver."""
+"""The ``hop`` of a row that carries a `Tally` to the driver."""
 
 CLOCK = -2
-"""The target of a row that tells every partition, in ``born``, the micro-batch's processing time."""
+"""The ``hop`` of a row that tells every partition the micro-batch's processing time."""
+
+EVENTS_PER_BLOCK = 100_000
 
 
-class KeyReader:
-    """Reads an event's key, and from it the instance's identity and partition."""
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """Events on their way to one keyed element, in one partition."""
 
-    def __init__(self, fields: tuple[str, ...], event_type: type[Event], partitions: int) -> None:
-        kinds = field_types(event_type)
-        kind = kinds[fields[0]] if len(fields) == 1 else tuple[tuple(kinds[field] for field in fields)]  # type: ignore[misc]
-        self.value = attrgetter(*fields)
-        self.partitions = partitions
-        self._encode = msgspec.msgpack.Encoder().encode
-        self.decode = msgspec.msgpack.Decoder(kind).decode
+    target: int
+    """The edge into the element, as `Plan.deliveries` numbers them."""
+    first: int
+    """Numbers the emissions of the partition that sent them, for the order among those of one event."""
+    events: bytes
+    """MessagePack, a list."""
+    lineage: bytes
+    """int64, four rows: see `LineageColumns`."""
 
-    def identity(self, event: Any) -> bytes:
-        """The encoded key: equal for equal keys, and for them alone."""
-        return self._encode(self.value(event))
-
-    def bucket(self, event: Any) -> int:
-        """The partition in which the instance for an event lives.
-
-        Whole numbers go round-robin, for there are often few of them and they often follow each
-        other; any other key goes by its hash.
-        """
-        value = self.value(event)
-        if type(value) is int:
-            return value % self.partitions
-        return (_spread(self._encode(value)) >> 40) % self.partitions
-
-    def hash(self, identity: bytes, /) -> int:
-        """32 bits that spread the instances of a partition over its pages."""
-        return (_spread(identity) >> 8) & 0xFFFFFFFF
-
-
-def _spread(identity: bytes) -> int:
-    """64 bits, the same in every process; multiplied, because the bits of a checksum depend on each other."""
-    return (crc32(identity) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    @property
+    def lineage_columns(self) -> LineageColumns:
+        """The events' lineages."""
+        return LineageColumns(*np.frombuffer(self.lineage, np.int64).reshape(4, -1))
 
 
 class Outbox:
-    """Rows on their way to later stages."""
+    """Blocks on their way to later stages."""
 
     def __init__(self) -> None:
-        self._columns: tuple[list[Any], ...] = tuple([] for _ in WIRE.names)
-        self._sub = 0
+        self._rows: list[tuple[int, int, bytes]] = []
+        self._sent = 0
+        self._encode = msgspec.msgpack.Encoder().encode
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._rows)
 
-    def add(self, target: int, bucket: int, payload: bytes, lineage: Lineage) -> None:
-        """Send an event to a keyed element."""
-        for column, value in zip(self._columns, (target, bucket, payload, *lineage, self._sub), strict=True):
-            column.append(value)
-        self._sub += 1
+    def send(
+        self, hop: int, target: int, buckets: NDArray[np.int64], events: Sequence[Any], lineage: LineageColumns
+    ) -> None:
+        """Send events to a keyed element, each to the partition where its instance lives."""
+        order = np.argsort(buckets, kind="stable")
+        ends = np.flatnonzero(np.diff(buckets[order])) + 1
+        for rows in np.split(order, ends) if len(order) else ():
+            for part in np.split(rows, range(EVENTS_PER_BLOCK, len(rows), EVENTS_PER_BLOCK)):
+                chosen = [events[row] for row in part.tolist()]
+                columns = np.stack([column[part] for column in lineage])
+                block = Block(target, self._sent, self._encode(chosen), columns.tobytes())
+                self._rows.append((hop, int(buckets[part[0]]), self._encode(block)))
+                self._sent += len(part)
 
-    def extend(self, target: int, buckets: list[int], payloads: list[bytes], lineages: list[Lineage]) -> None:
-        """Send many events to one keyed element."""
-        rows = len(payloads)
-        if not rows:
-            return
-        columns: tuple[Sequence[Any], ...] = ([target] * rows, buckets, payloads, *zip(*lineages, strict=True))
-        for column, values in zip(self._columns, columns, strict=False):
-            column.extend(values)
-        self._columns[-1].extend(range(self._sub, self._sub + rows))
-        self._sub += rows
-
-    def add_tally(self, bucket: int, payload: bytes) -> None:
-        """Send a tally to the driver."""
-        self.add(TALLY, bucket, payload, Lineage(NONE, NONE, LAST, 0))
+    def add(self, kind: int, bucket: int, content: bytes) -> None:
+        """Send a tally or the clock."""
+        self._rows.append((kind, bucket, content))
 
     def take(self) -> pa.RecordBatch:
         """All rows so far, which are then no longer here."""
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(self._columns, WIRE, strict=True)], schema=WIRE
+        columns = list(zip(*self._rows, strict=True)) or [(), (), ()]
+        self._rows = []
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, WIRE, strict=True)], schema=WIRE
         )
-        for column in self._columns:
-            column.clear()
-        return batch

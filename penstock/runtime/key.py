@@ -1,0 +1,65 @@
+"""Keys: which instance an event belongs to, and where that instance lives."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.app.event import Event, field_types
+
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio: multiplying by it spreads the bits of a checksum, which depend on each other."""
+
+
+class KeyReader:
+    """Reads an event's key, and from it the instance's identity, partition and hash.
+
+    Parameters
+    ----------
+    fields: of the event, that make up the key.
+    event_type: whose fields' types the key's parts have.
+    partitions: of the hop.
+    """
+
+    def __init__(self, fields: tuple[str, ...], event_type: type[Event], partitions: int) -> None:
+        kinds = field_types(event_type)
+        kind = kinds[fields[0]] if len(fields) == 1 else tuple[tuple(kinds[field] for field in fields)]  # type: ignore[misc]
+        self.value = attrgetter(*fields)
+        self.encode = msgspec.msgpack.Encoder().encode
+        self.decode = msgspec.msgpack.Decoder(kind).decode
+        self._partitions = partitions
+
+    def identities(self, events: Sequence[Any]) -> list[bytes]:
+        """The encoded keys: equal for equal keys, and for them alone."""
+        encode, value = self.encode, self.value
+        return [encode(value(event)) for event in events]
+
+    def buckets(self, events: Sequence[Any]) -> NDArray[np.int64]:
+        """The partitions in which the events' instances live.
+
+        Whole numbers go round-robin, for there are often few of them and they often follow each
+        other; any other key goes by its hash.
+        """
+        keys: list[Any] = list(map(self.value, events))
+        if all(type(key) is int for key in keys):
+            return np.array([key % self._partitions for key in keys], np.int64)
+        whole = [key % self._partitions if type(key) is int else -1 for key in keys]
+        hashed = (_spread(list(map(self.encode, keys))) >> np.uint64(40)) % np.uint64(self._partitions)
+        return np.where(np.array(whole) >= 0, whole, hashed.astype(np.int64))
+
+    def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
+        """32 bits each, that spread the instances of a partition over its pages."""
+        return ((_spread(identities) >> np.uint64(8)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+    def hash(self, identity: bytes, /) -> int:
+        """The hash of one instance."""
+        return int(self.hashes([identity])[0])
+
+
+def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:
+    """64 bits each, the same in every process."""
+    return np.fromiter(map(crc32, identities), np.uint64, len(identities)) * SPREAD
