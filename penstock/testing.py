@@ -36,7 +36,8 @@ class _Committed:
 
     stores: dict[tuple[int, int], MemoryStore]
     watermark: float | None = None
-    greatest_time: float | None = None
+    greatest_times: dict[str, float] = field(default_factory=dict)
+    """By source, in seconds since the epoch."""
     outputs: dict[str, list[Any]] = field(default_factory=dict)
     tallies: list[Tally] = field(default_factory=list)
 
@@ -110,7 +111,7 @@ class TopologyDriver:
             outputs = attempt.read_outputs()
         committed = self._committed
         committed.stores = attempt.stores
-        committed.greatest_time = attempt.greatest_time
+        committed.greatest_times = attempt.greatest_times
         committed.tallies.extend(attempt.tallies)
         for name, records in outputs.items():
             committed.outputs.setdefault(name, []).extend(records)
@@ -135,11 +136,14 @@ class TopologyDriver:
         return totals
 
     def _advance_watermark(self) -> None:
-        times = [source.event_time for source in self._topology.sources if source.event_time is not None]
-        if times and self._committed.greatest_time is not None:
-            mark = self._committed.greatest_time - times[0].lateness
-            # Spark keeps watermarks in whole milliseconds.
-            mark = int(mark * 1000) / 1000
+        """As Spark does: the least over the sources, in whole milliseconds, and never back."""
+        marks = [
+            self._committed.greatest_times.get(source.name, 0.0) - source.event_time.lateness
+            for source in self._topology.sources
+            if source.event_time is not None
+        ]
+        mark = int(min(marks, default=0.0) * 1000) / 1000
+        if mark > 0:
             self._committed.watermark = max(mark, self._committed.watermark or mark)
 
 
@@ -152,7 +156,7 @@ class _Attempt:
         committed = driver._committed
         self.stores = {place: store.copy() for place, store in committed.stores.items()}
         self.watermark = committed.watermark
-        self.greatest_time = committed.greatest_time
+        self.greatest_times = dict(committed.greatest_times)
         topology = driver._topology
         names = [*(sink.name for sink in topology.sinks), DEAD_LETTERS]
         sinks = tuple(SinkFiles(name, "jsonl", str(directory / name)) for name in names)
@@ -162,6 +166,7 @@ class _Attempt:
     def run(self) -> None:
         stage = Stage(self._plan, 0, 0)
         for name, events in self._events.items():
+            stage.greatest_time = NONE
             self._accept(stage, name, events)
         pending = [stage.finish()]
         for hop in range(1, self._plan.hops + 1):
@@ -198,12 +203,9 @@ class _Attempt:
             stage.accept_json(source, payloads[:crash_at], self._lineages(source, crash_at))
             raise Crash(f"The driver crashed at event {crash_at} of {name}, as the test asked.")
         stage.accept_json(source, payloads, self._lineages(source, len(payloads)))
-        if source.event_time is not None:
-            field_name = source.event_time.field
-            for event in events:
-                if isinstance(event, Event):
-                    time = getattr(event, field_name).timestamp()
-                    self.greatest_time = max(time, self.greatest_time or time)
+        if source.event_time is not None and stage.greatest_time != NONE:
+            time = stage.greatest_time / 1e6
+            self.greatest_times[name] = max(time, self.greatest_times.get(name, time))
 
     def _lineages(self, source: Any, rows: int) -> LineageColumns:
         now = np.full(rows, round(self._driver.now.timestamp() * 1e6), np.int64)

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from logging import getLogger
 from pathlib import Path
 from typing import BinaryIO
 from zipfile import ZipFile
@@ -63,6 +64,8 @@ def start_session(
     ClusterError: the master cannot be reached.
     """
     os.environ["JAVA_HOME"] = str(java_home())
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # they write to the screen
+        getLogger(logger).disabled = True
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
     logging.write_text(LOGGING.format(path=path))

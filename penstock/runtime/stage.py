@@ -133,6 +133,8 @@ class Stage:
         self.plan = plan
         self.tally = Tally(stage, partition)
         self.outbox = Outbox()
+        self.greatest_time = NONE
+        """Of the source events that have entered here; microseconds since the epoch."""
         self._staging = Staging(plan.sinks, f"{stage}-{partition:05d}")
         self._encode = msgspec.json.Encoder().encode
 
@@ -206,6 +208,7 @@ class Stage:
             own_time = attrgetter(source.event_time.field)
             times = [round(own_time(event).timestamp() * 1e6) for event in batch.events(self.plan)]
             batch.lineage = batch.lineage._replace(time=np.array(times, np.int64))
+            self.greatest_time = max(self.greatest_time, *times)
         self.route(batch)
 
     # --- the way of events through the stage ---------------------------------------------------
@@ -369,5 +372,7 @@ class Stage:
     def finish(self) -> pa.RecordBatch:
         """Close the staged files; all rows for later stages and the tally, as one batch of the wire."""
         self.tally.files = self._staging.close()
-        self.outbox.add(TALLY, self.tally.partition % self.plan.partitions, msgspec.msgpack.encode(self.tally))
+        self.outbox.add(
+            TALLY, self.tally.partition % self.plan.partitions, msgspec.msgpack.encode(self.tally), self.greatest_time
+        )
         return self.outbox.take()

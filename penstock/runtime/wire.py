@@ -12,16 +12,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.runtime.lineage import LineageColumns
+from penstock.runtime.lineage import NONE, LineageColumns
 
 WIRE = pa.schema(
     [
         pa.field("hop", pa.int32(), nullable=False),
         pa.field("bucket", pa.int32(), nullable=False),
         pa.field("block", pa.binary(), nullable=False),
+        pa.field("time", pa.int64(), nullable=False),
     ]
 )
-"""``hop`` is the one whose containers a block is for, ``bucket`` the partition."""
+"""``hop`` is the one whose containers a block is for, ``bucket`` the partition; ``time`` is the
+greatest event time that a source's stage has seen, in microseconds, which the watermark follows."""
 
 TALLY = -1
 """The ``hop`` of a row that carries a `Tally` to the driver."""
@@ -54,7 +56,7 @@ class Outbox:
     """Blocks on their way to later stages."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[int, int, bytes]] = []
+        self._rows: list[tuple[int, int, bytes, int]] = []
         self._sent = 0
         self._encode = msgspec.msgpack.Encoder().encode
 
@@ -72,16 +74,16 @@ class Outbox:
                 chosen = [events[row] for row in part.tolist()]
                 columns = np.stack([column[part] for column in lineage])
                 block = Block(target, self._sent, self._encode(chosen), columns.tobytes())
-                self._rows.append((hop, int(buckets[part[0]]), self._encode(block)))
+                self._rows.append((hop, int(buckets[part[0]]), self._encode(block), NONE))
                 self._sent += len(part)
 
-    def add(self, kind: int, bucket: int, content: bytes) -> None:
+    def add(self, kind: int, bucket: int, content: bytes, time: int = NONE) -> None:
         """Send a tally or the clock."""
-        self._rows.append((kind, bucket, content))
+        self._rows.append((kind, bucket, content, time))
 
     def take(self) -> pa.RecordBatch:
         """All rows so far, which are then no longer here."""
-        columns = list(zip(*self._rows, strict=True)) or [(), (), ()]
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(WIRE)
         self._rows = []
         return pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(columns, WIRE, strict=True)], schema=WIRE
