@@ -24,11 +24,18 @@ class AppReference(msgspec.Struct, frozen=True):
     module: str
     name: str
     parameters: tuple[tuple[str, str], ...] = ()
+    directory: str = ""
+    """Where the module lies on the driver's machine, whose helper processes Spark gives no path."""
 
     def load(self) -> App:
         """Import the module (once a process) under the run's parameters and return its application."""
         with given(dict(self.parameters)):
-            return find_app(importlib.import_module(self.module), self.name)
+            try:
+                module = importlib.import_module(self.module)
+            except ModuleNotFoundError:
+                sys.path.append(self.directory)
+                module = importlib.import_module(self.module)
+            return find_app(module, self.name)
 
 
 def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> tuple[App, AppReference]:
@@ -75,7 +82,8 @@ def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> t
             raise ConfigurationError(
                 f"--{name} is neither an option nor a parameter of {app.name} (which has: {known})."
             )
-    return app, AppReference(module, wanted or _name_in(sys.modules[module], app), tuple(given_parameters.items()))
+    name = wanted or _name_in(sys.modules[module], app)
+    return app, AppReference(module, name, tuple(given_parameters.items()), str(source.parent))
 
 
 def find_app(module: Any, name: str = "") -> App:
