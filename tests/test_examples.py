@@ -5,6 +5,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+
 from penstock.app.loader import load_app
 from penstock.engine import RunOptions, run
 from penstock.testing import TopologyDriver
