@@ -160,7 +160,7 @@ def declare(
 
 
 def _streams(element: str, role: str, given: Any) -> tuple[Stream[Any], ...]:
-    streams = (given,) if isinstance(given, Stream) else tuple(given)
+    streams = (given,) if isinstance(given, Stream | str) else tuple(given)
     for stream in streams:
         if not isinstance(stream, Stream):
             raise TopologyError(

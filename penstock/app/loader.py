@@ -14,8 +14,8 @@ from penstock.app.application import App
 from penstock.app.parameter import given
 from penstock.errors import ApplicationNotFoundError, ConfigurationError, PenstockError
 
-_LOADED: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {}
-"""For each module loaded here the time of its file and the parameters: it is loaded anew when they change."""
+_LOADED: dict[str, tuple[str, int, tuple[tuple[str, str], ...]]] = {}
+"""For each module loaded here its file, that file's time, and the parameters: loaded anew when they change."""
 
 
 class AppReference(msgspec.Struct, frozen=True):
@@ -57,25 +57,24 @@ def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> t
         raise ConfigurationError(
             f"{file}: rename it to a Python name, such as {re.sub(r'[^0-9a-zA-Z_]', '_', module)}.py."
         )
-    if str(source.parent) not in sys.path:
-        sys.path.insert(0, str(source.parent))
+    sys.path[:] = [str(source.parent), *(entry for entry in sys.path if entry != str(source.parent))]
+    given_parameters = dict(parameters or {})
+    version = (str(source), source.stat().st_mtime_ns, tuple(given_parameters.items()))
+    if module in _LOADED and _LOADED[module] != version:
+        sys.modules.pop(module, None)
+    importlib.invalidate_caches()
     found = sys.modules.get(module)
     origin = getattr(found, "__file__", None) or getattr(importlib.util.find_spec(module), "origin", None)
     if origin is None or Path(origin).resolve() != source:
         raise ConfigurationError(f"{file} has the name of another module ({module}); rename the file.")
-    given_parameters = dict(parameters or {})
-    version = (source.stat().st_mtime_ns, tuple(given_parameters.items()))
-    if _LOADED.get(module) != version:
-        sys.modules.pop(module, None)
-        importlib.invalidate_caches()
+    _LOADED[module] = version
     try:
         with given(given_parameters):
             app = find_app(importlib.import_module(module), wanted)
     except PenstockError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ApplicationNotFoundError(f"{file} cannot be loaded: {type(error).__name__}: {error}.") from error
-    _LOADED[module] = version
     for name in given_parameters:
         if name not in app.parameters:
             known = ", ".join(f"--{known}" for known in app.parameters) or "none"

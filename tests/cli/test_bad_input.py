@@ -1,0 +1,197 @@
+"""Bad input as a new user would give it: one clear sentence on standard error, exit code 2, no traceback."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main
+
+GOOD = """
+from penstock import App, Event, ProcessingElement
+
+class Word(Event):
+    text: str
+    size: int = 0
+
+app = App("good")
+level = app.parameter("level", 3)
+words = app.source("Words", Word, sample=lambda n: Word(str(n)))
+out = app.stream("Out", Word)
+app.sink("End", out)
+
+@app.element(words, key="text", emits=out)
+class Counter(ProcessingElement):
+    seen: int = 0
+    def on_event(self, event):
+        self.seen += 1
+"""
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """A directory to be in, with an application and some input."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "a.jsonl").write_text('{"text": "a"}\n')
+    return tmp_path
+
+
+def sentence(capsys, *arguments):
+    """What the command says; asserts that it is one sentence and that the exit code is 2."""
+    with pytest.raises(SystemExit) as exit_:
+        main(list(arguments))
+    said = capsys.readouterr().err
+    assert exit_.value.code == 2, said
+    assert said.startswith("penstock: ")
+    assert said.count("\n") == 1, said
+    assert "Traceback" not in said
+    return said
+
+
+WORDS = "--source=Words=jsonl:input"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.py"], ["missing.py is not a Python file"]),
+        (["good.py"], ["Source Words has no URI", "--source Words=jsonl:PATH"]),
+        (["good.py", "--source", "Words=jsonl:nowhere"], ["nowhere does not exist", "create the directory"]),
+        (["good.py", "--source", "Words=ftp:input"], ["no known scheme", "jsonl:..."]),
+        (["good.py", "--source", "Words=jsonl:input?rows=3"], ["no option 'rows'", "max_files"]),
+        (["good.py", "--source", "Words=jsonl:input?max_files=0"], ["max_files=0 must be a number greater than zero"]),
+        (["good.py", "--source", "Words"], ["write NAME=VALUE"]),
+        (["good.py", "--source", "Wrods=jsonl:input"], ["there is no Wrods", "has Words"]),
+        (["good.py", WORDS, "--sink", "Edn=jsonl:out"], ["there is no Edn", "has End"]),
+        (["good.py", WORDS, "--sink", "End=xml:out"], ["no known scheme", "parquet:..."]),
+        (["good.py", WORDS, "--levle", "4"], ["--levle", "--level"]),
+        (["good.py", WORDS, "--level", "high"], ["--level high", "type int"]),
+        (["good.py", WORDS, "--level"], ["--level", "needs a value"]),
+        (["good.py", WORDS, "--duration", "soon"], ["'soon' is not a duration", "10 s"]),
+        (["good.py", WORDS, "--partitions", "0"], ["--partitions 0", "from 1"]),
+        (["good.py", WORDS, "--partitions", "two"], ["'two' is not a valid integer"]),
+        (["good.py", WORDS, "--name", "../up"], ["plain directory name"]),
+        (["good.py", WORDS, "--group", "Nobody=x"], ["'Nobody', which is no element", "Counter"]),
+        (["good.py", "--source", "Words=text:input"], ["text source fills one field", "text, size"]),
+        (["good.py", "--source", "Words=log:nolog"], ["no event log", "append to it first"]),
+        (["good.py", "--source", "Words=generator:poisson"], ["how many events a second"]),
+        (["good.py", "--source", "Words=generator:poisson?rate=-5"], ["rate=-5 must be a number greater than zero"]),
+        (["good.py", "--source", "Words=generator:poisson?rate=nan"], ["rate=nan must be a number"]),
+        (["good.py", "--source", "Words=generator:weekly?rate=5"], ["'weekly' is no schedule", "bursty"]),
+        (["good.py", "--source", "Words=generator:bursty?rate=5&scv=0.5"], ["scv=0.5 must be above 1"]),
+        (["good.py", "--source", "Words=generator:constant?rate=5&min_rows=9&max_rows=3"], ["min_rows=9 is above"]),
+        (["good.py", "--source", "Words=replay:none.parquet?time=at"], ["none.parquet does not exist"]),
+        (["good.py", WORDS, "extra"], ["'extra' is not understood"]),
+    ],
+)
+def test_run(app, capsys, arguments, words):
+    said = sentence(capsys, "run", *arguments)
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("x = (", ["cannot be loaded", "SyntaxError"]),
+        ("import nothing_of_that_name", ["cannot be loaded", "No module named"]),
+        ("x = 1", ["defines no application", "App('name')"]),
+        (GOOD + "other = App('other')\n", ["defines 2 applications", "odd.py:app"]),
+        (GOOD.replace('key="text"', 'key="txet"'), ["'txet'", "text, size"]),
+        (GOOD.replace("seen: int = 0", "seen: int"), ["'seen' has no default"]),
+        (GOOD.replace("size: int", "size: complex"), ["Word.size has type complex"]),
+    ],
+)
+def test_an_application_at_fault(app, capsys, content, words):
+    (app / "odd.py").write_text(content)
+    said = sentence(capsys, "run", "odd.py", WORDS)
+    for word in words:
+        assert word in said
+
+
+def test_a_file_that_hides_another_module(app, capsys):
+    (app / "json.py").write_text(GOOD)
+    assert "rename the file" in sentence(capsys, "run", "json.py", WORDS)
+
+
+def test_a_csv_without_a_column(app, capsys):
+    (app / "table").mkdir()
+    (app / "table" / "a.csv").write_text("txt,size\nx,1\n")
+    said = sentence(capsys, "run", "good.py", "--source", "Words=csv:table")
+    assert "has no column text" in said
+    assert "size, txt" in said
+
+
+def test_a_broken_parquet_file(app, capsys):
+    (app / "broken").mkdir()
+    (app / "broken" / "a.parquet").write_bytes(b"not parquet at all")
+    assert "is not a parquet file" in sentence(capsys, "run", "good.py", "--source", "Words=parquet:broken")
+
+
+def test_a_sink_that_holds_the_output_of_another_run(app, capsys):
+    (app / "out").mkdir()
+    (app / "out" / "000.jsonl").write_text("{}\n")
+    said = sentence(capsys, "run", "good.py", WORDS, "--sink", "End=jsonl:out")
+    assert "not of this run" in said
+    assert (app / "out" / "000.jsonl").read_text() == "{}\n"
+
+
+def test_a_sink_that_is_a_file(app, capsys):
+    (app / "out").write_text("")
+    assert "cannot be written" in sentence(capsys, "run", "good.py", WORDS, "--sink", "End=jsonl:out")
+
+
+def test_a_full_disk(app, capsys):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    said = (
+        sentence(capsys, "graph", "good.py", "-o", "full.svg") if (app / "full.svg").symlink_to("/dev/full") else None
+    )
+    assert said is None or "No space left" in said
+
+
+def test_a_master_that_is_not_there(app, capsys):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said = sentence(capsys, "run", "good.py", WORDS, "--master", "sparkle://127.0.0.1")
+    assert "sparkle://127.0.0.1" in said
+    assert "check the address" in said
+    assert port
+
+
+def test_no_java(app, capsys, monkeypatch):
+    from penstock.engine import java
+
+    java.java_home.cache_clear()
+    monkeypatch.setattr(java, "_candidates", lambda: iter(()))
+    try:
+        said = sentence(capsys, "run", "good.py", WORDS)
+    finally:
+        java.java_home.cache_clear()
+    assert "Java 17 or 21" in said
+    assert "apt-get install" in said
+
+
+def test_graph_and_new(app, capsys):
+    assert "choose a name that ends in .svg" in sentence(capsys, "graph", "good.py", "-o", "x.gif")
+    assert "cannot be written" in sentence(capsys, "graph", "good.py", "-o", "no/such/place.svg")
+    assert "exists already" in sentence(capsys, "new", "input")
+    assert "must be letters" in sentence(capsys, "new", "1st project")
+    assert "No such command" in sentence(capsys, "fly")
+
+
+def test_drawing_to_the_screen_and_to_files(app, capsys):
+    main(["graph", "good.py"])
+    assert capsys.readouterr().out.startswith("flowchart LR")
+    for name in ("x.svg", "x.mmd", "x.json"):
+        main(["graph", "good.py", "-o", name])
+        assert (app / name).stat().st_size > 100
+
+
+@pytest.mark.parametrize("verb", ["run", "graph", "new"])
+def test_help_shows_an_example(capsys, verb):
+    main([verb, "--help"])
+    assert "Example:" in capsys.readouterr().out
