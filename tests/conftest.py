@@ -1,20 +1,13 @@
 """The two ways to run a topology that the shared suite compares."""
 
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import Batches, load, write_batches
 
-from penstock.app.application import App
-from penstock.app.loader import AppReference, load_app
-from penstock.runtime.codec import Codec
 from penstock.testing import TopologyDriver
-
-HERE = Path(__file__).parent
-Batches = Sequence[dict[str, Sequence[Any]]]
 
 
 @dataclass
@@ -25,27 +18,6 @@ class Outcome:
     dead_letters: list[dict[str, Any]]
     events: dict[str, int]
     late: int
-
-
-def load(name: str, file: str = "topologies.py") -> tuple[App, AppReference]:
-    return load_app(f"{HERE / file}:{name}")
-
-
-def write_batches(app: App, batches: Batches, directory: Path) -> dict[str, str]:
-    """One JSON Lines file for each batch and source, oldest first; the URIs that read one a batch."""
-    uris = {}
-    for source in app.topology().sources:
-        folder = directory / source.name
-        folder.mkdir(parents=True, exist_ok=True)
-        encode = Codec(source.event_type).encode_json
-        for number, batch in enumerate(batches):
-            events = batch.get(source.name, ())
-            lines = [event if isinstance(event, bytes) else encode(event) for event in events]
-            file = folder / f"{number:03d}.jsonl"
-            file.write_bytes(b"".join(line + b"\n" for line in lines))
-            os.utime(file, (1_700_000_000 + number * 60,) * 2)
-        uris[source.name] = f"jsonl:{folder}?max_files=1"
-    return uris
 
 
 def in_memory(name: str, batches: Batches, directory: Path) -> Outcome:

@@ -4,9 +4,9 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from conftest import load
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import load
 
 from penstock import App, Event, ProcessingElement
 from penstock.errors import EmissionError, RunFailedError, TopologyError

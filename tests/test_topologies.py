@@ -3,7 +3,7 @@
 import sys
 from datetime import UTC, datetime
 
-from conftest import load
+from support import load
 
 
 def module():

@@ -1,0 +1,103 @@
+"""The embedded log: durable, all or nothing, once for each id."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.adapter import EventLog
+from penstock.errors import SinkError, SourceError
+
+
+def payloads(log, stream="S"):
+    return [record.payload for record in log.read(stream, log.start(stream), log.end(stream))]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.binary(max_size=20), max_size=10), max_size=8))
+def test_what_is_appended_is_read_in_order(tmp_path_factory, batches):
+    log = EventLog(tmp_path_factory.mktemp("log"))
+    for batch in batches:
+        assert log.append("S", batch) == len(batch)
+    every = [payload for batch in batches for payload in batch]
+    assert payloads(log) == every
+    assert log.end("S") == len(every)
+    assert [record.offset for record in log.read("S", 0, len(every))] == list(range(len(every)))
+
+
+def test_streams_are_apart(tmp_path):
+    log = EventLog(tmp_path)
+    log.append("A", [b"1"])
+    log.append("B", [b"2", b"3"])
+    assert (payloads(log, "A"), payloads(log, "B"), log.end("C")) == ([b"1"], [b"2", b"3"], 0)
+
+
+def test_an_event_with_a_known_id_is_not_appended_again(tmp_path):
+    log = EventLog(tmp_path)
+    assert log.append("S", [b"a", b"b"], ids=["1", "2"]) == 2
+    assert log.append("S", [b"b", b"c", b"c"], ids=["2", "3", "3"]) == 1
+    assert payloads(log) == [b"a", b"b", b"c"]
+
+
+def test_an_append_that_fails_leaves_nothing(tmp_path):
+    log = EventLog(tmp_path)
+    with pytest.raises(ValueError, match="zip"):
+        log.append("S", [b"a", b"b"], ids=["1"])
+    assert log.end("S") == 0
+    assert log.append("S", [b"a"], ids=["1"]) == 1
+
+
+def test_trimmed_events_are_gone_and_said_to_be(tmp_path):
+    log = EventLog(tmp_path)
+    log.append("S", [b"a", b"b", b"c"])
+    log.trim("S", 2)
+    assert payloads(log) == [b"c"]
+    with pytest.raises(SourceError, match="trimmed"):
+        log.read("S", 0, 3)
+
+
+def test_several_readers_follow_while_one_writes(tmp_path):
+    writer = EventLog(tmp_path)
+    readers = [EventLog(tmp_path, create=False) for _ in range(3)]
+    for number in range(20):
+        writer.append("S", [str(number).encode()])
+        assert all(reader.end("S") == number + 1 for reader in readers)
+
+
+def test_a_log_that_is_not_there_or_cannot_be_written(tmp_path):
+    with pytest.raises(SourceError, match="no event log"):
+        EventLog(tmp_path / "none", create=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SinkError, match="cannot be opened"):
+        EventLog(tmp_path / "file" / "log")
+
+
+WRITER = """
+import sys
+from penstock.adapter import EventLog
+log = EventLog(sys.argv[1])
+number = log.end("S")
+while True:
+    log.append("S", [f"{number + n}".encode() for n in range(7)])
+    number += 7
+    print(number, flush=True)
+"""
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path):
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        time.sleep(1.0)
+        os.kill(process.pid, signal.SIGKILL)
+        acknowledged = [line for line in process.communicate()[0].splitlines() if line.strip()]
+        log = EventLog(tmp_path)
+        held = payloads(log)
+        assert held == [str(number).encode() for number in range(len(held))]
+        assert len(held) >= int(acknowledged[-1])
+        assert len(held) % 7 == 0
+        log.close()

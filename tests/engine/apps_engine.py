@@ -1,0 +1,142 @@
+"""Applications for the tests of the engine alone."""
+
+from pyspark.sql import functions as F
+
+from penstock import App, Event, ProcessingElement
+
+
+class Word(Event):
+    text: str
+    size: int = 0
+
+
+class Count(Event):
+    text: str
+    seen: int
+
+
+class Size(Event):
+    size: int
+    words: int
+
+
+# --- a counter, for formats, sources, resuming -----------------------------------------------------
+
+counter = App("counter")
+words = counter.source("Words", Word, sample=lambda number: Word(f"w{number % 5}", number))
+counts = counter.stream("Counts", Count)
+counter.sink("Out", counts)
+
+
+@counter.element(words, key="text", emits=counts)
+class Counter(ProcessingElement):
+    seen: int = 0
+
+    def on_event(self, word):
+        self.seen += 1
+
+    def on_batch(self):
+        yield counts(self.key, self.seen)
+
+
+# --- stops at the first failure ---------------------------------------------------------------------
+
+stopping = App("stopping", on_error="stop")
+stop_words = stopping.source("Words", Word)
+stopped = stopping.stream("Stopped", Word)
+stopping.sink("Out", stopped)
+
+
+@stopping.element(stop_words, emits=stopped)
+def stop_at_bad(word):
+    if word.text == "bad":
+        raise ValueError("will not do")
+    yield stopped.emit(word)
+
+
+# --- the query dialect ------------------------------------------------------------------------------
+
+native = App("native")
+native_words = native.source("Words", Word)
+long_words = native.stream("LongWords", Word)
+shouted = native.stream("Shouted", Word)
+native.sink("Out", shouted)
+
+
+@native.query(native_words, emits=long_words)
+def keep_long(frame):
+    return frame.where(F.length("text") > 2)
+
+
+@native.query(long_words, emits=shouted)
+def shout(frame):
+    return frame.select(F.upper("text").alias("text"), "size")
+
+
+# --- query elements before, between and beside the others ------------------------------------------
+
+mixed = App("mixed")
+mixed_words = mixed.source("Words", Word)
+trimmed = mixed.stream("Trimmed", Word)
+tallied = mixed.stream("Tallied", Count)
+doubled = mixed.stream("Doubled", Count)
+beside = mixed.stream("Beside", Word)
+mixed.sink("Out", doubled)
+mixed.sink("Beside", beside)
+
+
+@mixed.query(mixed_words, emits=trimmed)
+def trim(frame):
+    return frame.withColumn("text", F.trim("text"))
+
+
+@mixed.element(mixed_words, emits=beside)
+def look(word):
+    yield beside.emit(word)
+
+
+@mixed.element(trimmed, key="text", emits=tallied)
+class Tally(ProcessingElement):
+    seen: int = 0
+
+    def on_event(self, word):
+        self.seen += 1
+
+    def on_batch(self):
+        yield tallied(self.key, self.seen)
+
+
+@mixed.query(tallied, emits=doubled)
+def double(frame):
+    return frame.withColumn("seen", F.col("seen") * 2)
+
+
+# --- timers on processing time ----------------------------------------------------------------------
+
+ticking = App("ticking")
+tick_words = ticking.source("Words", Word, sample=lambda number: Word("only", number))
+ticks = ticking.stream("Ticks", Count)
+ticking.sink("Out", ticks)
+
+
+@ticking.element(tick_words, key="text", emits=ticks, every="1 s")
+class Ticker(ProcessingElement):
+    seen: int = 0
+
+    def on_event(self, word):
+        self.seen += 1
+
+    def on_interval(self):
+        yield ticks(self.key, self.seen)
+
+
+# --- what a query element may return ----------------------------------------------------------------
+
+crooked = App("crooked")
+crooked_words = crooked.source("Words", Word)
+crooked_out = crooked.stream("Out", Count)
+
+
+@crooked.query(crooked_words, emits=crooked_out)
+def without_a_column(frame):
+    return frame.select("text")

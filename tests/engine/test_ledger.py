@@ -1,0 +1,77 @@
+"""The ledger: a batch's files appear together, once, whatever the moment of a crash."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.ledger import BatchRecord, Ledger, clear_staging
+from penstock.runtime.staging import STAGING, SinkFiles, Staging
+from penstock.runtime.tally import Tally
+
+
+@pytest.fixture
+def sinks(tmp_path):
+    return tuple(SinkFiles(name, "jsonl", str(tmp_path / name)) for name in ("one", "two"))
+
+
+def attempt(sinks, batch, text):
+    """One try at a batch that writes a line to each sink."""
+    staging = Staging(sinks, "0-00000")
+    for sink in sinks:
+        staging.write_lines(sink.name, [text])
+    return BatchRecord.of(batch, 1_000_000, [Tally(0, 0, files=staging.close())])
+
+
+def visible(sinks):
+    return [
+        [line for path in sorted(Path(sink.directory).glob("*.jsonl")) for line in path.read_text().splitlines()]
+        for sink in sinks
+    ]
+
+
+def test_nothing_is_visible_before_the_commit(sinks, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", "main", sinks)
+    record = attempt(sinks, 0, b"zero")
+    assert visible(sinks) == [[], []]
+    assert ledger.commit(record)
+    assert visible(sinks) == [["zero"], ["zero"]]
+
+
+def test_a_replayed_batch_leaves_no_second_copy(sinks, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", "main", sinks)
+    ledger.commit(attempt(sinks, 0, b"zero"))
+    again = attempt(sinks, 0, b"again")
+    assert not ledger.commit(again)
+    assert visible(sinks) == [["zero"], ["zero"]]
+    assert not any(Path(file.staged).exists() for file in again.files)
+
+
+def test_a_crash_between_the_line_and_the_moves_is_mended(sinks, tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "ledger", "main", sinks)
+    ledger.commit(attempt(sinks, 0, b"zero"))
+    monkeypatch.setattr(Ledger, "_publish", lambda self, record: None)
+    ledger.commit(attempt(sinks, 1, b"one"))
+    monkeypatch.undo()
+    assert visible(sinks) == [["zero"], ["zero"]]
+    resumed = Ledger(tmp_path / "ledger", "main", sinks)
+    clear_staging(sinks)
+    assert resumed.last == 1
+    assert visible(sinks) == [["zero", "one"], ["zero", "one"]]
+
+
+def test_a_torn_line_was_never_committed(sinks, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", "main", sinks)
+    ledger.commit(attempt(sinks, 0, b"zero"))
+    ledger.close()
+    attempt(sinks, 1, b"lost attempt")
+    with (tmp_path / "ledger").open("ab") as file:
+        file.write(b'{"batch":1,"committed_us":5,"fi')
+    resumed = Ledger(tmp_path / "ledger", "main", sinks)
+    clear_staging(sinks)
+    assert resumed.last == 0
+    assert list((Path(sinks[0].directory) / STAGING).iterdir()) == []
+    assert resumed.commit(attempt(sinks, 1, b"one"))
+    assert visible(sinks)[0] == ["zero", "one"]
+    assert [record.batch for record in resumed.records()] == [0, 1]
+    assert all(json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines())

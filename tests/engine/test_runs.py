@@ -1,0 +1,180 @@
+"""Runs as such: resuming, changing code, stopping, groups and dialects, what is recorded."""
+
+import json
+import sys
+import time
+
+import pytest
+from support import TOPOLOGIES, load, write_batches
+
+from penstock.errors import ConfigurationError, EmissionError, IncompatibleStateError, RunFailedError
+
+LINES = '{"text": " aa "}\n{"text": "b"}\n{"text": "ccc", "size": 7}\n'
+
+
+@pytest.fixture
+def words(tmp_path):
+    """A source to which files can be added."""
+    directory = tmp_path / "in"
+    directory.mkdir()
+    numbers = iter(range(100))
+
+    def add(*texts):
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        (directory / f"{next(numbers):03d}.jsonl").write_text(lines)
+        return {"Words": f"jsonl:{directory}?max_files=1"}
+
+    return add
+
+
+def latest(result):
+    return {count.text: count.seen for count in result.output("Out")}
+
+
+def test_a_run_resumes_where_it_stopped(run_app, words):
+    first = run_app("counter", sources=words("a", "b"))
+    assert latest(first) == {"a": 1, "b": 1}
+    second = run_app("counter", sources=words("a", "c"))
+    assert latest(second) == {"a": 2, "b": 1, "c": 1}
+    assert second.report["counts"]["accepted"] == 4
+    assert second.report["elements"]["Counter"]["instances"] == 3
+    again = run_app("counter", sources=words())
+    assert again.report["counts"]["accepted"] == 4
+    fresh = run_app("counter", sources=words("a"), fresh=True)
+    assert latest(fresh) == {"a": 3, "b": 1, "c": 1}
+
+
+def test_a_run_does_not_resume_from_another_place(run_app, words, tmp_path):
+    run_app("counter", sources=words("a"))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ConfigurationError, match="Source Words was read from.*--fresh"):
+        run_app("counter", sources={"Words": f"jsonl:{tmp_path / 'other'}"})
+
+
+STATEFUL = """
+from penstock import App, Event, ProcessingElement
+class Word(Event):
+    text: str
+    size: int = 0
+class Count(Event):
+    text: str
+    seen: float
+app = App("evolving")
+words = app.source("Words", Word)
+counts = app.stream("Counts", Count)
+app.sink("Out", counts)
+@app.element(words, key="text", emits=counts)
+class Counter(ProcessingElement):
+    seen: int = 0
+    def on_event(self, word):
+        self.seen += 1
+    def on_batch(self):
+        yield counts(self.key, self.seen)
+"""
+
+
+def test_state_survives_a_new_field_and_refuses_a_lost_one(run_app, words, tmp_path):
+    code = tmp_path / "evolving.py"
+    code.write_text(STATEFUL)
+    run_app("app", file=code, sources=words("a", "a"))
+    code.write_text(
+        STATEFUL.replace("seen: int = 0", "seen: float = 0\n    longest: int = 5").replace(
+            "yield counts(self.key, self.seen)", "yield counts(self.key, self.seen + self.longest)"
+        )
+    )
+    assert latest(run_app("app", file=code, sources=words("a"))) == {"a": 8.0}
+    code.write_text(STATEFUL.replace("seen: int = 0", "count: int = 0").replace("self.seen", "self.count"))
+    with pytest.raises(IncompatibleStateError, match="'seen', which the code dropped"):
+        run_app("app", file=code, sources=words("a"))
+    code.write_text(STATEFUL.replace("seen: int = 0", "seen: float = 0\n    longest: int = 5"))
+    assert latest(run_app("app", file=code, sources=words())) == {"a": 4.0}
+
+
+def test_stopping_is_not_losing(run_app, words):
+    sources = words("good", "bad", "good")
+    with pytest.raises(RunFailedError, match="stop_at_bad: ValueError: will not do.*Nothing is lost"):
+        run_app("stopping", sources=sources)
+
+
+def test_query_elements_run_natively(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(LINES + "{broken\n")
+    result = run_app("native", sources={"Words": f"jsonl:{tmp_path / 'in'}"})
+    assert [(word.text, word.size) for word in result.output("Out")] == [(" AA ", 0), ("CCC", 7)]
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["processed"], counts["dead_lettered"], counts["lost"]) == (4, 3, 1, 0)
+    assert result.report["streams"] == {"Words": 3, "LongWords": 0, "Shouted": 2}
+
+
+def test_dialects_mix_in_any_order(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(LINES + '{"text": "aa"}\n')
+    result = run_app("mixed", sources={"Words": f"jsonl:{tmp_path / 'in'}"})
+    assert latest(result) == {"aa": 4, "b": 2, "ccc": 2}
+    assert len(result.output("Beside")) == 4
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["lost"], counts["duplicated"]) == (4, 0, 0)
+    assert result.report["latency_ms"]["max"] is not None
+
+
+def test_a_query_that_lacks_a_column_is_refused(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(LINES)
+    with pytest.raises(EmissionError, match="without_a_column returned columns text, without seen"):
+        run_app("crooked", sources={"Words": f"jsonl:{tmp_path / 'in'}"})
+
+
+def test_elements_may_be_grouped(run_app, tmp_path):
+    app, _ = load("hops")
+    word = sys.modules["topologies"].Word
+    sources = write_batches(app, [{"Words": [word("a"), word("bb"), word("a")]}], tmp_path)
+    result = run_app("hops", file=TOPOLOGIES, sources=sources, groups={"PerLength": "second"})
+    assert (result.directory / "batches-second.jsonl").stat().st_size > 0
+    last = {event.key: event.seen for event in result.output("Out")}
+    assert last == {"1": 3, "2": 2}
+
+
+def test_intervals_tick_while_nothing_arrives(run_app):
+    source = "generator:constant?rate=50&count=20"
+    result = run_app("ticking", sources={"Words": source}, until_idle=False, duration=14)
+    ticks = result.output("Out")
+    assert len(ticks) >= 3
+    assert [tick.seen for tick in ticks] == sorted(tick.seen for tick in ticks)
+    assert ticks[-1].seen == 20
+
+
+def test_a_run_records_itself(run_app, words, tmp_path):
+    result = run_app("counter", sources=words("a", "b", "a"), report=tmp_path / "copy.json")
+    report = json.loads((result.directory / "report.json").read_text())
+    assert report == result.report == json.loads((tmp_path / "copy.json").read_text())
+    for key in ("application", "engine", "master", "counts", "streams", "elements", "throughput_events_per_s",
+                "latency_ms", "batches"):  # fmt: skip
+        assert key in report
+    assert set(report["counts"]) >= {"accepted", "processed", "dead_lettered", "queued", "lost", "duplicated"}
+    assert set(report["latency_ms"]) == {"p50", "p95", "p99", "max"}
+    assert report["elements"]["Counter"]["service_time_us"]["mean"] > 0
+    manifest = json.loads((result.directory / "manifest.json").read_text())
+    assert manifest["topology"]["elements"][0]["name"] == "Counter"
+    [start] = [json.loads(line) for line in (result.directory / "starts.jsonl").read_text().splitlines()]
+    assert start["environment"]["pyspark"].startswith("4.")
+    progress = (result.directory / "progress.jsonl").read_text().splitlines()
+    assert json.loads(progress[0])["numInputRows"] == 3
+    [batch] = (result.directory / "batches-main.jsonl").read_text().splitlines()
+    assert json.loads(batch)["sources"]["Words"]["accepted"] == 3
+
+
+def test_a_second_driver_waits_and_then_says_who_holds_the_run(run_app, words, monkeypatch, tmp_path):
+    import fcntl
+
+    from penstock.engine import recording
+    from penstock.errors import RunLockedError
+
+    monkeypatch.setattr(recording, "LOCK_PATIENCE", 0.5)
+    directory = tmp_path / "runs" / "counter"
+    directory.mkdir(parents=True)
+    with (directory / "spark.log").open("ab") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        began = time.monotonic()
+        with pytest.raises(RunLockedError, match="Another process is running counter"):
+            run_app("counter", sources=words("a"))
+        assert time.monotonic() - began >= 0.5
