@@ -1,4 +1,4 @@
-.PHONY: run test setup check lock
+.PHONY: run test setup check lock docs
 
 KEYS ?= 4
 
@@ -17,6 +17,11 @@ check: setup  ## What `make test` runs before the tests.
 
 setup:
 	@scripts/setup
+
+docs: setup  ## Build the reference from the docstrings.
+	@.venv/bin/pdoc --docformat numpy --output-directory build/reference penstock penstock.testing penstock.errors \
+		penstock.app penstock.runtime penstock.engine penstock.adapter penstock.bench
+	@echo "Open build/reference/index.html"
 
 lock:  ## Pin the newest versions that pyproject.toml allows.
 	@.venv/bin/python -m pip install --quiet uv

@@ -8,7 +8,7 @@ from penstock.app.stream import Source, Stream
 from penstock.app.topology import Topology
 
 BOX_WIDTH, BOX_HEIGHT = 170, 46
-GAP_X, GAP_Y, MARGIN = 110, 28, 24
+GAP_X, GAP_Y, MARGIN = 140, 28, 24
 COLOURS = {"source": "#e8f1fb", "element": "#ffffff", "keyed": "#fdf3dc", "sink": "#e9f6ec"}
 INK, FAINT = "#23313f", "#7b8a99"
 
@@ -92,8 +92,7 @@ def _columns(nodes: list[Node], edges: list[Edge]) -> dict[str, int]:
     for _ in nodes:
         for edge in edges:
             column[edge.end] = max(column[edge.end], column[edge.start] + 1)
-    last = max(column.values())
-    return {identity: last if identity.startswith("sink_") else place for identity, place in column.items()}
+    return column
 
 
 def _positions(nodes: list[Node], edges: list[Edge], column: dict[str, int]) -> dict[str, tuple[int, int]]:
@@ -125,12 +124,13 @@ def _arrow(edge: Edge, position: dict[str, tuple[int, int]]) -> str:
     (x1, y1), (x2, y2) = position[edge.start], position[edge.end]
     x1, y1, y2 = x1 + BOX_WIDTH, y1 + BOX_HEIGHT // 2, y2 + BOX_HEIGHT // 2
     bend = GAP_X // 2
+    place = f'x="{(x1 + x2) // 2}" y="{(y1 + y2) // 2 - 5}" font-size="11" text-anchor="middle"'
     label = escape(edge.label)
     return (
         f'<path d="M{x1} {y1} C{x1 + bend} {y1} {x2 - bend} {y2} {x2 - 2} {y2}" fill="none" stroke="{FAINT}" '
         'stroke-width="1.4" marker-end="url(#tip)"/>\n'
-        f'<text x="{x2 - bend}" y="{(y1 + 3 * y2) // 4 - 6}" font-size="11" fill="{FAINT}" text-anchor="middle" '
-        f'stroke="#ffffff" stroke-width="3" paint-order="stroke">{label}</text>\n'
+        f'<text {place} stroke="#ffffff" stroke-width="4">{label}</text>\n'
+        f'<text {place} fill="{INK}">{label}</text>\n'
     )
 
 

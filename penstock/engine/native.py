@@ -20,6 +20,12 @@ from penstock.runtime.lineage import NONE
 from penstock.runtime.staging import BORN, STAGING, SinkFiles
 from penstock.runtime.tally import Births, ElementTally, SourceTally, StagedFile, Tally
 
+DIRECT = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""The directory written to is staged as a whole, so tasks need not stage their files once more within it."""
+
 
 def compile_native(spark: SparkSession, topology: Topology, sources: list[BoundSource], started_us: int) -> DataFrame:
     """The streaming DataFrame that a chain of query elements makes of its sources.
@@ -102,7 +108,7 @@ class NativeWriter:
         target = Path(sink.directory) / STAGING / uuid.uuid4().hex
         counted = Observation()
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-        writer = observed.write.format("parquet" if sink.kind == "parquet" else "json")
+        writer = observed.write.format("parquet" if sink.kind == "parquet" else "json").options(**DIRECT)
         writer.save(f"file://{target.absolute()}")
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):

@@ -1,182 +1,33 @@
-"""Sources that penstock itself admits events from: the embedded log, the generator, the replay.
-
-All three are sequences of events that grow; a Spark `DataSource` follows them through a gate.
-"""
+"""Sources that penstock itself admits events from: a Spark `DataSource` follows a sequence through a gate."""
 
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from penstock.adapter.log import EventLog
 from penstock.app.duration import seconds
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source
 from penstock.engine.checkpoint import committed_offsets
 from penstock.engine.sources.base import Reckoning, RowKind
 from penstock.engine.sources.gate import Gate
-from penstock.engine.sources.schedule import RecordedSchedule, Schedule, schedule_of, speed_up
+from penstock.engine.sources.sequence import Followed, Sequenced
 from penstock.engine.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
-from penstock.runtime.codec import Codec
 
-UNBOUNDED = 2**62
 DEFAULT_MAX_ROWS = 200_000
 """Bounds the memory of a micro-batch that starts with a long backlog."""
 
 ROWS = pa.schema([("payload", pa.binary()), ("born", pa.int64()), ("minor", pa.int64())])
-
-
-class Slice(NamedTuple):
-    """Events of a sequence: JSON payloads, and when each was meant to be sent (microseconds)."""
-
-    payloads: list[bytes]
-    born: Any
-
-
-class Sequenced(Protocol):
-    """Events numbered from 0 (or from the oldest kept)."""
-
-    def start(self) -> int:
-        """The number of the first event that can still be read."""
-
-    def end(self, started: float) -> int:
-        """One more than the last event there is by now; the sequence began at ``started`` seconds."""
-
-    def last(self) -> int | None:
-        """Where the sequence ends for good, or None."""
-
-    def read(self, start: int, end: int, started: float) -> Slice:
-        """Some of the events."""
-
-
-class LogSequence:
-    """A stream of the embedded log."""
-
-    def __init__(self, directory: str, stream: str) -> None:
-        self._log, self._stream = EventLog(directory, create=False), stream
-
-    def start(self) -> int:
-        return self._log.start(self._stream)
-
-    def end(self, started: float) -> int:
-        return self._log.end(self._stream)
-
-    def last(self) -> int | None:
-        return None
-
-    def read(self, start: int, end: int, started: float) -> Slice:
-        records = list(self._log.read(self._stream, start, end))
-        return Slice([record.payload for record in records], [record.born for record in records])
-
-
-class GeneratedSequence:
-    """Events made by the source's ``sample`` on an open-loop schedule."""
-
-    def __init__(self, source: Source[Any], schedule: Schedule | RecordedSchedule) -> None:
-        if source.sample is None:
-            raise SourceError(
-                f"Source {source.name} has no sample to generate events with: declare app.source(..., sample=function of n)."
-            )
-        self._sample, self._schedule = source.sample, schedule
-        self._encode = Codec(source.event_type).encode_json
-
-    def start(self) -> int:
-        return 0
-
-    def end(self, started: float) -> int:
-        return self._schedule.due(time.time() - started)
-
-    def last(self) -> int | None:
-        return self._schedule.count
-
-    def read(self, start: int, end: int, started: float) -> Slice:
-        payloads = [self._encode(self._sample(number)) for number in range(start, end)]
-        return Slice(payloads, ((started + self._schedule.times(start, end)) * 1e6).astype(np.int64))
-
-
-class ReplayedSequence:
-    """The rows of a Parquet file in the order of a time column, at the pace of that column."""
-
-    def __init__(self, source: Source[Any], uri: Uri) -> None:
-        column = uri.options.get("time")
-        if column is None:
-            raise ConfigurationError(f"{uri}: name the column that holds the event's time, as replay:FILE?time=when.")
-        try:
-            table = pq.read_table(uri.place)
-        except (OSError, pa.ArrowException) as error:
-            raise SourceError(f"Source {source.name}: {uri.place} cannot be read as Parquet: {error}.") from error
-        codec = Codec(source.event_type)
-        missing = [name for name in (column, *codec.schema.names) if name not in table.schema.names]
-        if missing:
-            raise SourceError(f"Source {source.name}: {uri.place} has no column {', '.join(missing)}.")
-        if pa.types.is_timestamp(table.schema.field(column).type):
-            micros = pc.cast(pc.cast(table[column], pa.timestamp("us")), pa.int64()).to_numpy() / 1e6
-        else:
-            micros = table[column].to_numpy().astype(np.float64)
-        order = np.argsort(micros, kind="stable")
-        self._rows = table.select(codec.schema.names).take(pa.array(order)).cast(codec.schema)
-        self._schedule = RecordedSchedule(speed_up(micros[order], uri))
-        self._codec = codec
-
-    def start(self) -> int:
-        return 0
-
-    def end(self, started: float) -> int:
-        return self._schedule.due(time.time() - started)
-
-    def last(self) -> int | None:
-        return self._schedule.count
-
-    def read(self, start: int, end: int, started: float) -> Slice:
-        events: list[Any] = []
-        for batch in self._rows.slice(start, end - start).to_batches():
-            events.extend(self._codec.from_columns(batch))
-        payloads = list(map(self._codec.encode_json, events))
-        return Slice(payloads, ((started + self._schedule.times(start, end)) * 1e6).astype(np.int64))
-
-
-class Followed(msgspec.Struct, frozen=True):
-    """What names a sequence to a process that has not opened it."""
-
-    application: AppReference
-    source: str
-    scheme: str
-    place: str
-    options: tuple[tuple[str, str], ...]
-
-    def open(self) -> Sequenced:
-        """The sequence, opened once a process."""
-        return _open(self)
-
-    def uri(self) -> Uri:
-        """The URI that it was made from."""
-        return Uri(self.scheme, self.place, dict(self.options))
-
-
-@lru_cache(maxsize=16)
-def _open(followed: Followed) -> Sequenced:
-    uri = followed.uri()
-    if uri.scheme == "log":
-        return LogSequence(uri.place, followed.source)
-    declared = next(
-        source for source in followed.application.load().topology().sources if source.name == followed.source
-    )
-    if uri.scheme == "replay":
-        return ReplayedSequence(declared, uri)
-    return GeneratedSequence(declared, schedule_of(uri))
 
 
 class FollowedSource:
@@ -192,13 +43,8 @@ class FollowedSource:
         self._gate = gate_of(uri)
         if uri.scheme == "replay" and not Path(place).exists():
             raise SourceError(f"Source {source.name}: {place} does not exist; check the path.")
-        self._sequence: Sequenced = self._open_checked(source, uri)
+        self._sequence: Sequenced = self._followed.open_for(source)
         self._started: float | None = None
-
-    def _open_checked(self, source: Source[Any], uri: Uri) -> Sequenced:
-        if uri.scheme == "generator":
-            return GeneratedSequence(source, schedule_of(uri))
-        return ReplayedSequence(source, uri) if uri.scheme == "replay" else self._followed.open()
 
     def frame(self, spark: SparkSession, started_us: int) -> DataFrame:
         """See `BoundSource`. An event is born when its schedule, or its producer, says it was sent."""

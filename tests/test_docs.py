@@ -1,0 +1,74 @@
+"""The code in the documents runs, and says what they say."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(path, language):
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_python_in_documents_runs(path, tmp_path):
+    if path.name == "tutorial.md":
+        return  # below, as its reader would go through it
+    for block in blocks(path, "python"):
+        exec(compile(block, str(path), "exec"), {"__name__": f"document_{path.stem}"})
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path} links to {target}"
+
+
+def shell(script, directory):
+    binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": binaries, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["sh", "-ec", script], cwd=directory, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_tutorial_can_be_followed(tmp_path):
+    tutorial = ROOT / "docs" / "tutorial.md"
+    app, test = blocks(tutorial, "python")
+    (tmp_path / "app.py").write_text(app)
+    (tmp_path / "test_app.py").write_text(test)
+    shell("python -m pytest -q", tmp_path)
+    first, second = blocks(tutorial, "sh")
+    assert "3 processed + 0 dead-lettered + 0 queued (lost 0, duplicated 0)" in shell(first, tmp_path)
+    assert "4 processed + 2 dead-lettered + 0 queued (lost 0, duplicated 0)" in shell(second, tmp_path)
+    output = tmp_path / "runs" / "lengths"
+    lines = [line for file in sorted((output / "output/Output").glob("*.jsonl")) for line in file.open()]
+    assert json.loads(lines[-1]) == {"length": 4, "words": 3, "longest_run": 2}
+    letters = [line.strip() for file in (output / "dead-letters").glob("*.jsonl") for line in file.open()]
+    [shown] = blocks(tutorial, "json")
+    assert shown.strip() in letters
+
+
+def test_a_new_project_runs_and_its_test_passes(tmp_path):
+    shell("penstock new hello", tmp_path)
+    project = tmp_path / "hello"
+    assert "passed" in shell("python -m pytest -q", project)
+    assert "11 events accepted = 11 processed" in shell("penstock run app.py --until-idle", project)
+    assert shutil.which("sh")
+
+
+def test_every_public_name_is_documented():
+    import penstock
+
+    for name in penstock.__all__:
+        if not name.startswith("__"):
+            assert getattr(penstock, name).__doc__, f"{name} has no docstring"
