@@ -14,8 +14,8 @@ from penstock.app.application import App
 from penstock.app.parameter import given
 from penstock.errors import ApplicationNotFoundError, ConfigurationError, PenstockError
 
-_LOADED: dict[str, tuple[str, int, tuple[tuple[str, str], ...]]] = {}
-"""For each module loaded here its file, that file's time, and the parameters: loaded anew when they change."""
+_LOADED: dict[str, str] = {}
+"""The version of each module that was loaded here."""
 
 
 class AppReference(msgspec.Struct, frozen=True):
@@ -26,9 +26,15 @@ class AppReference(msgspec.Struct, frozen=True):
     parameters: tuple[tuple[str, str], ...] = ()
     directory: str = ""
     """Where the module lies on the driver's machine, whose helper processes Spark gives no path."""
+    version: str = ""
+    """Changes with the module's file and the parameters; a process that has another version loads anew."""
 
     def load(self) -> App:
-        """Import the module (once a process) under the run's parameters and return its application."""
+        """Import the module (once a process and version) and return its application."""
+        if self.version and _LOADED.setdefault(self.module, self.version) != self.version:
+            sys.modules.pop(self.module, None)
+            importlib.invalidate_caches()
+            _LOADED[self.module] = self.version
         with given(dict(self.parameters)):
             try:
                 module = importlib.import_module(self.module)
@@ -59,7 +65,7 @@ def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> t
         )
     sys.path[:] = [str(source.parent), *(entry for entry in sys.path if entry != str(source.parent))]
     given_parameters = dict(parameters or {})
-    version = (str(source), source.stat().st_mtime_ns, tuple(given_parameters.items()))
+    version = f"{source} {source.stat().st_mtime_ns} {given_parameters}"
     if module in _LOADED and _LOADED[module] != version:
         sys.modules.pop(module, None)
     importlib.invalidate_caches()
@@ -82,7 +88,7 @@ def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> t
                 f"--{name} is neither an option nor a parameter of {app.name} (which has: {known})."
             )
     name = wanted or _name_in(sys.modules[module], app)
-    return app, AppReference(module, name, tuple(given_parameters.items()), str(source.parent))
+    return app, AppReference(module, name, tuple(given_parameters.items()), str(source.parent), version)
 
 
 def find_app(module: Any, name: str = "") -> App:

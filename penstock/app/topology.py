@@ -92,38 +92,34 @@ class Topology:
         }
         return tuple(TopologicalSorter(before).static_order())
 
-    def subset(self, names: Iterable[str], hops: Iterable[str] = ()) -> "Topology":
+    def subset(self, names: Iterable[str], hops: Iterable[str], sources: Iterable[str]) -> "Topology":
         """The part of this topology that some of its elements make up.
 
         Parameters
         ----------
         names: the elements of the part.
         hops: streams of the part that another part awaits; each gets a sink named ``hop-<stream>``.
+        sources: those that the part reads itself.
 
-        A stream that another part makes becomes a source of this one.
+        A stream that another part makes or reads becomes a source of this one.
         """
-        chosen, leaving = set(names), set(hops)
+        chosen, leaving, owned = set(names), set(hops), set(sources)
         inside = tuple(element for element in self.elements if element.name in chosen)
         made = {stream for element in inside for stream in element.emits}
         read = {stream for element in inside for stream in element.inputs}
-        whole = chosen == set(self._by_name)
         present: dict[Stream[Any], Stream[Any]] = {}
         for stream in self.streams:
-            if stream in made or (isinstance(stream, Source) and (whole or stream in read or stream.name in leaving)):
+            if stream in made or (isinstance(stream, Source) and stream.name in owned):
                 present[stream] = stream
             elif stream in read:
                 present[stream] = Source(stream.name, stream.event_type)
-        kept = tuple(
-            sink
-            for sink in self.sinks
-            if sink.stream in made or (isinstance(sink.stream, Source) and sink.stream in present and not leaving)
-        )
-        away = tuple(Sink(f"hop-{stream.name}", stream, None) for stream in present if stream.name in leaving)
+        kept = tuple(sink for sink in self.sinks if present.get(sink.stream) is sink.stream)
+        away = tuple(Sink(f"hop-{stream.name}", stream, None) for stream in present.values() if stream.name in leaving)
         return Topology(
             self.application,
             tuple(present.values()),
             tuple(replace(element, inputs=tuple(present[stream] for stream in element.inputs)) for element in inside),
-            (*(sink for sink in self.sinks if sink in kept), *away),
+            (*kept, *away),
         )
 
     def to_json(self) -> dict[str, Any]:

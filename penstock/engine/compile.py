@@ -64,7 +64,7 @@ def bucket_labels(partitions: int) -> list[int]:
 def _source_stage(
     spark: SparkSession, reference: PlanReference, plan: Plan, bound: BoundSource, started_us: int
 ) -> DataFrame:
-    number = plan.topology.sources.index(bound.source)
+    number = [source.name for source in plan.topology.sources].index(bound.source.name)
     rows = bound.frame(spark, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
     frame = rows.mapInArrow(_decoder(reference, number, bound.rows), from_arrow_schema(WIRE))
     event_time = plan.topology.sources[number].event_time

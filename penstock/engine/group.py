@@ -15,11 +15,12 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Group:
-    """Elements that share a query; ``hops`` are the streams it leaves for other groups."""
+    """Elements that share a query; ``hops`` are the streams it leaves for other groups, ``sources`` those it reads."""
 
     name: str
     elements: tuple[str, ...]
     hops: tuple[str, ...]
+    sources: tuple[str, ...]
     native: bool
     """Whether all its elements are in the query dialect, so that Spark plans the whole."""
 
@@ -45,11 +46,12 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
     for name in wanted:
         if name not in names:
             raise ConfigurationError(f"The grouping names {name!r}, which is no element; there are {', '.join(names)}.")
-    label = {name: wanted.get(name, MAIN) for name in names}
+    levels = _levels(topology)
+    label = {}
     for element in topology.elements:
-        if element.dialect == "query":
-            label[element.name] = f"{label[element.name]}-{element.name}"
-    for element in _queries_in_order(topology):
+        part = element.name if element.dialect == "query" else levels[element.name] or None
+        label[element.name] = "-".join(str(word) for word in (wanted.get(element.name, MAIN), part) if word is not None)
+    for element in _in_topological_order(topology):
         feeder = _only_feeder(topology, element)
         if feeder is not None and wanted.get(feeder) == wanted.get(element.name):
             label[element.name] = label[feeder]
@@ -64,6 +66,7 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
             name,
             tuple(element.name for element in inside),
             tuple(stream.name for stream in topology.streams if _leaves(topology, stream, name, label, owner)),
+            tuple(source.name for source in topology.sources if owner[source] == name),
             bool(inside) and all(element.dialect == "query" for element in inside),
         )
         for name, inside in members.items()
@@ -71,19 +74,31 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
     return _in_order(topology, groups, label)
 
 
-def _queries_in_order(topology: Topology) -> list[Element]:
-    queries = [element for element in topology.elements if element.dialect == "query"]
-    return sorted(queries, key=lambda element: _depth(topology, element))
+def _in_topological_order(topology: Topology) -> list[Element]:
+    return [topology.element(name) for name in topology.stages]
 
 
-def _depth(topology: Topology, element: Element) -> int:
-    before = [producer for stream in element.inputs for producer in topology.producers(stream)]
-    return 1 + max((_depth(topology, producer) for producer in before), default=0)
+def _levels(topology: Topology) -> dict[str, int]:
+    """How many times the events of each element have gone from Python to a query and come back.
+
+    Elements of different levels cannot share a group, for each would have to wait for the other.
+    """
+    levels: dict[str, int] = {}
+    for element in _in_topological_order(topology):
+        before = [0]
+        for stream in element.inputs:
+            for producer in topology.producers(stream):
+                goes_native = element.dialect == "query" and producer.dialect != "query"
+                before.append(levels[producer.name] + goes_native)
+            if element.dialect == "query" and isinstance(stream, Source):
+                before.append(any(other.dialect != "query" for other in topology.consumers(stream)))
+        levels[element.name] = max(before)
+    return levels
 
 
 def _only_feeder(topology: Topology, element: Element) -> str | None:
-    """The query element whose output this one alone reads, if that is all that it reads."""
-    if len(element.inputs) != 1:
+    """The query element whose output this query element alone reads, if that is all that it reads."""
+    if element.dialect != "query" or len(element.inputs) != 1:
         return None
     stream = element.inputs[0]
     producers = topology.producers(stream)

@@ -189,16 +189,13 @@ class _Run:
         return report
 
     def _open(self, group: Group, dead: SinkFiles) -> _RunningGroup:
-        topology = self._topology.subset(group.elements, group.hops)
-        sources = []
-        for source in topology.sources:
-            declared = source in self._topology.sources
-            sources.append(
-                self._bound[source.name]
-                if declared
-                else bind_hop(source, self._recording.directory / "hops" / source.name)
-            )
-        external = frozenset(bound.source.name for bound in sources if bound in self._bound.values())
+        topology = self._topology.subset(group.elements, group.hops, group.sources)
+        sources = [
+            self._bound[source.name]
+            if source.name in group.sources
+            else bind_hop(source, self._recording.directory / "hops" / source.name)
+            for source in topology.sources
+        ]
         own = {sink.name for sink in topology.sinks}
         hops = tuple(
             SinkFiles(f"hop-{stream}", "parquet", str(self._recording.hop(stream, group.name)), hop=True)
@@ -206,7 +203,9 @@ class _Run:
         )
         files = (*(bound.files for bound in self._sinks if bound.sink.name in own), *hops, dead)
         ledger = Ledger(self._recording.ledger(group.name), group.name, files)
-        return _RunningGroup(group, topology, sources, external, files, ledger, self._recording.checkpoint(group.name))
+        return _RunningGroup(
+            group, topology, sources, frozenset(group.sources), files, ledger, self._recording.checkpoint(group.name)
+        )
 
     def _start(self, spark: SparkSession, running: _RunningGroup, started_us: int) -> StreamingQuery:
         if running.group.native:
@@ -232,7 +231,7 @@ class _Run:
 
     def _plan(self, running: _RunningGroup) -> PlanReference:
         return PlanReference(
-            self._application, running.group.elements, running.group.hops, int(self._recording.manifest["partitions"]),
+            self._application, running.group.elements, running.group.hops, running.group.sources, int(self._recording.manifest["partitions"]),
             running.files, self._app.on_error,
         )  # fmt: skip
 

@@ -15,6 +15,9 @@ SUFFIXES = {
     ".txt": "text",
 }
 
+PLACELESS = ("console", "memory")
+"""Schemes that mean something by themselves."""
+
 
 @dataclass(frozen=True)
 class Uri:
@@ -58,7 +61,7 @@ def parse_uri(text: str, schemes: tuple[str, ...], allowed: dict[str, tuple[str,
     ------
     ConfigurationError: an unknown scheme or option, named with what is allowed.
     """
-    head, colon, rest = text.partition(":")
+    head, colon, rest = f"{text}:".partition(":") if text in PLACELESS else text.partition(":")
     if colon and len(head) > 1 and "/" not in head:
         scheme, rest = head.lower(), rest.removeprefix("//") if head.lower() == "file" else rest
     else:

@@ -22,6 +22,8 @@ class PlanReference(msgspec.Struct, frozen=True):
     elements: tuple[str, ...]
     hops: tuple[str, ...]
     """Streams that leave for another group, each at a sink named ``hop-<stream>``."""
+    sources: tuple[str, ...]
+    """Sources that the group reads itself."""
     partitions: int
     sinks: tuple[SinkFiles, ...]
     on_error: Literal["dead-letter", "stop"]
@@ -33,7 +35,7 @@ class PlanReference(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=16)
 def _resolve(reference: PlanReference) -> "Plan":
-    topology = reference.application.load().topology().subset(reference.elements, reference.hops)
+    topology = reference.application.load().topology().subset(reference.elements, reference.hops, reference.sources)
     return Plan(topology, reference.partitions, reference.sinks, reference.on_error)
 
 

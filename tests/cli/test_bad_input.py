@@ -1,8 +1,5 @@
 """Bad input as a new user would give it: one clear sentence on standard error, exit code 2, no traceback."""
 
-import socket
-from pathlib import Path
-
 import pytest
 
 from penstock.cli import main
@@ -144,22 +141,15 @@ def test_a_sink_that_is_a_file(app, capsys):
 
 
 def test_a_full_disk(app, capsys):
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
-    said = (
-        sentence(capsys, "graph", "good.py", "-o", "full.svg") if (app / "full.svg").symlink_to("/dev/full") else None
-    )
-    assert said is None or "No space left" in said
+    (app / "full.svg").symlink_to("/dev/full")
+    said = sentence(capsys, "graph", "good.py", "-o", "full.svg")
+    assert "full.svg cannot be written (No space left on device)" in said
 
 
 def test_a_master_that_is_not_there(app, capsys):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     said = sentence(capsys, "run", "good.py", WORDS, "--master", "sparkle://127.0.0.1")
     assert "sparkle://127.0.0.1" in said
     assert "check the address" in said
-    assert port
 
 
 def test_no_java(app, capsys, monkeypatch):

@@ -1,6 +1,8 @@
 """Runs as such: resuming, changing code, stopping, groups and dialects, what is recorded."""
 
 import json
+import os
+import subprocess
 import sys
 import time
 
@@ -94,6 +96,31 @@ def test_stopping_is_not_losing(run_app, words):
     sources = words("good", "bad", "good")
     with pytest.raises(RunFailedError, match="stop_at_bad: ValueError: will not do.*Nothing is lost"):
         run_app("stopping", sources=sources)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A directory on a file system of 64 kB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        if os.environ.get("CI"):
+            pytest.fail("CI must be able to mount a tmpfs, to test a full disk")
+        pytest.skip("FULL DISK NOT TESTED: mounting a tmpfs needs root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_stops_the_run_and_more_room_resumes_it(run_app, words, small_disk):
+    sources = words(*(f"word number {number}" for number in range(3000)))
+    sinks = {"Out": f"jsonl:{small_disk / 'out'}"}
+    with pytest.raises(RunFailedError, match="No space left on device.*Nothing is lost"):
+        run_app("counter", sources=sources, sinks=sinks)
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    result = run_app("counter", sources=sources, sinks=sinks)
+    assert len(result.output("Out")) == 3000
+    assert result.report["counts"]["lost"] == result.report["counts"]["duplicated"] == 0
 
 
 def test_query_elements_run_natively(run_app, tmp_path):

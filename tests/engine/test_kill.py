@@ -1,0 +1,105 @@
+"""kill -9 of the driver, and of a worker of a real cluster of two: the result is that of a quiet run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.bench import StandaloneCluster
+
+ROOT = Path(__file__).parent.parent.parent
+WORDS, FILES, KEYS = 8_000, 8, 2
+
+
+@pytest.fixture
+def command(tmp_path):
+    """The command that runs example 1, a file of words a micro-batch."""
+    example = ROOT / "examples" / "divisibility"
+    make = [sys.executable, str(example / "words.py"), str(tmp_path / "words"), "--count", str(WORDS)]
+    subprocess.run([*make, "--files", str(FILES)], check=True)
+    return [
+        sys.executable, "-m", "penstock", "run", str(example / "app.py"), "--keys", str(KEYS), "--until-idle",
+        "--source", f"RawWords=text:{tmp_path / 'words'}?max_files=1", "--runs", str(tmp_path), "--name", "run",
+    ]  # fmt: skip
+
+
+def start(command):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_batches(process, directory, number):
+    """Wait until some micro-batches have been committed, or the run has ended."""
+    ledger = directory / "run" / "batches-main.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if ledger.exists() and len(ledger.read_bytes().splitlines()) >= number:
+            return
+        time.sleep(0.02)
+
+
+def check(directory):
+    report = json.loads((directory / "run" / "report.json").read_text())
+    files = sorted((directory / "run" / "output" / "Output").glob("*.jsonl"))
+    totals = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    three = [total["count"] for total in totals if total["by"] == "Three"]
+    assert max(three) == report["streams"]["Three"] == WORDS // 4 * KEYS
+    assert len(set(three)) == len(three)
+    counts = report["counts"]
+    assert counts["accepted"] == counts["processed"] == WORDS
+    assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
+    assert report["batches"] == FILES
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["python", "python-and-jvm"])
+def test_the_driver_is_killed_and_started_again(command, tmp_path, whole):
+    for batches in (1, 3):
+        process = start(command)
+        wait_for_batches(process, tmp_path, batches)
+        if whole:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+        process.communicate()
+    process = start(command)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    check(tmp_path)
+
+
+def test_a_worker_of_the_cluster_is_killed(command, tmp_path):
+    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
+        settings = [part for key, value in cluster.conf.items() for part in ("--conf", f"{key}={value}")]
+        process = start([*command, "--master", cluster.master, *settings])
+        wait_for_batches(process, tmp_path, 2)
+        assert process.poll() is None
+        cluster.kill_worker(1)
+        cluster.add_worker()
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["master"].startswith("spark://")
+    check(tmp_path)
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_resume(command, tmp_path):
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    wait_for_batches(process, tmp_path, 1)
+    os.killpg(process.pid, signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 0, complaint
+    assert "the same command (without --fresh) resumes" in said
+    assert "Traceback" not in complaint
+    counts = json.loads((tmp_path / "run" / "report.json").read_text())["counts"]
+    assert counts["accepted"] == WORDS == counts["processed"] + counts["queued"]
+    assert counts["lost"] == counts["duplicated"] == 0
+    assert start(command).wait() == 0
+    check(tmp_path)
