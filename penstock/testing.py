@@ -103,8 +103,9 @@ class TopologyDriver:
         """
         self._crash_at = event
 
-    def batch(self, events: dict[str, Sequence[Event | bytes | str | pa.RecordBatch]] | None = None) -> None:
+    def batch(self, events: dict[str, Sequence[Event | bytes | str]] | None = None) -> None:
         """Run one micro-batch. An event given as bytes or text is JSON yet to be decoded."""
+        _check_names("source", events or {}, [source.name for source in self._topology.sources])
         with TemporaryDirectory(prefix="penstock-driver-") as directory:
             attempt = _Attempt(self, events or {}, Path(directory))
             attempt.run()
@@ -119,7 +120,9 @@ class TopologyDriver:
 
     def output(self, sink: Sink | str) -> list[Any]:
         """All events that have left at a sink, in the order of their batches."""
-        return list(self._committed.outputs.get(sink if isinstance(sink, str) else sink.name, []))
+        name = sink if isinstance(sink, str) else sink.name
+        _check_names("sink", [name], [known.name for known in self._topology.sinks])
+        return list(self._committed.outputs.get(name, []))
 
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
@@ -145,6 +148,12 @@ class TopologyDriver:
         mark = int(min(marks, default=0.0) * 1000) / 1000
         if mark > 0:
             self._committed.watermark = max(mark, self._committed.watermark or mark)
+
+
+def _check_names(kind: str, given: Iterable[str], known: list[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise TopologyError(f"There is no {kind} {name}; the application has {', '.join(known) or 'none'}.")
 
 
 class _Attempt:

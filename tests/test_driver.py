@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support import load
 
 from penstock import App, Event, ProcessingElement
-from penstock.errors import EmissionError, RunFailedError, TopologyError
+from penstock.errors import EmissionError, RunFailedError, StateError, TopologyError
 from penstock.testing import Crash, TopologyDriver
 
 
@@ -193,3 +193,108 @@ def test_counts_do_not_depend_on_batches_or_partitions(batches, partitions):
     counted = {text: seen for text, seen in latest(driver).items() if seen}
     assert counted == {word: every.count(word) for word in set(every) - {"bad"}}
     assert len(driver.dead_letters) == every.count("bad")
+
+
+def single(body, event_type=Word, **options):
+    """An application of one keyed element that emits into Out."""
+    app = App("single")
+    source, out = app.source("Words", event_type), app.stream("Out", Listed)
+    app.sink("Out", out)
+    app.element(source, key=options.pop("key", "text"), emits=out, **options)(body(out))
+    return app
+
+
+class Listed(Event):
+    values: list[int]
+
+
+def test_what_was_emitted_does_not_change_with_the_state():
+    def body(out):
+        class Collector(ProcessingElement):
+            values: list[int] = []
+
+            def on_event(self, word):
+                self.values.append(len(self.values))
+                yield out(self.values)
+                if len(self.values) == 3:
+                    raise ValueError("three is too many")
+
+        return Collector
+
+    driver = TopologyDriver(single(body))
+    driver.batch({"Words": [Word("a")] * 3})
+    assert [event.values for event in driver.output("Out")] == [[0], [0, 1]]
+
+
+def test_an_instance_whose_only_event_failed_was_never_made():
+    driver = TopologyDriver(counter(), partitions=1)
+    driver.batch({"Words": [Word("bad"), Word("a")]})
+    assert driver.elements["Counter"].instances == {0: 1}
+
+
+def test_a_timer_set_again_in_the_past_fires_in_the_same_batch():
+    def body(out):
+        class Windows(ProcessingElement):
+            closed: int = 0
+
+            def on_event(self, word):
+                self.set_timer(after="10 s")
+
+            def on_timer(self):
+                self.closed += 1
+                yield out([self.closed])
+                if self.closed < 4:
+                    self.set_timer(at=datetime.fromtimestamp(self.closed, UTC))
+
+        return Windows
+
+    driver = TopologyDriver(single(body))
+    driver.batch({"Words": [Word("a")]})
+    driver.advance(11)
+    driver.batch()
+    assert [event.values for event in driver.output("Out")] == [[1], [2], [3], [4]]
+
+
+def test_expired_instances_are_not_revived_by_their_interval():
+    def body(out):
+        class Ticker(ProcessingElement):
+            seen: int = 0
+
+            def on_event(self, word):
+                self.seen += 1
+
+            def on_interval(self):
+                yield out([self.seen])
+
+        return Ticker
+
+    driver = TopologyDriver(single(body, every="10 s", expires="15 s"), partitions=1)
+    driver.batch({"Words": [Word("a")]})
+    for _ in range(4):
+        driver.advance(10)
+        driver.batch()
+    assert [event.values for event in driver.output("Out")] == [[1]]
+    assert driver.elements["Ticker"].instances == {0: 0}
+
+
+def test_state_that_could_not_be_read_back_is_refused_before_it_is_written():
+    def body(out):
+        class Averager(ProcessingElement):
+            mean: int = 0
+
+            def on_event(self, word):
+                self.mean = 0.5
+
+        return Averager
+
+    driver = TopologyDriver(single(body))
+    with pytest.raises(StateError, match="Averager: the state of key 'a' cannot be kept: Expected `int`, got `float`"):
+        driver.batch({"Words": [Word("a")]})
+
+
+def test_unknown_names_are_named():
+    driver = TopologyDriver(counter())
+    with pytest.raises(TopologyError, match="no source Wrods; the application has Words"):
+        driver.batch({"Wrods": []})
+    with pytest.raises(TopologyError, match="no sink Outt"):
+        driver.output("Outt")

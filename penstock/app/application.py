@@ -31,6 +31,8 @@ class App:
         self.name = name
         self.on_error = on_error
         self.parameters: dict[str, Parameter] = {}
+        self.values: dict[str, Any] = {}
+        """The parameters' values in force."""
         self._streams: list[Stream[Any]] = []
         self._elements: list[Element] = []
         self._sinks: list[Sink] = []
@@ -38,7 +40,9 @@ class App:
     def parameter(self, name: str, default: Value, *, help: str = "", choices: Sequence[Value] | None = None) -> Value:
         """A value that a run may set (``penstock run app.py --NAME VALUE``); returns the one in force."""
         self.parameters[name] = Parameter(name, default, help, tuple(choices or ()))
-        return self.parameters[name].read(given_value(name))  # type: ignore[no-any-return]
+        value: Value = self.parameters[name].read(given_value(name))
+        self.values[name] = value
+        return value
 
     def source(
         self,

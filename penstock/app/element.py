@@ -214,6 +214,13 @@ def _check_state(element: Element) -> None:
             f"Element {element.name} declares state ({', '.join(prototype.__struct_fields__)}) but has no key: "
             "add key='field' so that each key value has its own, or drop the state."
         )
+    for name, value in vars(prototype).items():
+        plain = not (name.startswith("_") or name in prototype.__struct_fields__ or hasattr(type(value), "__get__"))
+        if plain and name not in prototype.__annotations__ and not isinstance(value, type):
+            raise StateError(
+                f"Element {element.name}: {name!r} has a value but no type; annotate it, as `{name}: {type(value).__name__} = "
+                f"{value!r}`, to make it state, or ClassVar[...] to make it a constant."
+            )
     try:
         fields = msgspec.structs.fields(prototype)
         msgspec.msgpack.Decoder(prototype)

@@ -72,7 +72,7 @@ class Source(Stream[E]):
         super().__init__(name, event_type)
         self.uri = uri
         self.sample = sample
-        self.event_time = None
+        self.event_time: EventTime | None = None
         if late not in ("dead-letter", "process", "drop"):
             raise ConfigurationError(
                 f"Source {name}: late={late!r} is no policy; choose 'dead-letter', 'process' or 'drop'."

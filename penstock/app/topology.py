@@ -112,7 +112,9 @@ class Topology:
             if stream in made or (isinstance(stream, Source) and stream.name in owned):
                 present[stream] = stream
             elif stream in read:
-                present[stream] = Source(stream.name, stream.event_type)
+                entering = Source(stream.name, stream.event_type)
+                entering.event_time = stream.event_time if isinstance(stream, Source) else None
+                present[stream] = entering
         kept = tuple(sink for sink in self.sinks if present.get(sink.stream) is sink.stream)
         away = tuple(Sink(f"hop-{stream.name}", stream, None) for stream in present.values() if stream.name in leaving)
         return Topology(
@@ -170,6 +172,16 @@ class Topology:
                         f"{stream.name}) has only {', '.join(fields)}."
                     )
 
+        kinds = {
+            tuple(field_types(stream.event_type)[part] for part in element.key): stream.name
+            for stream in element.inputs
+        }
+        if len(kinds) > 1:
+            raise TopologyError(
+                f"Element {element.name} is keyed by {', '.join(element.key)}, whose types differ between the streams "
+                f"{', '.join(kinds.values())}: give them the same types."
+            )
+
     def _check_known(self, stream: Stream[Any], who: str) -> None:
         if stream not in self.streams:
             known = ", ".join(known.name for known in self.streams)
@@ -191,6 +203,10 @@ class Topology:
     def _check_fed(self) -> None:
         for stream in self.streams:
             used = self.consumers(stream) or self.sinks_of(stream)
+            if not used and isinstance(stream, Source):
+                raise TopologyError(
+                    f"Nothing listens to source {stream.name}: add an element or a sink for it, or drop it."
+                )
             if used and not isinstance(stream, Source) and not self.producers(stream):
                 reader = used[0].name
                 raise TopologyError(

@@ -20,7 +20,11 @@ def files_by_log_offset(checkpoint: Path, number: int) -> dict[str, int]:
     files: dict[str, int] = {}
     directory = checkpoint / "sources" / str(number)
     for path in directory.glob("[0-9]*") if directory.exists() else ():
-        for line in path.read_text().splitlines()[1:]:
+        try:
+            lines = path.read_text().splitlines()
+        except FileNotFoundError:  # Spark has just compacted it
+            continue
+        for line in lines[1:]:
             entry = json.loads(line)
             files[unquote(urlparse(entry["path"]).path)] = entry["batchId"]
     return files

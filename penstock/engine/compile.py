@@ -20,7 +20,7 @@ from penstock.engine.sources.base import BoundSource, RowKind
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.plan import Plan, PlanReference
 from penstock.runtime.stage import Stage
-from penstock.runtime.wire import CLOCK, WIRE
+from penstock.runtime.wire import WIRE
 
 SPARK_SEED = 42
 TASK_SHIFT = 33
@@ -92,8 +92,8 @@ def _decoder(
             if now is None and batch.num_rows:
                 now = batch.column("now")[0].as_py()
             lineage = _lineage(batch, first, number)
-            if rows == "json":
-                stage.accept_json(source, batch.column("payload").to_pylist(), lineage)
+            if rows in ("lines", "json"):
+                stage.accept_json(source, batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
             elif rows == "fields":
                 names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
                 stage.accept_text_fields(source, batch.select(names).to_pylist(), lineage)
@@ -104,8 +104,7 @@ def _decoder(
             if len(stage.outbox):
                 yield stage.outbox.take()
         if now is not None:
-            for bucket in range(plan.partitions if plan.hops else 0):
-                stage.outbox.add(CLOCK, bucket, now.to_bytes(8, "little"))
+            stage.outbox.tell_time(now, plan.partitions if plan.hops else 0)
             yield stage.finish()
 
     return decode

@@ -71,7 +71,19 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
         )
         for name, inside in members.items()
     ]
+    _check_makers(topology, label)
     return _in_order(topology, groups, label)
+
+
+def _check_makers(topology: Topology, label: dict[str, str]) -> None:
+    for stream in topology.streams:
+        makers = {label[producer.name] for producer in topology.producers(stream)}
+        for consumer in topology.consumers(stream):
+            if len(makers) > 1 and label[consumer.name] in makers:
+                raise TopologyError(
+                    f"Stream {stream.name} is made in the groups {', '.join(sorted(makers))} and read in one of them, by "
+                    f"{consumer.name}: put {consumer.name} in a group of its own, or all of them in one."
+                )
 
 
 def _in_topological_order(topology: Topology) -> list[Element]:

@@ -29,8 +29,8 @@ def time_mode_of(plan: Plan, hop: int) -> str:
         timed = overrides(element.prototype, "on_timer") or element.every is not None
         if timed:
             (event if element.timers == "event" else processing).append(element.name)
-    judged = hop == 1 and any(source.event_time is not None for source in plan.topology.sources)
-    if processing and (event or judged):
+    judged = any(source.event_time is not None for source in plan.topology.sources)
+    if processing and (event or (judged and hop == 1)):
         other = f"{event[0]} has timers on event time" if event else "its source declares an event time"
         raise TopologyError(
             f"Element {processing[0]} has timers on processing time, but in the same hop {other}: use timers='event' for "
@@ -85,7 +85,7 @@ class HopProcessor(StatefulProcessor):
             passing = (hop != self._hop) & ((hop != CLOCK) | (self._hop < plan.hops))
             if passing.any():
                 yield frame.loc[passing].drop(columns=["label"])
-        yield self._run(plan, key, blocks, timerValues, now)
+        yield self._run(Stage(plan, self._hop, self._partition(key)), blocks, timerValues, now)
 
     def handleExpiredTimer(
         self,
@@ -94,19 +94,26 @@ class HopProcessor(StatefulProcessor):
         expiredTimerInfo: Any,
     ) -> Iterator[pd.DataFrame]:
         """Called by Spark for a partition whose timer has expired."""
-        yield self._run(self._reference.resolve(), key, [], timerValues, 0.0)
+        plan = self._reference.resolve()
+        stage = Stage(plan, self._hop, self._partition(key), "-timer")
+        if self._hop < plan.hops:
+            moment = timerValues.getCurrentProcessingTimeInMs() * 1000
+            stage.outbox.tell_time(moment, plan.partitions)
+        yield self._run(stage, [], timerValues, 0.0)
 
     def close(self) -> None:
         """Called by Spark at the end; there is nothing to release."""
 
-    def _run(self, plan: Plan, key: Any, blocks: list[bytes], timers: TimerValues, now: float) -> Any:
+    def _partition(self, key: Any) -> int:
+        return self._labels.index(int(key[0]))
+
+    def _run(self, stage: Stage, blocks: list[bytes], timers: TimerValues, now: float) -> Any:
         processing_ms, watermark_ms = timers.getCurrentProcessingTimeInMs(), timers.getCurrentWatermarkInMs()
         if processing_ms > 0:
             now = processing_ms / 1000
         watermark = watermark_ms / 1000 if watermark_ms > 0 else None
-        stage = Stage(plan, self._hop, self._labels.index(int(key[0])))
-        due = run_hop(plan, stage, blocks, self._store, now, watermark)
-        if time_mode_of(plan, self._hop) != "None":
+        due = run_hop(stage.plan, stage, blocks, self._store, now, watermark)
+        if time_mode_of(stage.plan, self._hop) != "None":
             self._set_timer(None if due is None else math.ceil(due * 1000))
         return stage.finish().to_pandas()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.errors import SinkError
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.staging import STAGING, SinkFiles
 from penstock.runtime.tally import ElementTally, SourceTally, StagedFile, Tally
@@ -95,6 +96,12 @@ class Ledger:
             for file in record.files:
                 Path(file.staged).unlink(missing_ok=True)
             return False
+        for file in record.files:
+            if not Path(file.staged).exists():
+                raise SinkError(
+                    f"A worker wrote {file.staged}, which the driver cannot see: sinks must lie where driver and executors "
+                    "see the same files."
+                )
         self._file.write(self._encode(record) + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())

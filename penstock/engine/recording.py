@@ -76,13 +76,13 @@ class Recording:
         """
         path = self.directory / "manifest.json"
         stored = json.loads(path.read_text()) if path.exists() else None
-        if fresh and stored is not None:
+        if fresh:
             self._discard()
-            manifest["previous"] = stored["run"]
+            manifest["previous"] = stored["run"] if stored else None
             stored = None
         if stored is not None:
             self._check(stored, manifest)
-            manifest |= {"run": stored["run"], "partitions": stored["partitions"]}
+            manifest |= {name: stored.get(name) for name in ("run", "previous", "partitions")}
         else:
             manifest["run"] = uuid.uuid4().hex
         self.manifest = manifest
@@ -157,17 +157,24 @@ class Recording:
                 time.sleep(0.2)
 
     def _discard(self) -> None:
+        """Remove all that earlier starts left; the manifest last, so that a crash in between can be repeated."""
+        log, manifest = Path(self.log.name), self.directory / "manifest.json"
         for path in self.directory.iterdir():
-            if path.name == Path(self.log.name).name:
-                os.truncate(path, 0)
-            elif path.is_dir():
+            if path.is_dir():
                 shutil.rmtree(path)
-            else:
+            elif path not in (log, manifest):
                 path.unlink()
+        os.truncate(log, 0)
+        manifest.unlink(missing_ok=True)
 
     def _check(self, stored: dict[str, Any], present: dict[str, Any]) -> None:
         check_state_fits(stored["state"], present["state"])
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
+        if list(stored["sources"]) != list(present["sources"]):
+            raise ConfigurationError(
+                f"The sources were {', '.join(stored['sources'])} when this run began, and are now "
+                f"{', '.join(present['sources'])}; Spark knows them by their order: {mend}."
+            )
         for name, place in stored["sources"].items():
             now = present["sources"].get(name)
             if now != place:
@@ -179,10 +186,16 @@ class Recording:
                 raise ConfigurationError(
                     f"Parameter --{name} was {value} when this run began, and is now {present['parameters'].get(name)}: {mend}."
                 )
-        if stored["groups"] != present["groups"]:
+        for name, group in stored["groups"].items():
+            if present["groups"].get(name, group) != group:
+                raise IncompatibleStateError(
+                    f"Element {name} was in group {group} when this run began, and is now in {present['groups'][name]}, "
+                    f"which has another checkpoint: {mend}."
+                )
+        if stored["hops"] != present["hops"]:
             raise IncompatibleStateError(
-                "The elements are grouped otherwise than when this run began, and each group has a checkpoint of its own: "
-                f"{mend}."
+                f"The groups had {stored['hops']} keyed hops when this run began, and now have {present['hops']}; Spark's "
+                f"checkpoint fixes them: {mend}."
             )
 
 

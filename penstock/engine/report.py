@@ -35,7 +35,8 @@ class Totals(msgspec.Struct):
         handed_on: streams that enter this group by a hop, which the group before has counted.
         """
         self.batches += 1
-        self.dead_lettered += record.dead_lettered
+        if external:
+            self.dead_lettered += record.dead_lettered
         for name, source in record.sources.items():
             if name in external:
                 self.sources.setdefault(name, SourceTally()).merge(source)

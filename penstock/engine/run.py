@@ -123,12 +123,20 @@ class _Run:
         self._live = Live(quiet=options.quiet)
 
     def execute(self) -> RunResult:
+        try:
+            report = self._execute()
+        finally:
+            self._live.close()
+            self._recording.release()
+        return RunResult(report, self._recording.directory, self._interrupted.is_set(), tuple(self._sinks))
+
+    def _execute(self) -> dict[str, Any]:
         options, recording = self._options, self._recording
         resumed = recording.prepare(self._manifest(), fresh=options.fresh)
         dead = SinkFiles(DEAD_LETTERS, "jsonl", str(recording.dead_letters))
-        run_id = recording.manifest["run"]
+        run_id, previous = recording.manifest["run"], recording.manifest.get("previous")
         for files in (dead, *(bound.files for bound in self._sinks)):
-            claim(files, run_id, fresh=options.fresh)
+            claim(files, run_id, previous)
         recording.note_configuration({"master": options.master, "resumed": resumed, **_plain(options)})
         self._live.say(
             f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ..."
@@ -141,12 +149,9 @@ class _Run:
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
             recording.fix_partitions(partitions)
             ship(spark, self._application.module, recording.directory)
-            report = self._stream(spark, dead)
+            return self._stream(spark, dead)
         finally:
-            self._live.close()
             spark.stop()
-            recording.release()
-        return RunResult(report, recording.directory, self._interrupted.is_set(), tuple(self._sinks))
 
     def _manifest(self) -> dict[str, Any]:
         return {
@@ -154,10 +159,15 @@ class _Run:
             "topology": self._topology.to_json(),
             "state": describe_state(self._topology),
             "sources": {name: bound.uri.partition("?")[0] for name, bound in self._bound.items()},
-            "parameters": {name: str(value) for name, value in self._application.parameters},
-            "groups": {group.name: list(group.elements) for group in self._groups},
+            "parameters": {name: str(value) for name, value in self._app.values.items()},
+            "groups": {name: group.name for group in self._groups for name in group.elements},
+            "hops": {group.name: self._hops(group) for group in self._groups},
             "partitions": self._options.partitions,
         }
+
+    def _hops(self, group: Group) -> int:
+        part = self._topology.subset(group.elements, group.hops, group.sources)
+        return max((part.stages[element.name] for element in part.elements if element.keyed), default=0)
 
     # --- the queries ----------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def start_session(
     logging = path.with_name("log4j2.properties")
     logging.write_text(LOGGING.format(path=path))
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
-    flags = f"-Dlog4j2.configurationFile=file:{logging}"
+    flags = f"-Dlog4j2.configurationFile={logging.as_uri()}"
     settings.set("spark.driver.extraJavaOptions", flags)
     if archives:
         settings.set("spark.archives", ",".join(f"{archive}#environment" for archive in archives))

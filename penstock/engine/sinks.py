@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from penstock.app.stream import Sink
 from penstock.engine.uri import Uri, parse_uri
-from penstock.errors import SinkError
+from penstock.errors import ConfigurationError, SinkError
 from penstock.runtime.staging import STAGING, FileKind, SinkFiles
 
 SCHEMES: dict[str, tuple[str, ...]] = {"jsonl": (), "parquet": (), "console": (), "memory": ()}
@@ -49,7 +49,7 @@ def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> 
 
     Raises
     ------
-    ConfigurationError: a URI is not understood.
+    ConfigurationError: a URI is not understood, or two sinks have one directory.
     """
     bound = []
     for sink in sinks:
@@ -57,11 +57,22 @@ def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> 
         text = uris.get(sink.name) or sink.uri or f"jsonl:{default}"
         uri = parse_uri(text, tuple(SCHEMES), SCHEMES)
         bound.append(BoundSink(sink, uri, default))
+    owners: dict[str, str] = {}
+    for one in bound:
+        other = owners.setdefault(one.files.directory, one.sink.name)
+        if other != one.sink.name:
+            raise ConfigurationError(
+                f"The sinks {other} and {one.sink.name} both write to {one.files.directory}: give each a directory of its own."
+            )
     return bound
 
 
-def claim(files: SinkFiles, run: str, *, fresh: bool) -> None:
-    """Make a sink's directory this run's, and refuse one that holds another run's output.
+def claim(files: SinkFiles, run: str, previous: str | None) -> None:
+    """Make a sink's directory this run's, and refuse one that is another run's.
+
+    Parameters
+    ----------
+    previous: the run that this one was told to discard, whose output is removed.
 
     Raises
     ------
@@ -69,19 +80,22 @@ def claim(files: SinkFiles, run: str, *, fresh: bool) -> None:
     """
     directory = Path(files.directory)
     try:
-        (directory / STAGING).mkdir(parents=True, exist_ok=True)
         owner = directory / OWNER
         held = json.loads(owner.read_text())["run"] if owner.exists() else None
-        committed = [path for path in directory.glob(f"*.{files.kind}") if path.name[0] not in "._"]
-        if committed and held != run:
-            if not (fresh and held is not None):
-                raise SinkError(
-                    f"Sink {files.name}: {directory} holds files that are not of this run; empty it, or choose another "
-                    f"directory with --sink {files.name}={files.kind}:PATH."
-                )
+        committed = [path for path in directory.glob("*.*") if path.name[0] not in "._"] if directory.is_dir() else []
+        ours = held is not None and held in (run, previous)
+        if not ours and (held is not None or committed):
+            raise SinkError(
+                f"Sink {files.name}: {directory} holds files that are not of this run; empty it, or choose another "
+                f"directory with --sink {files.name}={files.kind}:PATH."
+            )
+        if ours and held == previous:
             for path in committed:
                 path.unlink()
-        owner.write_text(json.dumps({"run": run}))
+        (directory / STAGING).mkdir(parents=True, exist_ok=True)
+        draft = directory / f"{OWNER}.draft"
+        draft.write_text(json.dumps({"run": run}))
+        draft.replace(owner)
     except SinkError:
         raise
     except OSError as error:
@@ -95,7 +109,10 @@ def read_sink(files: SinkFiles, event_type: type) -> list[Any]:
     events: list[Any] = []
     for path in sorted(Path(files.directory).glob(f"*.{files.kind}")):
         if files.kind == "parquet":
-            events.extend(msgspec.convert(row, event_type, strict=False) for row in pq.read_table(path).to_pylist())
+            events.extend(
+                msgspec.convert(row, event_type, strict=False)
+                for row in pq.read_table(path).to_pylist(maps_as_pydicts="strict")
+            )
         else:
             events.extend(msgspec.json.decode(line, type=event_type) for line in path.read_bytes().splitlines())
     return events

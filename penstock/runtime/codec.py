@@ -5,6 +5,7 @@ import typing
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from itertools import product
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -46,26 +47,30 @@ class Codec:
         self.encode_msgpack = msgspec.msgpack.Encoder().encode
         fields = field_types(event_type)
         self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in fields.items()])
-        self._flat = all(_plain(annotation) in _FLAT for annotation in fields.values())
+        self.flat = all(_plain(annotation) in FLAT for annotation in fields.values())
+        """Whether every field is a plain scalar."""
         self._values = attrgetter(*fields) if len(fields) > 1 else lambda event: (getattr(event, *fields),)
-        self._checked: set[tuple[type, ...]] = set()
+        self._exact = _exact_types(list(fields.values())) if self.flat else set()
 
-    def check(self, event: Any) -> None:
-        """Refuse an event whose values are not of its fields' types, as Python lets anyone make one.
+    def checked(self, event: Any) -> Any:
+        """An event whose values are of its fields' types, as Python does not see to by itself.
+
+        One that holds lists, dicts or events is copied, so that what an element does to them later
+        does not change what it has emitted.
 
         Raises
         ------
-        msgspec.ValidationError: names the field.
+        msgspec.ValidationError: a value is not of its field's type; names the field.
         """
-        kinds = tuple(map(type, self._values(event)))
-        if kinds not in self._checked:
-            self.decode_msgpack(self.encode_msgpack(event))
-            if self._flat:
-                self._checked.add(kinds)
+        if self.flat:
+            kinds = tuple(map(type, self._values(event)))
+            if kinds in self._exact:
+                return event
+        return self.decode_msgpack(self.encode_msgpack(event))
 
     def to_columns(self, events: list[Any]) -> pa.RecordBatch:
         """Events as a record batch of `schema`."""
-        if self._flat:
+        if self.flat:
             columns = [pa.array([getattr(event, field.name) for event in events], field.type) for field in self.schema]
         else:
             rows = [msgspec.to_builtins(event, builtin_types=KEPT_BY_ARROW) for event in events]
@@ -74,8 +79,8 @@ class Codec:
 
     def from_columns(self, batch: pa.RecordBatch) -> list[Any]:
         """The events of a record batch whose columns are those of `schema`."""
-        columns = [batch.column(name).to_pylist() for name in self.schema.names]
-        if self._flat:
+        columns = [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in self.schema.names]
+        if self.flat:
             return list(map(self.event_type, *columns))
         return [
             msgspec.convert(dict(zip(self.schema.names, row, strict=True)), self.event_type, strict=False)
@@ -93,7 +98,7 @@ class Codec:
         return msgspec.convert(given, self.event_type, strict=False)
 
 
-_FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
+FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
 
 
 def arrow_field(name: str, annotation: Any) -> pa.Field:
@@ -125,6 +130,14 @@ def _plain(annotation: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         return _plain(next(member for member in arguments if member is not type(None)))
     return annotation
+
+
+def _exact_types(annotations: list[Any]) -> set[tuple[type, ...]]:
+    """The combinations of types that fit a flat event as they stand; none where a field has constraints."""
+    if any(typing.get_origin(annotation) is typing.Annotated for annotation in annotations) or len(annotations) > 12:
+        return set()
+    choices = [(_plain(each), type(None)) if _optional(each) else (_plain(each),) for each in annotations]
+    return set(product(*choices))
 
 
 def _optional(annotation: Any) -> bool:

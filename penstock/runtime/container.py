@@ -8,12 +8,16 @@ import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.stream import Stream
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StateError
 from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
 from penstock.runtime.pages import Page, Pages, PageStore
 from penstock.runtime.stage import Emitter, Stage
 
 State = TypeVar("State")
+
+
+REARMED_AT_MOST = 1000
+"""How often in one batch an instance may set its timer to a time that has passed already."""
 
 
 class LateEventError(PenstockError):
@@ -58,6 +62,8 @@ class Container:
         self._encode = msgspec.msgpack.Encoder().encode
         self._has_timers = overrides(self.prototype, "on_timer") or element.every is not None
         self._live: dict[bytes, Entry[Any]] = {}
+        self._made: set[bytes] = set()
+        """Instances that did not exist before this batch."""
         self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
 
     def handle(self, streams: list[Stream[Any]], events: list[Any], lineage: LineageColumns) -> None:
@@ -103,6 +109,8 @@ class Container:
         """Note which instances were touched, and call ``on_batch`` on them."""
         last = batch.last_rows()
         calls_back = overrides(self.prototype, "on_batch")
+        for identity in self._made - last.keys():  # made for events of which none could be applied
+            self._forget(identity)
         now, context, collect = self._context.now, self._context, self._emitter.collect
         born = lineage.born.tolist()
         for identity, row in last.items():
@@ -129,6 +137,7 @@ class Container:
         self._fire()
         self._note_timers()
         self._sweep()
+        self._check_state()
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
         self._pages.flush(self._key.hashes)
         for batch in self._emitter.batches():
@@ -151,6 +160,7 @@ class Container:
             stored = page.get(identity)
             if stored is None:
                 header.instances += 1
+                self._made.add(identity)
             page[identity] = entry = self._revive(stored)
             self._adopt(identity, value(events[first[identity]]), entry, page)
 
@@ -168,6 +178,12 @@ class Container:
         entry.state.key = key
         entry.state._context = self._context
         (self._page_of(identity) if page is None else page)[identity] = self._live[identity] = entry
+
+    def _forget(self, identity: bytes) -> None:
+        """Remove an instance for good."""
+        self._live.pop(identity, None)
+        del self._page_of(identity)[identity]
+        self._pages.header.instances -= 1
 
     def _expired(self, entry: Entry[Any]) -> bool:
         return self.element.expires is not None and entry.touched + self.element.expires <= self._context.now
@@ -214,6 +230,23 @@ class Container:
                 refused.add(row)
         return refused
 
+    def _check_state(self) -> None:
+        """Refuse, before anything is written, state that could not be read back.
+
+        Raises
+        ------
+        StateError: names the element, the key and the field.
+        """
+        for identity, entry in self._live.items():
+            try:
+                self._decode(self._encode(entry))
+            except (msgspec.ValidationError, OverflowError, TypeError) as error:
+                key = self._key.decode(identity)
+                raise StateError(
+                    f"Element {self.element.name}: the state of key {key!r} cannot be kept: {error} (index 0 is the state); "
+                    "declare the field as what is assigned to it."
+                ) from error
+
     # --- timers and expiry ----------------------------------------------------------------------
 
     def _fire(self) -> None:
@@ -221,11 +254,23 @@ class Container:
             return
         for number in self._pages.due(self._clock):
             page = self._pages.page(number)
-            for identity, entry in list(page.items()):
-                if not isinstance(entry, Entry):
-                    self._adopt(identity, self._key.decode(identity), self._revive(entry), page)
-        due = [(entry.next_due, identity) for identity, entry in self._live.items() if entry.next_due is not None]
-        for _, identity in sorted((time, identity) for time, identity in due if time <= self._clock):
+            for identity, stored in list(page.items()):
+                if not isinstance(stored, Entry):
+                    entry = self._decode(stored)
+                    if self._expired(entry):
+                        self._forget(identity)
+                    else:
+                        self._adopt(identity, self._key.decode(identity), entry, page)
+        for _ in range(REARMED_AT_MOST):
+            if not self._fire_once():
+                return
+
+    def _fire_once(self) -> bool:
+        """Fire what is due, earliest first; whether there was anything."""
+        assert self._clock is not None
+        dues = [(entry.next_due, identity) for identity, entry in self._live.items() if entry.next_due is not None]
+        ready = sorted((time, identity) for time, identity in dues if time <= self._clock)
+        for _, identity in ready:
             entry = self._live[identity]
             if entry.due is not None and entry.due <= self._clock:
                 entry.due = None
@@ -235,6 +280,7 @@ class Container:
                 assert self.element.every is not None
                 entry.interval = (self._clock // self.element.every + 1) * self.element.every
                 self._call(identity, "on_interval")
+        return bool(ready)
 
     def _call(self, identity: bytes, hook: str) -> None:
         """Call a hook that a timer causes, wholly or not at all."""

@@ -6,6 +6,7 @@ listen to them, and end in sinks, in dead letters, or in the outbox to a later h
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,11 @@ from penstock.runtime.tally import Births, Tally
 from penstock.runtime.wire import TALLY, Outbox
 
 Encoded = TypeVar("Encoded")
+
+
+def _microseconds(moment: datetime) -> int:
+    """Since the epoch; a time without a zone is in UTC."""
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
 class EventBatch:
@@ -71,7 +77,7 @@ class Emitter:
         self._causes = causes
         self._uncaused_born: list[int] = []
         self._partition = partition
-        self._check = {stream: plan.codec(stream.event_type).check for stream in element.emits}
+        self._checked = {stream: plan.codec(stream.event_type).checked for stream in element.emits}
         self._emitted: dict[Stream[Any], tuple[list[Any], list[int]]] = {stream: ([], []) for stream in element.emits}
 
     def collect(self, result: Any) -> Sequence[Emission]:
@@ -84,13 +90,15 @@ class Emitter:
         """
         if result is None:
             return ()
-        emissions = (result,) if isinstance(result, Emission) else tuple(result)
-        for emission in emissions:
-            check = self._check.get(emission.stream) if type(emission) is Emission else None
-            if check is None:
+        emissions = [result] if isinstance(result, Emission) else list(result)
+        for index, emission in enumerate(emissions):
+            checked = self._checked.get(emission.stream) if type(emission) is Emission else None
+            if checked is None:
                 self._refuse(emission)
             else:
-                check(emission.event)
+                event = checked(emission.event)
+                if event is not emission.event:
+                    emissions[index] = Emission(emission.stream, event)
         return emissions
 
     def add(self, emissions: Sequence[Emission], cause: int) -> None:
@@ -126,29 +134,31 @@ class Stage:
 
     Parameters
     ----------
-    label: names the staged files; distinct among the stages and partitions of a batch.
+    call: tells several stages of one hop, partition and batch apart, in the names of their files.
     """
 
-    def __init__(self, plan: Plan, stage: int, partition: int) -> None:
+    def __init__(self, plan: Plan, stage: int, partition: int, call: str = "") -> None:
         self.plan = plan
         self.tally = Tally(stage, partition)
         self.outbox = Outbox()
         self.greatest_time = NONE
         """Of the source events that have entered here; microseconds since the epoch."""
-        self._staging = Staging(plan.sinks, f"{stage}-{partition:05d}")
+        self._staging = Staging(plan.sinks, f"{stage}-{partition:05d}{call}")
         self._encode = msgspec.json.Encoder().encode
 
     # --- events that enter from a source -------------------------------------------------------
 
-    def accept_json(self, source: Source[Any], payloads: list[bytes], lineage: LineageColumns) -> None:
-        """Decode JSON events; what does not decode becomes a dead letter, blank lines are no events."""
+    def accept_json(
+        self, source: Source[Any], payloads: list[bytes], lineage: LineageColumns, *, lines: bool = True
+    ) -> None:
+        """Decode JSON events; what does not decode becomes a dead letter. Blank lines are no events."""
         decode = self.plan.codec(source.event_type).decode_json
         tally = self.tally.source(source.name)
         tally.rows += len(payloads)
         try:
             events = [decode(payload) for payload in payloads]
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            whole = [row for row, payload in enumerate(payloads) if payload.strip()]
+        except Exception:
+            whole = [row for row, payload in enumerate(payloads) if payload.strip() or not lines]
             tally.blank += len(payloads) - len(whole)
             self._decode_each(source, [payloads[row] for row in whole], lineage.take(whole), decode, bytes)
         else:
@@ -174,7 +184,7 @@ class Stage:
             try:
                 events.append(decode(row))
                 good.append(index)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except Exception as error:  # besides wrong JSON and types, say, JSON nested too deep
                 self._reject(source, raw(row), error, lineage.row(index))
         self._enter(source, EventBatch(source, lineage.take(good), events=events))
 
@@ -182,12 +192,20 @@ class Stage:
         """Take events that come as typed columns (Parquet); their types were checked at the start."""
         tally = self.tally.source(source.name)
         tally.rows += columns.num_rows
+        codec = self.plan.codec(source.event_type)
+        schema = codec.schema
+        if not codec.flat:  # an Enum, say, of which no column's type knows the members
+            rows = [columns.slice(index, 1) for index in range(columns.num_rows)]
+            self._decode_each(source, rows, lineage, lambda row: codec.from_columns(row)[0], self._show_row)
+            return
         tally.accepted += columns.num_rows
-        schema = self.plan.codec(source.event_type).schema
         required = [field.name for field in schema if not field.nullable and columns.column(field.name).null_count]
         if required:
             columns, lineage = self._reject_nulls(source, columns, lineage, required)
         self._enter(source, EventBatch(source, lineage, columns=columns))
+
+    def _show_row(self, row: pa.RecordBatch) -> bytes:
+        return msgspec.json.encode(row.to_pylist()[0], enc_hook=str)
 
     def _reject_nulls(
         self, source: Source[Any], columns: pa.RecordBatch, lineage: LineageColumns, required: list[str]
@@ -206,7 +224,7 @@ class Stage:
     def _enter(self, source: Source[Any], batch: EventBatch) -> None:
         if source.event_time is not None and len(batch):
             own_time = attrgetter(source.event_time.field)
-            times = [round(own_time(event).timestamp() * 1e6) for event in batch.events(self.plan)]
+            times = [_microseconds(own_time(event)) for event in batch.events(self.plan)]
             batch.lineage = batch.lineage._replace(time=np.array(times, np.int64))
             self.greatest_time = max(self.greatest_time, *times)
         self.route(batch)
@@ -290,7 +308,9 @@ class Stage:
 
     def _run_batch(self, element: Element, batch: EventBatch) -> None:
         tally = self.tally.element(element.name)
-        for columns in tally.timed([batch.columns(self.plan)]):
+        columns, batch = self._encoded(element.name, batch, lambda part: part.columns(self.plan))
+        outputs: list[tuple[pa.RecordBatch, LineageColumns]] = []
+        for _ in tally.timed(range(1)):
             outputs = self._call_batch(element, batch, columns, batch.lineage)
         tally.events += len(batch) - 1
         for output, lineage in outputs:
@@ -335,11 +355,18 @@ class Stage:
                 f"stream {stream.name}."
             )
         output = output.select(schema.names)
-        if output.schema.types == schema.types:
-            return output
-        return pa.RecordBatch.from_arrays(
-            [column.cast(field.type) for column, field in zip(output.columns, schema, strict=True)], schema=schema
-        )
+        for field in schema:
+            if not field.nullable and output.column(field.name).null_count:
+                raise EmissionError(
+                    f"{element.name} returned a null in column {field.name}, which stream {stream.name} needs."
+                )
+        if output.schema.types != schema.types:
+            columns = [column.cast(field.type) for column, field in zip(output.columns, schema, strict=True)]
+            output = pa.RecordBatch.from_arrays(columns, schema=schema)
+        codec = self.plan.codec(stream.event_type)
+        if not codec.flat:
+            codec.from_columns(output)  # raises where a value does not fit
+        return output
 
     # --- what fails, and the end ----------------------------------------------------------------
 

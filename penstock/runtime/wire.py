@@ -81,6 +81,11 @@ class Outbox:
         """Send a tally or the clock."""
         self._rows.append((kind, bucket, content, time))
 
+    def tell_time(self, now_us: int, partitions: int) -> None:
+        """Tell every partition of the hops to come the micro-batch's processing time."""
+        for bucket in range(partitions):
+            self.add(CLOCK, bucket, now_us.to_bytes(8, "little"))
+
     def take(self) -> pa.RecordBatch:
         """All rows so far, which are then no longer here."""
         columns = list(zip(*self._rows, strict=True)) or [()] * len(WIRE)

@@ -53,7 +53,11 @@ def foreign(app, words, out):
 
 
 def unfed(app, words, out):
-    app.element(out, name="listener")(echo)
+    app.element([words, out], name="listener")(echo)
+
+
+def unheard(app, words, out):
+    app.element(app.source("Others", Word), name="listener")(echo)
 
 
 def twice(app, words, out):
@@ -114,6 +118,7 @@ def odd_name(app, words, out):
         (cycle, CyclicTopologyError, ["first", "second", "cycle", "emitting into a stream"]),
         (foreign, TopologyError, ["listener", "Theirs", "its streams are Words, Out"]),
         (unfed, TopologyError, ["Out", "listener", "emits="]),
+        (unheard, TopologyError, ["Nothing listens to source Words", "add an element"]),
         (twice, TopologyError, ["Two elements are named same", "name="]),
         (into_source, TopologyError, ["loop", "Words", "app.stream"]),
         (bad_key, TopologyError, ["'lenght'", "text, size"]),
@@ -251,6 +256,17 @@ def test_a_topology_is_plain_data():
     assert data["streams"][0] == {
         "name": "Words", "event": "Word", "fields": {"text": "str", "size": "int"}, "source": True,
     }  # fmt: skip
+
+
+def test_a_value_without_a_type_is_no_state():
+    class Forgetful(ProcessingElement):
+        seen = 0
+
+        def on_event(self, event):
+            self.seen += 1
+
+    with pytest.raises(StateError, match="'seen' has a value but no type.*`seen: int = 0`"):
+        App("x").element(App("x").source("W", Word), key="text")(Forgetful)
 
 
 def test_event_types_have_a_json_schema():

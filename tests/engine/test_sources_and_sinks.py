@@ -3,14 +3,18 @@
 import csv
 import gzip
 import json
+import sys
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import TOPOLOGIES, load
 
 from penstock.adapter import EventLog
 from penstock.engine.sinks import MEMORY
-from penstock.errors import SinkError, SourceError
+from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.runtime.codec import Codec
 
 WORDS = [("a", 1), ("b", 2), ("a", 3)]
 
@@ -138,3 +142,36 @@ def test_two_runs_cannot_share_a_sink(run_app, tmp_path):
     with pytest.raises(SinkError, match="not of this run"):
         run_app("counter", name="two", **options)
     assert latest(run_app("counter", name="one", fresh=True, **options)) == {"a": 2, "b": 1}
+
+
+def test_fields_of_every_kind_come_from_parquet(run_app, tmp_path):
+    load("kinds")
+    t = sys.modules["topologies"]
+    event = t.Everything(
+        True,
+        7,
+        0.5,
+        "x",
+        b"\x00",
+        datetime(2026, 1, 2, tzinfo=UTC),
+        t.Colour.RED,
+        t.Place("dam", 1.5),
+        ["a"],
+        {"k": 2.0},
+    )
+    batch = Codec(t.Everything).to_columns([event, event])
+    colours = pa.array(["red", "mauve"])
+    index = batch.schema.get_field_index("colour")
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.Table.from_batches([batch]).set_column(index, "colour", colours), tmp_path / "in" / "a.parquet")
+    result = run_app("kinds", file=TOPOLOGIES, sources={"Everything": f"parquet:{tmp_path / 'in'}"},
+                     sinks={"Out": f"parquet:{tmp_path / 'out'}"})  # fmt: skip
+    assert result.output("Out") == [event]
+    assert "mauve" in result.dead_letters[0]["error"]
+
+
+def test_two_sinks_cannot_share_a_directory(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    sinks = {"Everything": f"jsonl:{tmp_path / 'o'}", "Tags": f"jsonl:{tmp_path / 'o'}"}
+    with pytest.raises(ConfigurationError, match="Everything and Tags both write"):
+        run_app("fans", file=TOPOLOGIES, sources={"Words": f"jsonl:{tmp_path / 'in'}"}, sinks=sinks)

@@ -7,8 +7,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.app.stream import Source
 
-RowKind = Literal["json", "fields", "columns"]
-"""How a source's rows hold events: JSON in ``payload``; text fields; or typed columns."""
+RowKind = Literal["lines", "json", "fields", "columns"]
+"""How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
+blank ones; text fields; or typed columns."""
 
 
 class BoundSource(Protocol):

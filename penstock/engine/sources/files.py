@@ -21,7 +21,12 @@ from penstock.errors import SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.staging import BORN
 
-ROWS: dict[str, RowKind] = {"jsonl": "json", "text": "columns", "csv": "fields", "parquet": "columns"}
+WIDENINGS = (
+    ("tinyint", "smallint", "int", "bigint", "double"),
+    ("float", "double"),
+    ("date", "timestamp_ntz", "timestamp"),
+)
+ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "columns", "csv": "fields", "parquet": "columns"}
 
 
 class FileSource:
@@ -40,6 +45,7 @@ class FileSource:
     def frame(self, spark: SparkSession, started_us: int) -> DataFrame:
         """See `BoundSource`. An event is born when its file was last written, or when the run started."""
         reader = spark.readStream.format("text" if self._format in ("jsonl", "text") else self._format)
+        reader = reader.option("maxFileAge", "36500d")  # else Spark passes over old files moved in late
         if self._max_files is not None:
             reader = reader.option("maxFilesPerTrigger", int(self._max_files))
         columns = self._columns(spark)
@@ -133,11 +139,12 @@ class FileSource:
         if stored is None:
             return F.lit(None).cast(wanted).alias(name)
         same = stored == wanted or stored.simpleString() == wanted.simpleString()
-        numbers = {"tinyint", "smallint", "int", "bigint", "float", "double"}
-        times = {"timestamp", "timestamp_ntz", "date"}
-        kinds = {stored.simpleString(), wanted.simpleString()}
+        wider = any(
+            stored.simpleString() in kinds and wanted.simpleString() in kinds[kinds.index(stored.simpleString()) :]
+            for kinds in WIDENINGS
+        )
         nested = stored.typeName() == wanted.typeName() and stored.typeName() in ("array", "map", "struct", "decimal")
-        if not (same or kinds <= numbers or kinds <= times or nested):
+        if not (same or wider or nested):
             raise SourceError(
                 f"Source {self.source.name}: column {name} is of type {stored.simpleString()} in {self._path}, but "
                 f"{self.source.event_type.__name__}.{name} needs {wanted.simpleString()}."
@@ -160,10 +167,10 @@ class FileSource:
                 self._counted[key] = pq.read_metadata(file).num_rows
             elif self._format == "csv":
                 with _open(file) as lines:
-                    self._counted[key] = max(0, sum(1 for _ in csv.reader(lines)) - 1)
+                    self._counted[key] = max(0, sum(1 for row in csv.reader(lines) if row) - 1)
             else:
                 with _open(file) as lines:
-                    self._counted[key] = sum(1 for line in lines if line.strip())
+                    self._counted[key] = sum(1 for line in lines if line.strip() or self._format == "text")
         return self._counted[key]
 
 

@@ -62,7 +62,7 @@ class FollowedSource:
             at = offsets[number]
             self._started, first, done = at["started"], int(at["first"]), int(at["end"])
         self._started = self._started or time.time()
-        return Reckoning(done - first, max(0, self._sequence.end(self._started) - done))
+        return Reckoning(done - first, _waiting(self.uri, self._sequence.end(self._started), done))
 
     def waiting(self, checkpoint: Path, number: int, batch: int | None) -> bool:
         """See `BoundSource`."""
@@ -72,6 +72,16 @@ class FollowedSource:
         """Whether the schedule has run out; a log may always grow."""
         last = self._sequence.last()
         return last is not None and self._started is not None and self._sequence.end(self._started) >= last
+
+
+def _waiting(uri: str, end: int, done: int) -> int:
+    """How many events there are beyond those done."""
+    if end < done:
+        raise SourceError(
+            f"{uri} ends at event {end}, but {done} have been read from it: it is not the one that this run began with; put "
+            "that back, or start afresh with --fresh."
+        )
+    return end - done
 
 
 def gate_of(uri: Uri) -> Gate:
@@ -138,7 +148,7 @@ class FollowReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes."""
-        waiting = self._followed.open().end(start["started"]) - start["end"]
+        waiting = _waiting(str(self._followed.uri()), self._followed.open().end(start["started"]), start["end"])
         admitted = waiting if isinstance(limit, ReadAllAvailable) else self._gate.admit(waiting, time.time())
         return {**start, "end": start["end"] + admitted}
 

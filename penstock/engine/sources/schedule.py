@@ -113,7 +113,10 @@ def schedule_of(uri: Uri) -> Schedule | RecordedSchedule:
     assert scv is not None
     if uri.place == "bursty" and scv <= 1:
         raise ConfigurationError(f"{uri}: scv={scv:g} must be above 1, which is a Poisson stream's.")
-    return Schedule(rate, scv, int(uri.options.get("seed", 0)), None if count is None else int(count))
+    seed = uri.options.get("seed", "0")
+    if not seed.isdigit():
+        raise ConfigurationError(f"{uri}: seed={seed} must be a whole number, zero or more.")
+    return Schedule(rate, scv, int(seed), None if count is None else int(count))
 
 
 def _recorded(uri: Uri) -> Times:

@@ -103,11 +103,16 @@ class ReplayedSequence:
         if missing:
             raise SourceError(f"Source {source.name}: {uri.place} has no column {', '.join(missing)}.")
         if pa.types.is_timestamp(table.schema.field(column).type):
-            micros = pc.cast(pc.cast(table[column], pa.timestamp("us")), pa.int64()).to_numpy() / 1e6
+            micros = pc.cast(pc.cast(table[column], pa.timestamp("us"), safe=False), pa.int64()).to_numpy() / 1e6
         else:
             micros = table[column].to_numpy().astype(np.float64)
         order = np.argsort(micros, kind="stable")
-        self._rows = table.select(codec.schema.names).take(pa.array(order)).cast(codec.schema)
+        try:
+            self._rows = table.select(codec.schema.names).take(pa.array(order)).cast(codec.schema)
+        except (pa.ArrowException, ValueError) as error:
+            raise SourceError(
+                f"Source {source.name}: {uri.place} does not fit {source.event_type.__name__}: {error}."
+            ) from error
         self._schedule = RecordedSchedule(speed_up(micros[order], uri))
         self._codec = codec
 
