@@ -116,7 +116,8 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     if origin is typing.Literal:
         return ARROW_SCALARS[type(arguments[0])]
     if issubclass(kind, Event):
-        return pa.struct([arrow_field(name, inner) for name, inner in field_types(kind).items()])
+        # Spark cannot cast to a nested field that is never null; from_columns refuses a null in one that needs a value.
+        return pa.struct([arrow_field(name, inner).with_nullable(True) for name, inner in field_types(kind).items()])
     if issubclass(kind, Enum):
         return ARROW_SCALARS[type(next(iter(kind)).value)]
     return next(ARROW_SCALARS[base] for base in kind.__mro__ if base in ARROW_SCALARS)

@@ -53,7 +53,7 @@ def check(directory):
     counts = report["counts"]
     assert counts["accepted"] == counts["processed"] == WORDS
     assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
-    assert report["batches"] == FILES
+    assert report["batches"] <= FILES  # Spark may put a file taken in by a killed start together with the next
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["python", "python-and-jvm"])
