@@ -3,7 +3,7 @@
     python benchmarks/dialects.py [--only keys|batch|query|state|divisibility] [--quick] [--output FILE.md]
 
 Each contender runs in a process of its own, local[2]; a file of input is one micro-batch; the first
-two micro-batches are warm-up and left out; throughput is the median over the rest.
+two to six micro-batches are warm-up and left out; throughput is the median over the rest.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def keyed_words(keys: int, batches: int, rows: int, name: str) -> Path:
 
 def parquet_words(batches: int, rows: int) -> Path:
     """Parquet files of words of 100 characters."""
-    directory = WORK / f"parquet-{rows}"
+    directory = WORK / f"parquet-{rows}-{batches}"
     if not directory.exists():
         directory.mkdir(parents=True)
         random_ = random.Random(7)
@@ -56,11 +56,14 @@ def parquet_words(batches: int, rows: int) -> Path:
 def compare_keys(quick: bool) -> Iterator[Row]:
     """(a) The event dialect against plain transformWithState, by distinct keys per micro-batch."""
     for keys in (10, 1_000, 100_000):
-        batches = 3 if quick or keys == 100_000 else 6
-        warm_up = 1 if batches == 3 else 2
+        batches, warm_up = (4, 2) if quick else (9, 4)
         source = keyed_words(keys, batches, 100_000, f"keyed-{keys}-{batches}").absolute()
+        few = keyed_words(keys, 3, 100_000, f"keyed-{keys}-3").absolute()
         rows = contend("plain", "rows", str(source), WORK / "out" / "rows", warm_up=warm_up)
-        pandas = contend("plain", "pandas", str(source), WORK / "out" / "pandas", warm_up=warm_up)
+        slow = keys == 100_000  # a micro-batch takes the better part of a minute
+        pandas = contend(
+            "plain", "pandas", str(few if slow else source), WORK / "out" / "pandas", warm_up=1 if slow else warm_up
+        )
         ours = contend(
             "penstock", str(HERE / "apps/counter.py"), f"Words=jsonl:{source}?max_files=1", WORK / "out" / "event",
             warm_up=warm_up,
@@ -71,19 +74,19 @@ def compare_keys(quick: bool) -> Iterator[Row]:
 
 def compare_batch(quick: bool) -> Iterator[Row]:
     """(b) The batch dialect against mapInArrow."""
-    source = parquet_words(7, 1_000_000).absolute()
+    source = parquet_words(5 if quick else 14, 1_000_000).absolute()
     ours = contend("penstock", str(HERE / "apps/lengths.py"), f"Words=parquet:{source}?max_files=1", WORK / "out" / "batch",
-                   "--sink", f"Out=parquet:{WORK / 'out' / 'batch-sink'}", "--fresh")  # fmt: skip
-    plain = contend("plain", "mapInArrow", str(source), WORK / "out" / "mapInArrow")
+                   "--sink", f"Out=parquet:{WORK / 'out' / 'batch-sink'}", "--fresh", warm_up=2 if quick else 6)  # fmt: skip
+    plain = contend("plain", "mapInArrow", str(source), WORK / "out" / "mapInArrow", warm_up=2 if quick else 6)
     yield ("(b) batch dialect", "mapInArrow", *_ratio(ours, plain))
 
 
 def compare_query(quick: bool) -> Iterator[Row]:
     """(c) The query dialect against the same DataFrame code."""
-    source = parquet_words(7, 1_000_000).absolute()
+    source = parquet_words(5 if quick else 14, 1_000_000).absolute()
     ours = contend("penstock", str(HERE / "apps/lengths_query.py"), f"Words=parquet:{source}?max_files=1",
-                   WORK / "out" / "query", "--sink", f"Out=parquet:{WORK / 'out' / 'query-sink'}", "--fresh")  # fmt: skip
-    plain = contend("plain", "DataFrame", str(source), WORK / "out" / "DataFrame")
+                   WORK / "out" / "query", "--sink", f"Out=parquet:{WORK / 'out' / 'query-sink'}", "--fresh", warm_up=2 if quick else 6)  # fmt: skip
+    plain = contend("plain", "DataFrame", str(source), WORK / "out" / "DataFrame", warm_up=2 if quick else 6)
     yield ("(c) query dialect", "DataFrame", *_ratio(ours, plain))
 
 

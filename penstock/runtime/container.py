@@ -1,6 +1,8 @@
 """A container: the instances of one keyed element that live in one partition."""
 
+import typing
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -60,6 +62,7 @@ class Container:
         self._clock = now if element.timers == "processing" else watermark
         self._decode: Callable[[Any], Entry[Any]] = msgspec.msgpack.Decoder(Entry[self.prototype]).decode  # type: ignore[name-defined]
         self._encode = msgspec.msgpack.Encoder().encode
+        self._plain_state, self._plain_types = _plain_fields(self.prototype)
         self._has_timers = overrides(self.prototype, "on_timer") or element.every is not None
         self._live: dict[bytes, Entry[Any]] = {}
         self._made: set[bytes] = set()
@@ -238,6 +241,8 @@ class Container:
         StateError: names the element, the key and the field.
         """
         for identity, entry in self._live.items():
+            if self._plain_state and tuple(map(type, self._plain_state(entry.state))) == self._plain_types:
+                continue
             try:
                 self._decode(self._encode(entry))
             except (msgspec.ValidationError, OverflowError, TypeError) as error:
@@ -319,6 +324,18 @@ class Container:
                 if identity not in self._live and self._expired(self._decode(stored)):
                     del page[identity]
                     self._pages.header.instances -= 1
+
+
+def _plain_fields(prototype: type[ProcessingElement]) -> tuple[Callable[[Any], Any] | None, tuple[type, ...]]:
+    """A reader of a prototype's state and the types it must find, where all fields are plain scalars."""
+    names = prototype.__struct_fields__
+    hints = typing.get_type_hints(prototype)
+    kinds = tuple(hints[name] for name in names)
+    if not names or not all(kind in (bool, int, float, str, bytes) for kind in kinds):
+        return None, ()
+    if len(names) == 1:
+        return lambda state: (getattr(state, names[0]),), kinds
+    return attrgetter(*names), kinds
 
 
 class _Batch:
