@@ -1,12 +1,13 @@
 .PHONY: run test setup check lock docs
 
 KEYS ?= 4
+NAME ?= divisibility
 
 run: setup  ## Run the divisibility example on 200,000 words.
 	@.venv/bin/python examples/divisibility/words.py data/divisibility/words
 	@.venv/bin/penstock run examples/divisibility/app.py --keys $(KEYS) --until-idle \
-		--source RawWords=text:data/divisibility/words --name divisibility
-	@.venv/bin/python examples/divisibility/explain.py runs/divisibility/report.json
+		--source RawWords=text:data/divisibility/words --name $(NAME)
+	@.venv/bin/python examples/divisibility/explain.py runs/$(NAME)/report.json
 
 test: setup  ## Lint, check types and imports, and run every test.
 	@scripts/check

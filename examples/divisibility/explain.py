@@ -15,7 +15,7 @@ Of {streams["RawWords"]:,} words, each checked under {copies} keys, {streams["Th
 (Three = {streams["Three"]:,}) and {streams["Eleven"]:,} by eleven; {counts["lost"]} events were lost and {counts["duplicated"]} counted twice.
 
 Try next:
-  make run KEYS=8                                  the same with more keys (add a new name: see --help)
+  make run KEYS=8 NAME=eight                       the same with eight keys, as a run of its own
   .venv/bin/penstock graph examples/divisibility/app.py -o topology.svg
   .venv/bin/penstock new hello                     a small project of your own
   docs/tutorial.md                                 ten minutes, from nothing to a tested stream""")
