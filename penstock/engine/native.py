@@ -67,10 +67,9 @@ def _conform(element: str, output: DataFrame, stream: Stream[Any]) -> DataFrame:
 class NativeWriter:
     """Writes a native group's micro-batches to staged files."""
 
-    def __init__(self, topology: Topology, sinks: tuple[SinkFiles, ...], sources: list[BoundSource]) -> None:
+    def __init__(self, topology: Topology, sinks: tuple[SinkFiles, ...]) -> None:
         self._topology = topology
         self._sinks = {sink.name: sink for sink in sinks}
-        self._sources = sources
 
     def write(self, frame: DataFrame, read: dict[str, Births]) -> Tally:
         """Write a micro-batch to every sink and say what was written.

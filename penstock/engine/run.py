@@ -220,7 +220,7 @@ class _Run:
     def _start(self, spark: SparkSession, running: _RunningGroup, started_us: int) -> StreamingQuery:
         if running.group.native:
             frame = compile_native(spark, running.topology, running.sources, started_us)
-            writer = NativeWriter(running.topology, running.files, running.sources)
+            writer = NativeWriter(running.topology, running.files)
 
             def tallies(batch: DataFrame, number: int) -> list[Tally]:
                 read = {
