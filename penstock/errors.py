@@ -8,6 +8,8 @@ PenstockError
 ├── StateError (TypeError)                 declared state cannot be kept
 │   └── IncompatibleStateError             stored state does not fit the code
 ├── ConfigurationError (ValueError)        an option, a URI or a duration is not understood
+├── UnstableServerError (ValueError)       a queue would grow without bound
+├── NotSolvableError (ArithmeticError)     a method cannot reach the accuracy asked for
 ├── ApplicationNotFoundError (LookupError) the file to run holds no application
 ├── SourceError (OSError)                  a source cannot be read
 ├── SinkError (OSError)                    a sink cannot be written
@@ -48,6 +50,14 @@ class IncompatibleStateError(StateError):
 
 class ConfigurationError(PenstockError, ValueError):
     """An option, a URI or a duration is not understood."""
+
+
+class UnstableServerError(PenstockError, ValueError):
+    """More work arrives than the server can do, so its queue would grow without bound."""
+
+
+class NotSolvableError(PenstockError, ArithmeticError):
+    """A method cannot reach the accuracy asked for within its limits; another may."""
 
 
 class ApplicationNotFoundError(PenstockError, LookupError):

@@ -1,0 +1,294 @@
+"""The ``auto`` method: the probabilities that the processor waits for a transfer, by positive arithmetic in a ring.
+
+The paper finds pi_{0,j}, the probabilities of an empty internal queue with j jobs outside, from K zeros of a
+determinant, and stops near K = 25 because powers of the zeros make an ill-conditioned matrix. Modulo
+omega(w) = prod (w - w_k) the same conditions are the balance equations of a Markov chain on the K phases, with
+nothing but positive numbers in them; docs/background/queueing.md derives them.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
+from scipy.optimize import brentq
+from scipy.sparse.linalg import LinearOperator, gmres
+
+from penstock.errors import NotSolvableError
+from penstock.queueing.factor import Complex, descent, expm1, log1p
+from penstock.queueing.ring import PhaseRing
+from penstock.queueing.server import StreamServer
+from penstock.queueing.services import ArrivalsDuringServices
+
+Real = NDArray[np.float64]
+
+_DENSE = 1200  # up to this many phases a dense factorisation beats iteration
+_LARGEST = 30_000  # phases; the rows of ArrivalsDuringServices would not fit into memory beyond
+_BEYOND_DOUBLES = 46.0  # -log of a probability that no double beside 1 can show
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The empty internal queue, with the processor ready.
+
+    Parameters
+    ----------
+    probabilities: pi_{0,j}, shape (K,) or fewer where the rest vanishes.
+    timer_flows: tau pi_{0,j} for j >= 1, in timer transfers per second (0 at j = 0); finite where tau is infinite.
+    """
+
+    probabilities: Real
+    timer_flows: Real
+
+    def normalised(self, server: StreamServer) -> "Boundary":
+        """Scale so that all states of the server together have probability 1: equations (17), (52)."""
+        total = self.probabilities.sum()
+        if server.timer == "always":
+            # The external queue's phase does not depend on the internal queue, so the blocked time is known.
+            wanted = server.slack / (1 + 1 / (server.transfer_rate * phase_cycle(server)))
+        else:
+            size, gamma = server.effective_batch_size, server.transfer_rate
+            missing = size - np.arange(len(self.probabilities))
+            total += (
+                server.arrivals_per_transfer_time * total + (missing * self.timer_flows).sum() / gamma
+            ) / size
+            wanted = server.slack
+        scale = wanted / total
+        return Boundary(self.probabilities * scale, self.timer_flows * scale)
+
+
+def phase_cycle(server: StreamServer) -> float:
+    """Mean time from one transfer's end to the next one's start when the timer always runs, in seconds."""
+    return server.busy_jobs_per_transfer / server.arrival_rate
+
+
+def solve_boundary(server: StreamServer) -> Boundary:
+    """Find the boundary probabilities of a stable server with a finite batch size.
+
+    Raises
+    ------
+    NotSolvableError: more than 30,000 phases are needed, or iteration stalled.
+    """
+    if server.effective_batch_size == 1:
+        return Boundary(np.ones(1), np.zeros(1)).normalised(server)
+    boundary = _idle(server) if server.timer == "idle" or server.timer_rate == 0 else _always(server)
+    return boundary.normalised(server)
+
+
+def _require_size(size: float) -> int:
+    if size > _LARGEST:
+        raise NotSolvableError(
+            f"This server has {size:g} phases, of which method='auto' holds at most {_LARGEST}; "
+            "give a smaller batch_size or a larger timer_rate, or an infinite batch_size with method='auto'."
+        )
+    return int(size)
+
+
+# --- the timer that runs while the internal queue is empty ------------------------------------------------------------
+
+
+def _idle(server: StreamServer) -> Boundary:
+    size = _require_size(server.batch_size)
+    rho, xi = server.load, server.arrivals_per_transfer_time
+    sigma = server.timer_rate / server.service_rate
+    ring = PhaseRing(_idle_descent(size, rho, xi, server.slack))
+    if sigma == 0:
+        # Nothing but arrivals moves the phase: (1 - w) P = 0 modulo omega, so P = omega / (w - 1).
+        return Boundary(np.cumsum(ring.phi), np.zeros(size))
+    onward = 0.0 if math.isinf(sigma) else rho / (rho + sigma)  # p: the next job comes before the timer
+    fires = 1 - onward if onward < 0.5 else sigma / (rho + sigma)
+    first = np.zeros(size)
+    first[0] = 1.0
+    after_transfer = _ridden_along(ring, first, 1.0, rho, xi)
+    if size <= _DENSE:
+        visits = _idle_dense(ring, after_transfer, rho, onward, fires)
+    else:
+        visits = _idle_iterative(ring, rho, xi, onward, fires)
+    stay = np.full(size, fires / server.timer_rate if math.isfinite(sigma) else 0.0)  # seconds, 1 / (lambda + tau)
+    stay[0] = 1 / server.arrival_rate
+    flows = fires * visits
+    flows[0] = 0.0
+    return Boundary(visits * stay, flows)
+
+
+def _idle_descent(size: int, rho: float, xi: float, slack: float) -> Real:
+    def log_outer(x: float) -> float:  # log(w^K / F(w)) at w = 1 + x
+        return size * math.log1p(x) + (size - 1) * math.log1p(-rho * x) + math.log1p(-rho * (1 + xi) * x)
+
+    def log_ascent(t: Complex) -> Complex:
+        x = expm1(t)
+        log_step = -size * (t + log1p(-rho * x))
+        if xi > 0:
+            log_step += log1p(-rho * x) - log1p(-rho * (1 + xi) * x)
+        return np.asarray(np.log(-expm1(log_step)))
+
+    if xi == 0:
+        outer = -math.log(rho) if rho < 0.5 else -math.log1p(-slack)
+    else:
+        outer = math.log1p(_positive_zero(log_outer, 1 / (rho * (1 + xi))))
+    return descent(size, log_ascent, outer)
+
+
+def _positive_zero(function, pole: float) -> float:  # type: ignore[no-untyped-def]
+    # The zero in (0, pole) of a concave function that is 0 at 0, rises, and falls to -infinity at the pole.
+    low = pole / 2
+    while function(low) <= 0:
+        low /= 2
+    gap = pole - low
+    while function(pole - gap) > 0:
+        gap /= 2
+        if pole - gap == pole:
+            return pole
+    return float(brentq(function, low, pole - gap, xtol=1e-300, rtol=8.9e-16))
+
+
+def _ridden_along(ring: PhaseRing, polynomial: Real, zero: float, c: float, xi: float) -> Real:
+    """alpha(zeta(w)) times a polynomial, equation (37): the jobs that arrive during a transfer ride along."""
+    if xi == 0:
+        return polynomial
+    riders = ring.divide(polynomial, (1 + xi) * (1 + c) - xi * zero, (1 + xi) * c / ring.inner_zero)
+    return (polynomial + xi * zero * riders) / (1 + xi)
+
+
+def _stationary(transition: Real, left: Real) -> Real:
+    """The row vector x with x A = x and x . left = 1, where A left = left."""
+    size = len(left)
+    system = np.eye(size) - transition.T
+    system += left[None, :] / size
+    factors = lu_factor(system, overwrite_a=True, check_finite=False)
+    return np.asarray(lu_solve(factors, np.full(size, 1 / size), check_finite=False))
+
+
+def _idle_dense(ring: PhaseRing, after_transfer: Real, rho: float, onward: float, fires: float) -> Real:
+    size = ring.size
+    transition = ring.powers(after_transfer, 1 + rho, rho)
+    transition *= fires
+    transition[0] = 0.0
+    steps = np.arange(size - 1)
+    transition[steps, steps + 1] += onward
+    transition[0, 1] = 1.0
+    transition[-1] += onward * ring.phi
+    return _stationary(transition, np.ones(size))
+
+
+def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires: float) -> Real:
+    size = ring.size
+    services = ArrivalsDuringServices(size, rho)
+    first = np.zeros(size)
+    first[0] = 1.0
+    from_one = ring.divide(ring.shift(first), 1.0, onward)
+
+    def visits(starts: Real) -> Real:
+        # (1 - p w) x = starts + (1 - p) x_0 w: from phase 0 the next job always comes before the timer.
+        plain = ring.divide(starts, 1.0, onward)
+        at_zero = plain[0] / (fires * from_one[1:].sum())  # 1 - (1 - p) [from_one]_0, without the subtraction
+        return plain + fires * at_zero * from_one
+
+    def next_starts(starts: Real) -> Real:
+        fired = fires * visits(starts)
+        fired[0] = 0.0
+        return _ridden_along(ring, ring.reduce(services.compose(fired)), 1.0, rho, xi)
+
+    return visits(_fixed_point(next_starts, np.ones(size)))
+
+
+def _fixed_point(advance, left: Real) -> Real:  # type: ignore[no-untyped-def]
+    """The vector x with advance(x) = x and x . left = 1, where advance preserves x . left; by GMRES."""
+    size = len(left)
+    source = np.full(size, 1 / size)
+    source /= source @ left
+    for _ in range(3):
+        source = advance(source)  # a start that is smooth already
+
+    def residual(x: Real) -> Real:
+        return np.asarray(x - advance(x) + source * (left @ x))
+
+    operator = LinearOperator((size, size), matvec=residual, dtype=np.float64)
+    x, failed = gmres(operator, source, x0=source, rtol=1e-14, atol=0, restart=min(size, 400), maxiter=5)
+    error = np.abs(residual(x) - source).sum() / np.abs(x).sum()
+    if failed and error > 1e-11:
+        raise NotSolvableError(
+            f"The iteration over {size} phases stalled at a residual of {error:.1e}; "
+            "use method='iterative', or a smaller batch_size."
+        )
+    return np.asarray(x)
+
+
+# --- the timer that always runs -------------------------------------------------------------------------------------
+
+
+def _always(server: StreamServer) -> Boundary:
+    rho, xi = server.load, server.arrivals_per_transfer_time
+    sigma = server.timer_rate / server.service_rate
+    # The phase passes j with probability below q^(j-1): beyond some j no double shows it.
+    per_phase = math.log1p(server.timer_rate / server.arrival_rate)
+    size = _require_size(min(server.batch_size, 3 + math.ceil(_BEYOND_DOUBLES / per_phase)))
+    # z = 1/(1 + rho + sigma - rho y) has the fixed point y0 below 1.
+    rest = math.sqrt(((1 - rho) + sigma) ** 2 + 4 * rho * sigma)
+    zero = 2 / (1 + rho + sigma + rest)
+    below_one = 2 * sigma / (rest + 1 - rho + sigma)  # 1 - y0
+    ring = PhaseRing(_always_descent(size, rho, xi, sigma, zero, below_one), zero)
+    c = rho * zero * zero
+
+    def over_one_less_rho_z(polynomial: Real) -> Real:  # sigma z alpha / (1 - rho z)
+        moved = ring.divide(polynomial, 1 - rho * zero + c, c / zero)
+        return sigma * zero * _ridden_along(ring, moved, zero, c, xi)
+
+    def over_one_less_z(polynomial: Real) -> Real:
+        return polynomial + zero * ring.divide(polynomial, below_one + c, c / zero)
+
+    weights = zero ** np.arange(size)  # the ring's polynomials are held scaled by these
+    if size <= _DENSE:
+        first = np.zeros(size)
+        first[0] = 1.0
+        direct = over_one_less_rho_z(first)
+        transition = ring.powers(over_one_less_z(direct), 1 + c, c / zero)
+        if xi > 0:
+            transition[0] += xi * direct
+            blocked = xi * ring.divide(direct, 1 + c, c / zero)
+            for j in range(1, size):
+                transition[j] += blocked
+                blocked = ring.shift(blocked) / zero
+        transition *= weights[:, None] / weights[None, :]
+        return _with_flows(_stationary(transition, weights), server)
+    services = ArrivalsDuringServices(size, c)
+
+    def advance(probabilities: Real) -> Real:
+        scaled = probabilities * weights
+        inner = over_one_less_z(ring.reduce(services.compose(scaled)))
+        if xi > 0:
+            inner[0] += xi * scaled[0]
+            inner += xi * ring.divide(np.append(scaled[1:], 0.0), 1 + c, c / zero)
+        return over_one_less_rho_z(inner) / weights
+
+    return _with_flows(_fixed_point(advance, weights), server)
+
+
+def _with_flows(probabilities: Real, server: StreamServer) -> Boundary:
+    flows = server.timer_rate * probabilities
+    flows[0] = 0.0
+    return Boundary(probabilities, flows)
+
+
+def _always_descent(size: int, rho: float, xi: float, sigma: float, zero: float, below_one: float) -> Real:
+    c = rho * zero * zero
+    share = 1 / (1 + xi * below_one)  # alpha at y0: the full batches' part of F / y^K there; the timer's is the rest
+
+    def ascent(t: Complex) -> Complex:  # 1 - F / y^K at y = y0 exp(t), from the logs of F's parts relative to t = 0
+        e = expm1(t)
+        log_v = -log1p(-c * e)  # z / y0
+        if xi == 0:
+            return -expm1(size * (log_v - t))
+        log_alpha = -log_v - log1p(-c * e * (1 + xi) * share)
+        full = log_alpha + size * (log_v - t)
+        timer = log_alpha + log_v - log1p(-c * e / (1 - rho * zero)) - t
+        return np.asarray(-share * expm1(full) - (1 - share) * expm1(timer))
+
+    def on_the_axis(x: float) -> float:
+        return float(ascent(np.array([complex(x)]))[0].real)
+
+    # Poles of F: alpha's, and that of 1 / (1 - rho z).
+    pole = min(1 / (c * (1 + xi) * share), (1 - rho * zero) / c if xi > 0 else math.inf)
+    outer = _positive_zero(on_the_axis, math.log1p(pole) * (1 - 1e-15))
+    return descent(size, lambda t: np.asarray(np.log(ascent(t))), outer, zero)

@@ -1,0 +1,55 @@
+"""Checking a model's parameters: each mistake is one sentence that names the value and the mend."""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+from penstock.errors import ConfigurationError
+
+
+def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -> float:
+    """Check a rate (events or transfers per second) or any other positive quantity.
+
+    Raises
+    ------
+    ConfigurationError: it is not a number, is NaN or negative, or is zero or infinite where that has no meaning.
+    """
+    allowed = (
+        "a number above zero" if not zero else "zero or a positive number"
+    ) + (", or infinity" if infinite else "")  # fmt: skip
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
+    number = float(value)
+    in_range = number >= 0 if zero else number > 0
+    if math.isnan(number) or not in_range or (math.isinf(number) and not infinite):
+        raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
+    return number
+
+
+def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> float:
+    """Check a number of events: an integer of at least ``least``, or infinity where allowed.
+
+    Raises
+    ------
+    ConfigurationError: it is anything else.
+    """
+    allowed = f"an integer of {least} or more" + (", or infinity" if infinite else "")
+    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
+        raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
+    if math.isinf(value) and value > 0 and infinite:
+        return math.inf
+    if math.isinf(value) or (not isinstance(value, Integral) and float(value) != int(value)) or value < least:
+        raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
+    return int(value)
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Check a choice among names.
+
+    Raises
+    ------
+    ConfigurationError: it is none of them.
+    """
+    if value not in choices:
+        raise ConfigurationError(f"{name} is {value!r}; choose {' or '.join(map(repr, choices))}.")
+    return str(value)
