@@ -23,7 +23,7 @@ from penstock.queueing.services import ArrivalsDuringServices
 
 Real = NDArray[np.float64]
 
-_DENSE = 1200  # up to this many phases a dense factorisation beats iteration
+_DENSE = 1000  # up to this many phases a dense factorisation beats iteration
 _LARGEST = 30_000  # phases; the rows of ArrivalsDuringServices would not fit into memory beyond
 _BEYOND_DOUBLES = 46.0  # -log of a probability that no double beside 1 can show
 
@@ -205,7 +205,7 @@ def _fixed_point(advance, left: Real) -> Real:  # type: ignore[no-untyped-def]
         return np.asarray(x - advance(x) + source * (left @ x))
 
     operator = LinearOperator((size, size), matvec=residual, dtype=np.float64)
-    x, failed = gmres(operator, source, x0=source, rtol=1e-14, atol=0, restart=min(size, 400), maxiter=5)
+    x, failed = gmres(operator, source, x0=source, rtol=1e-13, atol=0, restart=min(size, 400), maxiter=5)
     error = np.abs(residual(x) - source).sum() / np.abs(x).sum()
     if failed and error > 1e-11:
         raise NotSolvableError(
@@ -252,11 +252,14 @@ def _always(server: StreamServer) -> Boundary:
                 blocked = ring.shift(blocked) / zero
         transition *= weights[:, None] / weights[None, :]
         return _with_flows(_stationary(transition, weights), server)
-    services = ArrivalsDuringServices(size, c)
+    # z^j = (1 + sigma)^-j (1 + c (1 - y))^-j with c = rho / (1 + sigma): jobs that are served before the timer fires.
+    services = ArrivalsDuringServices(size, rho / (1 + sigma))
+    before_timer = np.exp(-math.log1p(sigma) * np.arange(size))
 
     def advance(probabilities: Real) -> Real:
         scaled = probabilities * weights
-        inner = over_one_less_z(ring.reduce(services.compose(scaled)))
+        series = services.compose(probabilities * before_timer)
+        inner = over_one_less_z(ring.reduce(series * zero ** np.arange(len(series))))
         if xi > 0:
             inner[0] += xi * scaled[0]
             inner += xi * ring.divide(np.append(scaled[1:], 0.0), 1 + c, c / zero)
@@ -286,7 +289,8 @@ def _always_descent(size: int, rho: float, xi: float, sigma: float, zero: float,
         return np.asarray(-share * expm1(full) - (1 - share) * expm1(timer))
 
     def on_the_axis(x: float) -> float:
-        return float(ascent(np.array([complex(x)]))[0].real)
+        with np.errstate(all="ignore"):  # -infinity near the pole
+            return float(ascent(np.array([complex(x)]))[0].real)
 
     # Poles of F: alpha's, and that of 1 / (1 - rho z).
     pole = min(1 / (c * (1 + xi) * share), (1 - rho * zero) / c if xi > 0 else math.inf)

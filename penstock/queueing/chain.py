@@ -13,6 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.linalg import splu
 
 from penstock.errors import NotSolvableError
+from penstock.queueing.moments import Moments
 from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
@@ -39,8 +40,19 @@ class Chain:
         inside, outside = np.indices(self.ready.shape)
         return float(((inside + outside) * self.ready).sum() + np.arange(len(self.blocked)) @ self.blocked)
 
+    def moments(self, server: StreamServer) -> Moments:
+        """Means by direct summation, with no formula of the paper but T's definition (8)."""
+        outside = np.arange(self.ready.shape[1])
+        timed = self.ready[:1] if server.timer == "idle" else self.ready
+        timer_rate = server.timer_rate if math.isfinite(server.timer_rate) else 0.0
+        transfers = server.arrival_rate * self.ready[:, -1].sum() + timer_rate * timed[:, 1:].sum()
+        blocked = transfers / server.transfer_rate
+        moving = server.arrival_rate * (1 - blocked) + server.arrivals_per_transfer_time * transfers
+        external = (self.ready @ outside).sum() + moving / server.transfer_rate
+        return Moments(self.mean_jobs, float(external), float(transfers), float(self.ready[0].sum()))
 
-def solve_chain(server: StreamServer, tolerance: float) -> Chain:
+
+def solve_chain(server: StreamServer, tolerance: float, truncation: int | None = None) -> Chain:
     """Double the truncation until the mean number present changes by less than ``tolerance``, relatively.
 
     Raises
@@ -48,6 +60,8 @@ def solve_chain(server: StreamServer, tolerance: float) -> Chain:
     NotSolvableError: more than 3 million states would be needed.
     """
     size = int(server.effective_batch_size)
+    if truncation is not None:
+        return truncated_chain(server, truncation)
     level = 4 * size + math.ceil(8 / server.slack)
     chain = truncated_chain(server, level)
     while True:

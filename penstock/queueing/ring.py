@@ -43,8 +43,10 @@ class PhaseRing:
         return _powers(self.phi, first, a, c * self.inner_zero)
 
     def reduce(self, series: Real) -> Real:
-        """A polynomial of any degree modulo omega."""
-        return _reduce(self.phi, series.copy())
+        """A polynomial of any degree modulo omega, both scaled."""
+        padded = np.zeros(max(self.size, len(series)))
+        padded[: len(series)] = series
+        return _reduce(self.phi, padded)
 
 
 @njit(cache=True)
@@ -105,4 +107,4 @@ def _reduce(phi, series):  # type: ignore[no-untyped-def]
     for n in range(len(series) - 1, size - 1, -1):
         for j in range(size):
             series[n - size + j] += series[n] * phi[j]
-    return series[:size].copy()
+    return series[:size]

@@ -1,0 +1,3 @@
+"""Models of waiting."""
+from penstock.queueing.server import StreamServer
+from penstock.queueing.steadystate import solve

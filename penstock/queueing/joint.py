@@ -1,0 +1,118 @@
+"""The joint distribution of both queues, from the boundary probabilities through generating functions.
+
+On the unit circle g_j(z) = sum_i pi_{i,j} z^i follows from g_{j-1}(z) by a division whose factor never exceeds 1
+(equations (15) and (36)), so nothing is lost; a discrete Fourier transform turns each g_j back into probabilities.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import NotSolvableError
+from penstock.queueing.boundary import Boundary
+from penstock.queueing.server import StreamServer
+
+Real = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+_NEGLIGIBLE = 1e-10
+_LARGEST_TABLE = 50_000_000  # numbers
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Steady-state probabilities of all states that matter.
+
+    Parameters
+    ----------
+    ready: pi_{i,j}, shape (phases, levels): j jobs outside, i inside, the processor ready.
+    blocked: r_n, shape (levels,): n jobs in all, a transfer under way.
+    """
+
+    ready: Real
+    blocked: Real
+
+    @property
+    def jobs(self) -> Real:
+        """P(n jobs present), shape (phases + levels,)."""
+        phases, levels = self.ready.shape
+        present = np.zeros(phases + levels)
+        present[:levels] = self.blocked
+        for j in range(phases):
+            present[j : j + levels] += self.ready[j]
+        return present
+
+
+def joint_distribution(server: StreamServer, boundary: Boundary) -> Joint:
+    """Compute pi_{i,j} and r_n, to about 1e-11, cut off where what is left is below 1e-10.
+
+    Raises
+    ------
+    NotSolvableError: the table would hold more than 50 million numbers.
+    """
+    phases = len(boundary.probabilities)
+    levels = 1 << math.ceil(math.log2(4 * phases + 16))
+    while True:
+        if phases * levels > _LARGEST_TABLE:
+            raise NotSolvableError(
+                f"The joint distribution of {phases} phases and over {levels // 2} levels does not fit into memory; "
+                "use simulate() for this server."
+            )
+        ready, blocked = _tables(server, boundary, levels)
+        beyond = abs(ready[:, levels // 2 :].sum()) + abs(blocked[levels // 2 :].sum())
+        if beyond < _NEGLIGIBLE:
+            return Joint(np.maximum(ready[:, : levels // 2], 0.0), np.maximum(blocked[: levels // 2], 0.0))
+        levels *= 2
+
+
+def _tables(server: StreamServer, boundary: Boundary, points: int) -> tuple[Real, Real]:
+    # Half a step off the real axis: at z = 1 both sides of the equations vanish. The offset is taken back at the end.
+    offset = np.pi / points
+    z = np.exp(1j * (offset + 2 * np.pi * np.arange(points // 2) / points))
+    rate, service = server.arrival_rate, server.service_rate
+    pi, flows = boundary.probabilities, boundary.timer_flows
+    phases = len(pi)
+    always = server.timer == "always" and server.timer_rate > 0 and phases > 1
+    full = math.isfinite(server.effective_batch_size) and phases == server.effective_batch_size
+    down = service * (1 - 1 / z)
+    # sum of timer_flows z^j and, per phase, g_j = onward g_{j-1} + given_j
+    leave = rate + down + (server.timer_rate if always else 0.0)
+    onward = rate / leave
+    given = [(down * p - (0 if always else f)) / leave for p, f in zip(pi, flows, strict=True)]
+    # Transfers started, as a generating function of the total: source = base + scale g_0.
+    factor = np.ones_like(z)  # d g_j / d g_0
+    constant = np.zeros_like(z)  # g_j at g_0 = 0
+    base = np.zeros_like(z)
+    scale = np.zeros_like(z)
+    power = np.ones_like(z)
+    for j in range(1, phases):
+        power = power * z
+        factor, constant = onward * factor, onward * constant + given[j]
+        if always:
+            base += server.timer_rate * power * constant
+            scale += server.timer_rate * power * factor
+        else:
+            base += flows[j] * power
+    if full:
+        base += rate * power * z * constant
+        scale += rate * power * z * factor
+    past = 1 / (1 + server.arrivals_per_transfer_time * (1 - z))  # alpha(z)
+    # (lambda + mu (1 - 1/z)) g_0 = mu (1 - 1/z) pi_00 + alpha (base + scale g_0)
+    g = (down * pi[0] + past * base) / (rate + down - past * scale)
+    started = base + scale * g
+
+    def back(values: Complex) -> Real:
+        # values at exp(i (offset + 2 pi k / points)), k below points / 2; the rest are their conjugates
+        whole = np.concatenate([values, values[::-1].conj()])
+        rotated = np.fft.fft(whole) / points
+        return np.asarray((rotated * np.exp(-1j * offset * np.arange(points))).real)
+
+    blocked = back(started * past / server.transfer_rate)
+    ready = np.empty((phases, points))
+    ready[0] = back(g)
+    for j in range(1, phases):
+        g = onward * g + given[j]
+        ready[j] = back(g)
+    return ready, blocked
