@@ -1,0 +1,226 @@
+"""Distributions of interarrival, service and batch times, by mean and squared coefficient of variation."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaincinv, ndtri
+
+from penstock.errors import ConfigurationError
+from penstock.queueing import parameter
+
+Real = NDArray[np.float64]
+
+
+class Distribution(Protocol):
+    """A distribution of positive numbers."""
+
+    @property
+    def mean(self) -> float:
+        """Its mean."""
+
+    @property
+    def scv(self) -> float:
+        """Its squared coefficient of variation, variance / mean^2: 0 for constants, 1 for the exponential."""
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        """Independent draws, shape (count,)."""
+
+    def quantile(self, p: Real) -> Real:
+        """Its quantiles."""
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """The memoryless distribution, scv 1."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        parameter.rate("mean", self.mean)
+
+    @property
+    def scv(self) -> float:
+        return 1.0
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        return random.exponential(self.mean, count)
+
+    def quantile(self, p: Real) -> Real:
+        return np.asarray(-self.mean * np.log1p(-p))
+
+
+@dataclass(frozen=True)
+class Deterministic:
+    """Always the same value, scv 0."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        parameter.rate("mean", self.mean, zero=True)
+
+    @property
+    def scv(self) -> float:
+        return 0.0
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        return np.full(count, float(self.mean))
+
+    def quantile(self, p: Real) -> Real:
+        return np.full_like(p, self.mean)
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """Gamma of any scv; Erlang where 1 / scv is an integer."""
+
+    mean: float
+    scv: float
+
+    def __post_init__(self) -> None:
+        parameter.rate("mean", self.mean)
+        parameter.rate("scv", self.scv)
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        return random.gamma(1 / self.scv, self.mean * self.scv, count)
+
+    def quantile(self, p: Real) -> Real:
+        return np.asarray(gammaincinv(1 / self.scv, p) * self.mean * self.scv)
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """Log-normal: the usual shape of measured batch and service times."""
+
+    mean: float
+    scv: float
+
+    def __post_init__(self) -> None:
+        parameter.rate("mean", self.mean)
+        parameter.rate("scv", self.scv, zero=True)
+
+    @property
+    def _logs(self) -> tuple[float, float]:
+        variance = math.log1p(self.scv)
+        return math.log(self.mean) - variance / 2, math.sqrt(variance)
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        return random.lognormal(*self._logs, count)
+
+    def quantile(self, p: Real) -> Real:
+        location, scale = self._logs
+        return np.asarray(np.exp(location + scale * ndtri(p)))
+
+
+@dataclass(frozen=True)
+class HyperExponential:
+    """Two exponentials with balanced means, scv above 1: the usual shape of bursty arrivals."""
+
+    mean: float
+    scv: float
+
+    def __post_init__(self) -> None:
+        parameter.rate("mean", self.mean)
+        if not parameter.rate("scv", self.scv) > 1:
+            raise ConfigurationError(f"scv is {self.scv!r}; a HyperExponential has one above 1, use Gamma below.")
+
+    @property
+    def _short(self) -> float:
+        return (1 + math.sqrt((self.scv - 1) / (self.scv + 1))) / 2
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        short = self._short
+        scales = np.where(random.random(count) < short, self.mean / (2 * short), self.mean / (2 * (1 - short)))
+        return random.exponential(1.0, count) * scales
+
+    def quantile(self, p: Real) -> Real:
+        short = self._short
+        low, high = np.zeros_like(p), np.full_like(p, 1e4 * self.mean * self.scv)
+        for _ in range(200):  # bisection: the inverse has no closed form
+            middle = (low + high) / 2
+            survival = short * np.exp(-2 * short * middle / self.mean) + (1 - short) * np.exp(
+                -2 * (1 - short) * middle / self.mean
+            )
+            low, high = np.where(1 - survival < p, middle, low), np.where(1 - survival < p, high, middle)
+        return np.asarray((low + high) / 2)
+
+
+class Empirical:
+    """Values that were measured, drawn again with replacement.
+
+    Parameters
+    ----------
+    values: at least one number of zero or more, not all zero.
+    """
+
+    def __init__(self, values: ArrayLike) -> None:
+        self.values = _numbers("values", values)
+        if self.values.sum() <= 0:
+            raise ConfigurationError("values are all zero; give at least one above zero.")
+
+    def __repr__(self) -> str:
+        return f"Empirical({len(self.values)} values, mean={self.mean:g}, scv={self.scv:g})"
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @property
+    def scv(self) -> float:
+        return float(self.values.var() / self.values.mean() ** 2)
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        return random.choice(self.values, count)
+
+    def quantile(self, p: Real) -> Real:
+        return np.asarray(np.quantile(self.values, p))
+
+
+class Recorded(Empirical):
+    """Interarrival times in the order in which they were recorded, from the beginning again when they end.
+
+    Bursts survive in it; drawing the same values independently (:class:`Empirical`) would break them up.
+    """
+
+    @classmethod
+    def from_times(cls, times: ArrayLike) -> "Recorded":
+        """Arrival times, in seconds, in ascending order."""
+        gaps = np.diff(np.asarray(times, dtype=float))
+        if len(gaps) == 0 or (gaps < 0).any():
+            raise ConfigurationError("times must be at least two numbers in ascending order.")
+        return cls(gaps)
+
+    def replay(self, start: int, count: int) -> Real:
+        """``count`` values from position ``start`` on, round and round."""
+        return np.asarray(self.values[(start + np.arange(count)) % len(self.values)])
+
+    def sample(self, random: np.random.Generator, count: int) -> Real:
+        """The recording from a random position on."""
+        return self.replay(int(random.integers(len(self.values))), count)
+
+
+def _numbers(name: str, values: ArrayLike) -> Real:
+    array = np.asarray(values, dtype=float).ravel()
+    if len(array) == 0 or not np.isfinite(array).all() or (array < 0).any():
+        raise ConfigurationError(f"{name} must be one or more finite numbers of zero or more.")
+    return array
+
+
+def with_scv(mean: float, scv: float) -> Distribution:
+    """The usual distribution of this mean and scv: constant, Erlang-like, exponential or bursty.
+
+    Examples
+    --------
+    >>> with_scv(2.0, 1.0)
+    Exponential(mean=2.0)
+    >>> with_scv(2.0, 4.0)
+    HyperExponential(mean=2.0, scv=4.0)
+    """
+    parameter.rate("scv", scv, zero=True)
+    if scv == 0:
+        return Deterministic(mean)
+    if scv == 1:
+        return Exponential(mean)
+    return Gamma(mean, scv) if scv < 1 else HyperExponential(mean, scv)

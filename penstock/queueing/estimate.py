@@ -1,0 +1,73 @@
+"""Simulated numbers with their uncertainty: warm-up detection and batch means."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+Real = NDArray[np.float64]
+
+_GROUPS = 32
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A simulated number.
+
+    Parameters
+    ----------
+    value: the point estimate.
+    half_width: half of the confidence interval's width, in the same unit.
+    confidence: the probability that the interval covers the true value.
+    """
+
+    value: float
+    half_width: float
+    confidence: float = 0.95
+
+    def covers(self, number: float, widths: float = 1.0) -> bool:
+        """Whether ``number`` lies within ``widths`` half-widths."""
+        return abs(number - self.value) <= widths * self.half_width
+
+    def __format__(self, spec: str) -> str:
+        return f"{self.value:{spec or '.6g'}} ± {self.half_width:.2g}"
+
+    def __str__(self) -> str:
+        return format(self)
+
+
+def warm_up(series: Real) -> int:
+    """How many leading values to leave out: the MSER-5 rule (White 1997), at most half of the series.
+
+    The truncation point is the one that makes the standard error of the mean of what remains smallest, over means of
+    five consecutive values.
+    """
+    fives = series[: len(series) // 5 * 5].reshape(-1, 5).mean(axis=1)
+    if len(fives) < 4:
+        return 0
+    tails = np.arange(len(fives), 0, -1)
+    sums = np.cumsum(fives[::-1])[::-1]
+    squares = np.cumsum((fives**2)[::-1])[::-1]
+    errors = (squares - sums**2 / tails) / tails**2
+    return 5 * int(np.argmin(errors[: max(1, len(fives) // 2)]))
+
+
+def ratio_estimate(numerators: Real, denominators: Real, confidence: float) -> Estimate:
+    """Sum of numerators over sum of denominators, with an interval from batch means over 32 groups (delta method)."""
+    usable = len(numerators) // _GROUPS * _GROUPS
+    top = numerators[len(numerators) - usable :].reshape(_GROUPS, -1).sum(axis=1)
+    bottom = denominators[len(denominators) - usable :].reshape(_GROUPS, -1).sum(axis=1)
+    value = top.sum() / bottom.sum()
+    spread = np.sqrt(((top - value * bottom) ** 2).sum() / (_GROUPS - 1) / _GROUPS) / bottom.mean()
+    return Estimate(float(value), float(spread * student.ppf((1 + confidence) / 2, _GROUPS - 1)), confidence)
+
+
+def quantile_estimate(values: Real, p: float, confidence: float) -> Estimate:
+    """A quantile of a correlated series, with an interval from the quantiles of 32 consecutive groups."""
+    usable = len(values) // _GROUPS * _GROUPS
+    groups = np.quantile(values[:usable].reshape(_GROUPS, -1), p, axis=1)
+    spread = groups.std(ddof=1) / np.sqrt(_GROUPS)
+    return Estimate(
+        float(np.quantile(values, p)), float(spread * student.ppf((1 + confidence) / 2, _GROUPS - 1)), confidence
+    )

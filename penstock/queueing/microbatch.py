@@ -1,0 +1,213 @@
+"""A micro-batch server: Spark's own gate between batches, and what a batch takes."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import pdtr
+
+from penstock.errors import ConfigurationError, UnstableServerError
+from penstock.queueing import parameter
+from penstock.queueing.distribution import Deterministic, Distribution
+
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MicroBatchServer:
+    """A source, a gate and batches, as Structured Streaming runs them.
+
+    Rows arrive and wait. Whenever no batch runs, the gate is asked; it opens if ``threshold`` rows wait, or if ``delay``
+    seconds have passed since it last opened and at least one row waits. A batch takes all rows that wait, or the
+    oldest ``cap`` of them, and lasts ``(fixed + per_row * rows + per_key * distinct keys) * residual`` seconds; its
+    rows leave together at its end. If the delay runs out while no row waits, it starts again.
+
+    Parameters
+    ----------
+    arrival_rate: lambda, rows per second.
+    threshold: rows that open the gate (``minOffsetsPerTrigger``), 1 or more.
+    delay: seconds since the last opening after which one row opens it (``maxTriggerDelay``), possibly ``math.inf``.
+    cap: most rows in a batch (``maxOffsetsPerTrigger``), possibly ``math.inf``.
+    trigger_interval: seconds between the moments at which the gate is asked; 0 asks as soon as a batch has ended. A
+        batch that outlasts the next such moment is followed at once.
+    poll: seconds between questions while the gate is closed and ``trigger_interval`` is 0; Spark's is 0.01.
+    fixed: a, seconds per batch.
+    per_row: b, seconds per row.
+    per_key: c, seconds per distinct key in the batch.
+    keys: number of keys, equally likely; needed if ``per_key`` is not 0.
+    residual: what a batch's duration is multiplied by; a distribution of mean 1.
+
+    Raises
+    ------
+    ConfigurationError: a parameter is out of range, or threshold exceeds cap.
+
+    Examples
+    --------
+    >>> server = MicroBatchServer(arrival_rate=5000, trigger_interval=1, fixed=0.2)
+    >>> server.is_stable, server.max_arrival_rate
+    (True, inf)
+    """
+
+    arrival_rate: float
+    threshold: float = 1
+    delay: float = math.inf
+    cap: float = math.inf
+    trigger_interval: float = 0.0
+    poll: float = 0.0
+    fixed: float = 0.0
+    per_row: float = 0.0
+    per_key: float = 0.0
+    keys: float = 0
+    residual: Distribution = field(default_factory=lambda: Deterministic(1.0))
+
+    def __post_init__(self) -> None:
+        checked = {
+            "arrival_rate": parameter.rate("arrival_rate", self.arrival_rate),
+            "threshold": parameter.count("threshold", self.threshold),
+            "delay": parameter.rate("delay", self.delay, zero=True, infinite=True),
+            "cap": parameter.count("cap", self.cap, infinite=True),
+            "keys": parameter.count("keys", self.keys, least=0),
+        }
+        for name in ("trigger_interval", "poll", "fixed", "per_row", "per_key"):
+            checked[name] = parameter.rate(name, getattr(self, name), zero=True)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.threshold > self.cap:
+            raise ConfigurationError(
+                f"threshold is {self.threshold:g} and cap {self.cap:g}; give a cap of at least the threshold."
+            )
+        if self.per_key > 0 and self.keys == 0:
+            raise ConfigurationError("per_key is set but keys is 0; give the number of distinct keys.")
+        if not math.isclose(getattr(self.residual, "mean", math.nan), 1.0, rel_tol=1e-6):
+            raise ConfigurationError(f"residual is {self.residual!r}; give a distribution of mean 1.")
+        if self.fixed + self.per_row + self.per_key == 0:
+            raise ConfigurationError("fixed, per_row and per_key are all 0; give at least one of them.")
+
+    def duration(self, rows: Real | float) -> Real:
+        """Mean duration of a batch of so many rows, in seconds."""
+        rows = np.asarray(rows, dtype=float)
+        return np.asarray(self.fixed + self.per_row * rows + self.per_key * self.distinct_keys(rows))
+
+    def distinct_keys(self, rows: Real) -> Real:
+        """Mean number of distinct keys among so many rows, each equally likely to have any of the keys."""
+        if self.keys == 0:
+            return np.zeros_like(rows)
+        if self.keys == 1:
+            return np.minimum(rows, 1.0)
+        return np.asarray(-self.keys * np.expm1(rows * math.log1p(-1 / self.keys)))
+
+    @property
+    def max_arrival_rate(self) -> float:
+        """Rows per second that the largest batches, one after another, can take."""
+        if math.isinf(self.cap):
+            return math.inf if self.per_row == 0 else 1 / self.per_row
+        return float(self.cap / max(self.duration(self.cap), self._least_cycle))
+
+    @property
+    def _least_cycle(self) -> float:
+        # Capped batches that fit into their interval still wait for its end.
+        return self.trigger_interval
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the largest batches keep up with the arrivals."""
+        return self.arrival_rate < self.max_arrival_rate
+
+    def require_stable(self) -> None:
+        """Raise unless the server is stable.
+
+        Raises
+        ------
+        UnstableServerError: says by how much, and what would make it stable.
+        """
+        if self.is_stable:
+            return
+        mend = "a smaller per_row" if math.isinf(self.cap) else "a larger cap"
+        raise UnstableServerError(
+            f"The server is unstable: {self.arrival_rate:g} rows arrive per second and the largest batches take "
+            f"{self.max_arrival_rate:.6g}; give an arrival_rate below that or {mend}."
+        )
+
+
+@dataclass(frozen=True)
+class LingerBatch:
+    """A producer's batch with a linger timer: sent when it is full, or so long after its first event.
+
+    Kafka's producer works this way (``linger.ms``, ``batch.size``): the timer is deterministic and starts at the
+    first event that waits, whatever happens further on. Events arrive in a Poisson stream.
+
+    Parameters
+    ----------
+    arrival_rate: lambda, events per second.
+    batch_size: K, events that fill a batch, possibly ``math.inf``.
+    linger: seconds, 0 or more.
+    """
+
+    arrival_rate: float
+    batch_size: float
+    linger: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arrival_rate", parameter.rate("arrival_rate", self.arrival_rate))
+        object.__setattr__(self, "batch_size", parameter.count("batch_size", self.batch_size, infinite=True))
+        object.__setattr__(self, "linger", parameter.rate("linger", self.linger, zero=True))
+
+    @property
+    def mean_batch(self) -> float:
+        """Mean number of events per batch: 1 + E min(K - 1, Poisson(lambda linger))."""
+        return 1 + _expected_minimum(self.batch_size - 1, self.arrival_rate * self.linger)
+
+    @property
+    def batches_per_second(self) -> float:
+        """Batches sent per second."""
+        return self.arrival_rate / self.mean_batch
+
+    def survival(self, t: float) -> float:
+        """P(an event waits longer than t seconds).
+
+        The first event of a batch waits beyond t if fewer than K - 1 others came by then; one that comes at y waits
+        beyond t if y + t < linger and at most K - 3 others than it and the first came by y + t, and those y are
+        Poisson points.
+        """
+        if not 0 <= t < self.linger or self.batch_size == 1:
+            return 0.0
+        rate, size = self.arrival_rate, self.batch_size
+        if math.isinf(size):
+            return (1 + rate * (self.linger - t)) / self.mean_batch
+        first = _poisson_cdf(size - 2, rate * t)
+        # lambda times the integral of P(Poisson(lambda u) <= K - 3) over u from t to linger
+        others = _expected_minimum(size - 2, rate * self.linger) - _expected_minimum(size - 2, rate * t)
+        return float((first + others) / self.mean_batch)
+
+    @property
+    def mean_wait(self) -> float:
+        """Mean time that an event waits, in seconds: the integral of the survival function."""
+        return float(quad(self.survival, 0, self.linger, limit=200)[0]) if self.linger else 0.0
+
+    def quantile(self, p: float) -> float:
+        """The wait that a fraction ``p`` of events does not exceed, in seconds."""
+        if not 0 < p < 1:
+            raise ConfigurationError(f"p is {p!r}; give a fraction between 0 and 1.")
+        if self.survival(0.0) <= 1 - p:
+            return 0.0
+        edge = math.nextafter(self.linger, 0)
+        if self.survival(edge) >= 1 - p:
+            return self.linger
+        return float(brentq(lambda t: self.survival(t) - (1 - p), 0.0, edge))
+
+
+def _poisson_cdf(count: float, mean: float) -> float:
+    return float(pdtr(count, mean)) if count >= 0 else 0.0
+
+
+def _expected_minimum(most: float, mean: float) -> float:
+    """E min(most, Poisson(mean)) = sum over k < most of P(Poisson > k)."""
+    if most <= 0:
+        return 0.0
+    if math.isinf(most):
+        return mean
+    # E[N; N < most] + most P(N >= most), with E[N; N < most] = mean P(N <= most - 2)
+    return mean * _poisson_cdf(most - 2, mean) + most * (1 - _poisson_cdf(most - 1, mean))

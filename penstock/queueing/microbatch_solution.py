@@ -1,0 +1,359 @@
+"""Micro-batch servers solved numerically: the embedded Markov chain of batch sizes.
+
+A batch of n rows lasts d = duration(n) x residual seconds. What waits when the gate next opens depends on n and d
+alone, so the sizes of successive batches are a Markov chain. As rows only ever accumulate, "fewer than the threshold
+at time t" says the same of every earlier time, and each row of its transition matrix is a difference of Poisson
+distribution functions. Sizes are kept one by one while they are few, in bins of equal width when they are many.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.polynomial.legendre import leggauss
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaincc, gammainccinv, ndtr, pdtr
+
+from penstock.errors import ConfigurationError, NotSolvableError
+from penstock.queueing.distribution import Deterministic
+from penstock.queueing.microbatch import MicroBatchServer
+
+Real = NDArray[np.float64]
+Integers = NDArray[np.int_]
+
+_MOST_SIZES = 600  # kept one by one up to here, in bins beyond
+_NODES = 41  # of the residual
+_CROSSING_NODES = 12  # of the time at which a threshold is crossed
+_PHASES = 24  # of a start between two moments of the trigger's grid
+_WINDOWS = 1000  # lengths of the time over which a batch gathers
+
+
+@dataclass(frozen=True)
+class MicroBatchState:
+    """The steady state of a :class:`MicroBatchServer` with Poisson arrivals.
+
+    Parameters
+    ----------
+    server: the server that was solved.
+    mean_latency: from a row's arrival to the end of its batch, seconds.
+    rows_per_batch: mean batch size.
+    batches_per_second: mean rate of batches.
+    busy_fraction: fraction of time during which a batch runs.
+    sizes, size_probabilities: the distribution of the number of rows that wait when the gate opens.
+    exact: whether sizes were kept one by one; otherwise in bins, and results are approximate.
+    """
+
+    server: MicroBatchServer
+    mean_latency: float
+    rows_per_batch: float
+    batches_per_second: float
+    busy_fraction: float
+    sizes: Real
+    size_probabilities: Real
+    exact: bool
+    _windows: "_Windows"
+
+    @property
+    def mean_rows(self) -> float:
+        """Rows present, waiting or in a batch (Little's law)."""
+        return self.mean_latency * self.server.arrival_rate
+
+    def cost(self, holding_cost: float, transfer_cost: float) -> float:
+        """holding_cost per row and second plus transfer_cost per batch, per second: equation (2) for micro-batches."""
+        return holding_cost * self.mean_rows + transfer_cost * self.batches_per_second
+
+    def survival(self, t: float) -> float:
+        """P(a row's latency exceeds t seconds)."""
+        return self._windows.survival(t)
+
+    def quantile(self, p: float) -> float:
+        """The latency that a fraction ``p`` of rows does not exceed, in seconds.
+
+        Raises
+        ------
+        NotSolvableError: the cap binds, so that rows wait for more than one batch; simulate the server.
+        """
+        if not isinstance(p, float | int) or not 0 < p < 1:
+            raise ConfigurationError(f"p is {p!r}; give a fraction between 0 and 1.")
+        beyond = float(self.size_probabilities[self.sizes > self.server.cap].sum())
+        if beyond > 1e-6:
+            raise NotSolvableError(
+                f"The cap binds in a fraction {beyond:.1g} of the batches, and then latency quantiles need simulate()."
+            )
+        high = self.mean_latency
+        while self.survival(high) > 1 - p:
+            high *= 2
+        return float(brentq(lambda t: self.survival(t) - (1 - p), 0.0, high, rtol=1e-8))
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Rows of a batch arrived evenly over a window before its start: weights by window length and batch size."""
+
+    lengths: Real  # (windows,)
+    weights: Real  # (windows, sizes): rows
+    at_once: Real  # (sizes,): rows that opened the gate themselves
+    durations: Real  # (sizes, nodes)
+    node_weights: Real  # (nodes,)
+
+    @cached_property
+    def _total(self) -> float:
+        return float(self.weights.sum() + self.at_once.sum())
+
+    def survival(self, t: float) -> float:
+        result = 0.0
+        for node, weight in enumerate(self.node_weights):
+            left = t - self.durations[:, node]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                late = np.clip(1 - left[None, :] / self.lengths[:, None], 0.0, 1.0)
+            late[0] = left < 0  # a window of no length
+            result += weight * (float((self.weights * late).sum()) + float(self.at_once @ (left < 0)))
+        return result / self._total
+
+
+def solve_micro_batches(server: MicroBatchServer) -> MicroBatchState:
+    """Solve for the steady state with Poisson arrivals; see :func:`penstock.queueing.solve`.
+
+    Raises
+    ------
+    UnstableServerError: the largest batches do not keep up.
+    NotSolvableError: a trigger interval together with a threshold above 1.
+    """
+    server.require_stable()
+    if server.trigger_interval > 0 and server.threshold > 1 and server.delay > 0:
+        raise NotSolvableError(
+            "A trigger_interval together with a threshold above 1 has no solution here; use simulate(), or set one of "
+            "them to its default."
+        )
+    return _Chain(server).state()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Openings of the gate that came about alike: one per state and node of the residual.
+
+    ``masses[s, m]`` is the probability, from state ``origins[s]``, of an opening with size m after ``windows[s]``
+    seconds, over which its new rows came in evenly; ``opened`` says that one more row came at its very end.
+    """
+
+    origins: Integers
+    windows: Real
+    masses: Real
+    opened: bool = False
+
+
+class _Chain:
+    """States are pairs (size, phase of the start in the trigger's grid); without a grid the phase is always 0."""
+
+    def __init__(self, server: MicroBatchServer) -> None:
+        self.server = server
+        self.rate = server.arrival_rate
+        self.interval = server.trigger_interval
+        self.simple = self.interval > 0 or server.delay == 0
+        self.threshold = 1.0 if self.simple else server.threshold
+        self.delay = math.inf if self.simple else server.delay
+        self.residuals, self.node_weights = np.ones(1), np.ones(1)
+        if not isinstance(server.residual, Deterministic):
+            # The trapezoidal rule over normal scores: many nodes in the tails, where p99 is decided.
+            scores = np.linspace(-5, 5, _NODES)
+            self.node_weights = np.exp(-(scores**2) / 2)
+            self.node_weights /= self.node_weights.sum()
+            self.residuals = server.residual.quantile(ndtr(scores))
+            self.residuals = self.residuals / (self.residuals @ self.node_weights)
+        low, high = self._range()
+        overruns = self.interval > 0 and self._longest(high) > self.interval
+        self.phases = np.linspace(0, self.interval, _PHASES + 1) if overruns else np.zeros(1)
+        most = _MOST_SIZES // 5 if overruns else _MOST_SIZES
+        width = max(1.0, math.ceil((high - low) / most))
+        self.edges = low + width * np.arange(math.ceil((high - low) / width) + 1)  # size k in (edges[k], edges[k+1]]
+        self.sizes = (self.edges[1:] + self.edges[:-1] + 1) / 2
+        self.exact = width == 1 and not overruns and len(self.residuals) == 1
+        self.admitted = np.minimum(self.sizes, server.cap)
+        self.left = self.sizes - self.admitted
+        self.durations = server.duration(self.admitted)[:, None] * self.residuals[None, :]
+        count = len(self.sizes) * len(self.phases)
+        self.transition = np.zeros((count, count))
+        self.cycle = np.zeros(count)
+        self.blocks: list[_Block] = []
+
+    def _longest(self, size: float) -> float:
+        return float(self.server.duration(min(size, self.server.cap)) * self.residuals[-1])
+
+    def _range(self) -> tuple[float, float]:
+        # Where the sizes are: run the embedded chain itself, many copies at once, batch by batch.
+        random = np.random.default_rng(0)
+        size, phase = np.full(256, max(1.0, self.threshold)), np.zeros(256)
+        lowest, highest = math.inf, 0.0
+        for step in range(600):
+            admitted = np.minimum(size, self.server.cap)
+            duration = self.server.duration(admitted) * random.choice(self.residuals, 256, p=self.node_weights)
+            cycle, phase = self._until_asked(duration, phase)
+            early = size - admitted + random.poisson(self.rate * cycle)
+            waited = np.maximum(self.delay - cycle, 0) if math.isfinite(self.delay) else np.zeros(256)
+            late = np.minimum(early + random.poisson(self.rate * waited), self.threshold)
+            size = np.where(early >= self.threshold, early, late if math.isfinite(self.delay) else self.threshold)
+            size = np.maximum(size, 1.0)
+            if step >= 200:
+                lowest, highest = min(lowest, size.min()), max(highest, size.max())
+        spread = max(highest - lowest, 4 * math.sqrt(highest), 8)
+        return max(0.0, math.floor(lowest - spread / 2)), math.ceil(highest + spread)
+
+    def _until_asked(self, duration: Real, phase: Real) -> tuple[Real, Real]:
+        """Time from a start to the next question, and the phase of that moment in the trigger's grid."""
+        if self.interval == 0:
+            return duration, phase
+        over = duration > self.interval - phase
+        asked = np.where(over, duration, self.interval - phase)
+        return asked, np.where(over, np.mod(phase + duration, self.interval), 0.0)
+
+    def _masses(self, times: Real, left: Real, least: Real | float, below: float = math.inf) -> Real:
+        """P(least <= left + Poisson(rate times) < below), by size: shape (len(times), sizes)."""
+        least = np.broadcast_to(least, times.shape)[:, None] - 1
+        edges = np.clip(np.append(self.edges, below - 1 if math.isfinite(below) else math.inf)[None, :], least, below - 1)
+        edges[:, 0] = least[:, 0]  # what lies below the first bin belongs to it
+        counts, mean = edges - left[:, None], (self.rate * times)[:, None]
+        reach = 10 * np.sqrt(mean) + 40
+        near = (np.abs(counts - mean) < reach) & (counts >= 0)
+        cumulative = (counts > mean).astype(float)
+        cumulative[near] = pdtr(counts[near], np.broadcast_to(mean, counts.shape)[near])
+        masses = np.diff(cumulative, axis=1)
+        masses[:, -2] += masses[:, -1]  # and what lies above the last bin to that
+        return np.asarray(masses[:, :-1])
+
+    def _open(
+        self, origins: Integers, windows: Real, masses: Real, phase: Real | None = None, opened: bool = False
+    ) -> None:
+        self.blocks.append(_Block(origins, windows, masses, opened))
+        self.cycle[origins] += windows * masses.sum(axis=1)
+        width = len(self.phases)
+        if width == 1:
+            self.transition[origins] += masses
+            return
+        phase = np.zeros(len(origins)) if phase is None else phase
+        upper = np.clip(np.searchsorted(self.phases, phase), 1, width - 1)
+        share = (phase - self.phases[upper - 1]) / (self.phases[upper] - self.phases[upper - 1])
+        columns = np.arange(len(self.sizes)) * width
+        for position, part in ((upper - 1, 1 - share), (upper, share)):
+            self.transition[origins[:, None], columns[None, :] + position[:, None]] += part[:, None] * masses
+
+    def state(self) -> MicroBatchState:
+        for node, weight in enumerate(self.node_weights):
+            durations = self.durations[:, node]
+            if self.interval == 0:
+                self._asked_at_once(weight, durations)
+            else:
+                for position, phase in enumerate(self.phases):
+                    self._asked_on_grid(weight, durations, position, float(phase))
+        return self._result(_stationary(self.transition))
+
+    def _asked_at_once(self, weight: float, durations: Real) -> None:
+        everyone = np.arange(len(self.sizes))
+        expired = durations >= self.delay
+        masses = weight * self._masses(durations, self.left, np.where(expired, 1.0, self.threshold))
+        self._open(everyone, durations, masses)
+        rest = weight - masses.sum(axis=1)
+        self._after_no_row(everyone[expired], np.maximum(rest[expired], 0.0), durations[expired])
+        waiting = everyone[~expired]
+        if len(waiting) == 0:
+            return
+        rest, durations, left = rest[waiting], durations[waiting], self.left[waiting]
+        if math.isfinite(self.delay):
+            late = np.full(len(waiting), self.delay + self.server.poll / 2)
+            masses = weight * self._masses(late, left, 1.0, self.threshold)
+            self._open(waiting, late, masses)
+            none = weight * np.exp(-self.rate * self.delay) * (left == 0)
+            self._after_no_row(waiting, none, np.full(len(waiting), self.delay))
+            rest = rest - masses.sum(axis=1) - none
+        self._cross(waiting, np.maximum(rest, 0.0), durations, left)
+
+    def _cross(self, origins: Integers, masses: Real, after: Real, left: Real) -> None:
+        """The threshold is reached after ``after`` and before the delay: windows at nodes of that time's law."""
+        missing = np.maximum(self.threshold - left, 1.0)
+        survival = gammaincc(missing, self.rate * after)
+        beyond = gammaincc(missing, self.rate * self.delay) if math.isfinite(self.delay) else np.zeros(len(after))
+        points, weights = leggauss(_CROSSING_NODES)
+        one = np.array([self.server.poll / 2])
+        sizes = self._masses(one, np.array([self.threshold]), 1.0)[0]  # with the rows of the poll that follows
+        for point, share in zip((1 + points) / 2, weights / 2, strict=True):
+            inside = np.clip(beyond + (survival - beyond) * point, 1e-300, 1.0)
+            windows = np.maximum(gammainccinv(missing, inside) / self.rate, after) + self.server.poll / 2
+            self._open(origins, windows, share * masses[:, None] * sizes[None, :], opened=True)
+
+    def _after_no_row(self, origins: Integers, masses: Real, waited: Real) -> None:
+        """The delay runs out with no row: it starts again, as often as it takes, and only the last time counts."""
+        if masses.sum() < 1e-15:
+            return
+        self.cycle[origins] += waited * masses
+        none = math.exp(-self.rate * self.delay)
+        self.cycle[origins] += masses * self.delay * none / (1 - none)
+        masses = masses / (1 - none)
+        zero = np.zeros(len(origins))
+        late = np.full(len(origins), self.delay + self.server.poll / 2)
+        expired = masses[:, None] * self._masses(late, zero, 1.0, self.threshold)
+        self._open(origins, late, expired)
+        crossed = np.maximum(masses * (1 - none) - expired.sum(axis=1), 0.0)
+        self._cross(origins, crossed, zero, zero)
+
+    def _asked_on_grid(self, weight: float, durations: Real, position: int, phase: float) -> None:
+        origins = np.arange(len(self.sizes)) * len(self.phases) + position
+        asked, next_phase = self._until_asked(durations, np.full(len(durations), phase))
+        masses = weight * self._masses(asked, self.left, 1.0)
+        self._open(origins, asked, masses, next_phase)
+        empty = np.maximum(weight - masses.sum(axis=1), 0.0)
+        if empty.sum() < 1e-15:
+            return
+        # Asked again at the next moment of the grid, and at every other one until a row is there.
+        to_grid = self.interval - next_phase
+        zero = np.zeros(len(origins))
+        first = empty[:, None] * self._masses(to_grid, zero, 1.0)
+        self._open(origins, to_grid, first)
+        missed = np.maximum(empty - first.sum(axis=1), 0.0)
+        none = math.exp(-self.rate * self.interval)
+        later = (missed / (1 - none))[:, None] * self._masses(np.full(len(origins), self.interval), zero, 1.0)
+        self._open(origins, np.full(len(origins), self.interval), later)
+        self.cycle[origins] += asked * empty + missed * (to_grid + self.interval * none / (1 - none))
+
+    def _result(self, probabilities: Real) -> MicroBatchState:
+        width = len(self.phases)
+        by_size = probabilities.reshape(-1, width).sum(axis=1)
+        rows = float(by_size @ self.admitted)
+        longest = max(float(block.windows.max()) for block in self.blocks)
+        grid = np.linspace(0, longest, _WINDOWS)
+        weights = np.zeros((_WINDOWS, len(self.sizes)))
+        at_once = np.zeros(len(self.sizes))
+        waiting = 0.0
+        for block in self.blocks:
+            masses = block.masses * probabilities[block.origins][:, None]
+            left = self.left[block.origins // width][:, None]
+            new = np.maximum(self.sizes[None, :] - left - block.opened, 0.0)
+            waiting += float((masses * (left + new / 2)).sum(axis=1) @ block.windows)
+            at_once += block.opened * masses.sum(axis=0)
+            # Each window is shared out between the two nearest lengths of the grid.
+            place = block.windows / longest * (_WINDOWS - 1)
+            lower = np.minimum(place.astype(int), _WINDOWS - 2)
+            for position, part in ((lower, 1 - (place - lower)), (lower + 1, place - lower)):
+                np.add.at(weights, position, part[:, None] * masses * new)
+        mean_durations = self.durations @ self.node_weights
+        latency = (waiting + float(by_size @ (self.admitted * mean_durations))) / rows
+        cycle = float(probabilities @ self.cycle)
+        windows = _Windows(grid, weights, at_once, self.durations, self.node_weights)
+        return MicroBatchState(
+            self.server,
+            latency,
+            rows,
+            1 / cycle,
+            float(by_size @ mean_durations) / cycle,
+            self.sizes,
+            by_size,
+            self.exact,
+            windows,
+        )
+
+
+def _stationary(transition: Real) -> Real:
+    count = len(transition)
+    transition = transition / transition.sum(axis=1, keepdims=True)
+    system = np.eye(count) - transition.T + 1 / count
+    return np.asarray(np.linalg.solve(system, np.full(count, 1 / count)))
