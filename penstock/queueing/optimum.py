@@ -1,0 +1,245 @@
+"""The best batch size and timer: jointly over integers and rates, with both ends, under a limit on waiting if asked."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from penstock.errors import ConfigurationError, UnstableServerError
+from penstock.queueing import parameter
+from penstock.queueing.server import StreamServer
+from penstock.queueing.steadystate import SteadyState, solve
+
+_EVERY_SIZE_TO = 48  # batch sizes tried one by one
+_GROWTH = 1.2  # and then by this factor
+_LARGEST_SIZE = 20_000
+_TIMERS = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 17), [math.inf]])  # relative to the service rate
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the profile: a batch size with its best timer rate.
+
+    Parameters
+    ----------
+    batch_size: K.
+    timer_rate: the best tau for it, per second.
+    cost: c1 L + c2 T, per second.
+    """
+
+    batch_size: float
+    timer_rate: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The cheapest setting found.
+
+    Parameters
+    ----------
+    server: the server with its best batch size and timer rate.
+    cost: c1 L + c2 T, per second.
+    steady_state: its steady state.
+    profile: the best timer and cost for every batch size that was tried, in ascending order.
+    """
+
+    server: StreamServer
+    cost: float
+    steady_state: SteadyState
+    profile: tuple[Setting, ...]
+
+    @property
+    def batch_size(self) -> float:
+        """The best K, possibly infinite."""
+        return self.server.batch_size
+
+    @property
+    def timer_rate(self) -> float:
+        """The best tau, possibly 0 or infinite."""
+        return self.server.timer_rate
+
+
+def optimize(
+    server: StreamServer,
+    holding_cost: float,
+    transfer_cost: float,
+    *,
+    max_mean_response: float = math.inf,
+    max_quantile: tuple[float, float] | None = None,
+    batch_sizes: tuple[float, ...] | None = None,
+    progress: Progress | None = None,
+) -> Optimum:
+    """Find the batch size and timer rate of least cost c1 L + c2 T, equation (2).
+
+    The cost over K, each with its best tau, may have several minima, and so may the cost over tau; the best tau is
+    often exactly 0 or infinity. So every batch size up to 48 is tried, and larger ones on a geometric grid until the
+    batch is never full; each tau on a grid with both ends; and whatever is lower than its neighbours is refined.
+
+    Parameters
+    ----------
+    server: gives the rates and the timer's kind; its own batch size and timer rate are not used.
+    holding_cost: c1, per job and second.
+    transfer_cost: c2, per transfer.
+    max_mean_response: settings with a longer mean response time, in seconds, are left out.
+    max_quantile: ``(p, seconds)``: settings in which more than 1 - p of the jobs stay longer are left out.
+    batch_sizes: try these alone.
+    progress: called with the batch size that is being tried.
+
+    Raises
+    ------
+    UnstableServerError: no setting is stable.
+    ConfigurationError: no setting meets the limits, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> best = optimize(StreamServer(750, 1000, 1, 0), holding_cost=1, transfer_cost=0.1)
+    >>> best.batch_size, best.timer_rate, round(best.cost, 3)  # Figure 4 of the paper, corrected
+    (10, 0.0, 17.422)
+    """
+    if not isinstance(server, StreamServer):
+        raise ConfigurationError(f"optimize() takes a StreamServer, not {type(server).__name__}.")
+    search = _Search(
+        server,
+        parameter.rate("holding_cost", holding_cost, zero=True),
+        parameter.rate("transfer_cost", transfer_cost, zero=True),
+        parameter.rate("max_mean_response", max_mean_response, infinite=True),
+        _quantile_limit(max_quantile),
+        progress or (lambda _: None),
+    )
+    if batch_sizes is not None:
+        for size in batch_sizes:
+            search.best_timer(parameter.count("batch_size", size, infinite=True))
+    else:
+        search.all_sizes()
+    return search.optimum()
+
+
+def _quantile_limit(limit: tuple[float, float] | None) -> tuple[float, float] | None:
+    if limit is None:
+        return None
+    p, seconds = limit
+    if not 0 < parameter.rate("p", p) < 1:
+        raise ConfigurationError(f"max_quantile is {limit!r}; give (p, seconds) with p between 0 and 1.")
+    return p, parameter.rate("max_quantile", seconds)
+
+
+@dataclass
+class _Search:
+    server: StreamServer
+    holding_cost: float
+    transfer_cost: float
+    max_mean_response: float
+    max_quantile: tuple[float, float] | None
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.settings: dict[float, Setting] = {}
+        self.any_stable = False
+
+    def cost(self, size: float, timer: float) -> float:
+        """The cost of a setting, infinite if it is unstable or beyond a limit."""
+        server = replace(self.server, batch_size=size, timer_rate=timer)
+        if not server.is_stable:
+            return math.inf
+        self.any_stable = True
+        steady = solve(server)
+        if steady.mean_response_time > self.max_mean_response:
+            return math.inf
+        if self.max_quantile is not None:
+            p, seconds = self.max_quantile
+            if steady.response_time.survival(seconds) > 1 - p:
+                return math.inf
+        return steady.cost(self.holding_cost, self.transfer_cost)
+
+    def best_timer(self, size: float) -> Setting:
+        """The best tau for one batch size: both ends, and every minimum that the grid shows, refined."""
+        if size in self.settings:
+            return self.settings[size]
+        self.progress(size)
+        timers = _TIMERS * self.server.service_rate
+        if size == 1:
+            timers = timers[:1]  # no job ever waits outside
+        costs = [self.cost(size, timer) for timer in timers]
+        best = min(zip(costs, timers, strict=True))
+        for k in range(1, len(timers) - 1):
+            if costs[k] <= min(costs[k - 1], costs[k + 1]) and math.isfinite(costs[k]):
+                best = min(best, self._refine(size, timers[max(k - 1, 1)], timers[min(k + 1, len(timers) - 2)]))
+        for k in range(len(timers) - 1):
+            if math.isfinite(costs[k]) != math.isfinite(costs[k + 1]):
+                best = min(best, self._edge(size, timers[k], timers[k + 1], math.isfinite(costs[k])))
+        self.settings[size] = Setting(size, float(best[1]), float(best[0]))
+        return self.settings[size]
+
+    def _refine(self, size: float, low: float, high: float) -> tuple[float, float]:
+        found = minimize_scalar(
+            lambda log_timer: min(self.cost(size, math.exp(log_timer)), 1e300),
+            bounds=(math.log(low), math.log(high)),
+            method="bounded",
+            options={"xatol": 1e-6},
+        )
+        return float(found.fun), math.exp(float(found.x))
+
+    def _edge(self, size: float, low: float, high: float, low_is_feasible: bool) -> tuple[float, float]:
+        """The last feasible timer rate between a feasible and an infeasible one."""
+        smallest, largest = 1e-9 * self.server.service_rate, 1e9 * self.server.service_rate
+        logs = [math.log(max(low, smallest)), math.log(min(high, largest))]
+        feasible = 0 if low_is_feasible else 1
+        best = (math.inf, high)
+        for _ in range(45):
+            middle = sum(logs) / 2
+            cost = self.cost(size, math.exp(middle))
+            inside = math.isfinite(cost)
+            if inside:
+                best = min(best, (cost, math.exp(middle)))
+            logs[feasible if inside else 1 - feasible] = middle
+        return best
+
+    def all_sizes(self) -> None:
+        unlimited = self.best_timer(math.inf)
+        size, settled = 1, 0
+        tried = []
+        while size <= _LARGEST_SIZE and settled < 3:
+            setting = self.best_timer(size)
+            tried.append(size)
+            # A batch that is never full at its best timer is as good as an infinite one.
+            same = math.isclose(setting.cost, unlimited.cost, rel_tol=1e-11)
+            settled = settled + 1 if same and size > _EVERY_SIZE_TO else 0
+            size = size + 1 if size < _EVERY_SIZE_TO else math.ceil(size * _GROWTH)
+        for before, middle, after in zip(tried, tried[1:], tried[2:], strict=False):
+            cost = self.settings[middle].cost
+            if cost <= self.settings[before].cost and cost <= self.settings[after].cost:
+                self._between(before, middle, after)
+
+    def _between(self, low: int, middle: int, high: int) -> None:
+        """Integers by golden section around a minimum of the grid, to the last one."""
+        while high - low > 2:
+            probe = (middle + high) // 2 if high - middle > middle - low else (low + middle) // 2
+            if self.best_timer(probe).cost < self.best_timer(middle).cost:
+                low, middle, high = (middle, probe, high) if probe > middle else (low, probe, middle)
+            elif probe > middle:
+                high = probe
+            else:
+                low = probe
+
+    def optimum(self) -> Optimum:
+        if not self.any_stable:
+            replace(self.server, batch_size=2**60, timer_rate=0).require_stable()
+            raise UnstableServerError("No batch size that was tried is stable; try larger ones or a lower arrival_rate.")
+        # Equal costs go to the smaller batch.
+        best = min(self.settings.values(), key=lambda setting: (setting.cost, setting.batch_size))
+        for setting in self.settings.values():
+            if math.isclose(setting.cost, best.cost, rel_tol=1e-12) and math.isinf(setting.batch_size):
+                best = setting  # never full: an infinite batch says so
+        if math.isinf(best.cost):
+            raise ConfigurationError(
+                "No batch size and timer meet the limit on the response time; the shortest possible is that of "
+                "batch_size 1 or an infinite timer_rate: allow more."
+            )
+        server = replace(self.server, batch_size=best.batch_size, timer_rate=best.timer_rate)
+        profile = tuple(self.settings[size] for size in sorted(self.settings))
+        return Optimum(server, best.cost, solve(server), profile)
