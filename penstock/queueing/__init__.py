@@ -1,3 +1,67 @@
-"""Models of waiting."""
+"""Models of waiting: one server with an external and an internal queue, its variants, and networks of them.
+
+>>> from penstock.queueing import StreamServer, solve, optimize
+>>> server = StreamServer(arrival_rate=750, service_rate=1000, batch_size=100, timer_rate=500, transfer_rate=600)
+>>> steady = solve(server)
+>>> f"{steady.mean_jobs:.3f} jobs, {steady.transfers_per_second:.2f} transfers/s, p99 {steady.response_time.quantile(0.99):.4f} s"
+'13.329 jobs, 67.09 transfers/s, p99 0.0444 s'
+
+The theory is in ``docs/background/queueing.md``; symbols and equation numbers are those of Cooper, Ezhilchelvan and
+Mitrani, "A Stream-Processing Server with an Internal and an External Queue" (2020).
+"""
+
+from penstock.errors import NotSolvableError, UnstableServerError
+from penstock.queueing.distribution import (
+    Deterministic,
+    Distribution,
+    Empirical,
+    Exponential,
+    Gamma,
+    HyperExponential,
+    LogNormal,
+    Recorded,
+    with_scv,
+)
+from penstock.queueing.estimate import Estimate
+from penstock.queueing.microbatch import LingerBatch, MicroBatchServer
+from penstock.queueing.microbatch_simulation import MicroBatchSimulation
+from penstock.queueing.microbatch_solution import MicroBatchState
+from penstock.queueing.network import Network, NetworkSimulation, NetworkState, NodeState
+from penstock.queueing.optimum import Optimum, Setting, optimize
+from penstock.queueing.response import ResponseTime
 from penstock.queueing.server import StreamServer
-from penstock.queueing.steadystate import solve
+from penstock.queueing.simulation import Simulation
+from penstock.queueing.solution import simulate, solve
+from penstock.queueing.steadystate import SteadyState
+
+__all__ = [
+    "Deterministic",
+    "Distribution",
+    "Empirical",
+    "Estimate",
+    "Exponential",
+    "Gamma",
+    "HyperExponential",
+    "LingerBatch",
+    "LogNormal",
+    "MicroBatchServer",
+    "MicroBatchSimulation",
+    "MicroBatchState",
+    "Network",
+    "NetworkSimulation",
+    "NetworkState",
+    "NodeState",
+    "NotSolvableError",
+    "Optimum",
+    "Recorded",
+    "ResponseTime",
+    "Setting",
+    "Simulation",
+    "SteadyState",
+    "StreamServer",
+    "UnstableServerError",
+    "optimize",
+    "simulate",
+    "solve",
+    "with_scv",
+]

@@ -8,6 +8,7 @@ nothing but positive numbers in them; docs/background/queueing.md derives them.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +51,7 @@ class Boundary:
         else:
             size, gamma = server.effective_batch_size, server.transfer_rate
             missing = size - np.arange(len(self.probabilities))
-            total += (
-                server.arrivals_per_transfer_time * total + (missing * self.timer_flows).sum() / gamma
-            ) / size
+            total += (server.arrivals_per_transfer_time * total + (missing * self.timer_flows).sum() / gamma) / size
             wanted = server.slack
         scale = wanted / total
         return Boundary(self.probabilities * scale, self.timer_flows * scale)
@@ -183,7 +182,7 @@ def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires
         # (1 - p w) x = starts + (1 - p) x_0 w: from phase 0 the next job always comes before the timer.
         plain = ring.divide(starts, 1.0, onward)
         at_zero = plain[0] / (fires * from_one[1:].sum())  # 1 - (1 - p) [from_one]_0, without the subtraction
-        return plain + fires * at_zero * from_one
+        return np.asarray(plain + fires * at_zero * from_one)
 
     def next_starts(starts: Real) -> Real:
         fired = fires * visits(starts)
@@ -238,7 +237,7 @@ def _always(server: StreamServer) -> Boundary:
     def over_one_less_z(polynomial: Real) -> Real:
         return polynomial + zero * ring.divide(polynomial, below_one + c, c / zero)
 
-    weights = zero ** np.arange(size)  # the ring's polynomials are held scaled by these
+    weights: Real = np.power(zero, np.arange(size, dtype=float))  # the ring's polynomials are held scaled by these
     if size <= _DENSE:
         first = np.zeros(size)
         first[0] = 1.0
@@ -263,7 +262,7 @@ def _always(server: StreamServer) -> Boundary:
         if xi > 0:
             inner[0] += xi * scaled[0]
             inner += xi * ring.divide(np.append(scaled[1:], 0.0), 1 + c, c / zero)
-        return over_one_less_rho_z(inner) / weights
+        return np.asarray(over_one_less_rho_z(inner) / weights)
 
     return _with_flows(_fixed_point(advance, weights), server)
 
@@ -278,7 +277,8 @@ def _always_descent(size: int, rho: float, xi: float, sigma: float, zero: float,
     c = rho * zero * zero
     share = 1 / (1 + xi * below_one)  # alpha at y0: the full batches' part of F / y^K there; the timer's is the rest
 
-    def ascent(t: Complex) -> Complex:  # 1 - F / y^K at y = y0 exp(t), from the logs of F's parts relative to t = 0
+    def ascent(t: Any, expm1: Any, log1p: Any) -> Any:
+        # 1 - F / y^K at y = y0 exp(t), from the logs of F's parts relative to t = 0
         e = expm1(t)
         log_v = -log1p(-c * e)  # z / y0
         if xi == 0:
@@ -286,13 +286,13 @@ def _always_descent(size: int, rho: float, xi: float, sigma: float, zero: float,
         log_alpha = -log_v - log1p(-c * e * (1 + xi) * share)
         full = log_alpha + size * (log_v - t)
         timer = log_alpha + log_v - log1p(-c * e / (1 - rho * zero)) - t
-        return np.asarray(-share * expm1(full) - (1 - share) * expm1(timer))
+        return -share * expm1(full) - (1 - share) * expm1(timer)
 
     def on_the_axis(x: float) -> float:
-        with np.errstate(all="ignore"):  # -infinity near the pole
-            return float(ascent(np.array([complex(x)]))[0].real)
+        with np.errstate(over="ignore", divide="ignore"):  # -infinity near the pole
+            return float(ascent(x, np.expm1, np.log1p))
 
     # Poles of F: alpha's, and that of 1 / (1 - rho z).
     pole = min(1 / (c * (1 + xi) * share), (1 - rho * zero) / c if xi > 0 else math.inf)
-    outer = _positive_zero(on_the_axis, math.log1p(pole) * (1 - 1e-15))
-    return descent(size, lambda t: np.asarray(np.log(ascent(t))), outer, zero)
+    outer = _positive_zero(on_the_axis, math.log1p(pole * (1 - 1e-15)))
+    return descent(size, lambda t: np.asarray(np.log(ascent(t, expm1, log1p))), outer, zero)

@@ -17,22 +17,44 @@ from penstock.queueing.moments import Moments
 from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
+Integers = NDArray[np.int_]
 
 _LARGEST_CHAIN = 3_000_000
 
 
 @dataclass(frozen=True)
+class Arrivals:
+    """A Markovian arrival process: jobs come with some of the transitions of a modulating chain.
+
+    Parameters
+    ----------
+    with_job: rates of the transitions that bring a job, per second, shape (A, A); its diagonal counts.
+    without_job: rates of the others, shape (A, A); its diagonal is not read.
+    """
+
+    with_job: Real
+    without_job: Real
+
+    @classmethod
+    def poisson(cls, rate: float) -> "Arrivals":
+        """No modulation."""
+        return cls(np.array([[rate]]), np.zeros((1, 1)))
+
+
+@dataclass(frozen=True)
 class Chain:
-    """Steady-state probabilities of the truncated chain.
+    """Steady state of the truncated chain.
 
     Parameters
     ----------
     ready: pi_{i,j}, shape (m + 1, K): i jobs inside, j outside, the processor ready.
     blocked: r_n, shape (m + K + 1,): n jobs in all, a transfer under way.
+    transfers: transfers started per second, counted as such.
     """
 
     ready: Real
     blocked: Real
+    transfers: float
 
     @property
     def mean_jobs(self) -> float:
@@ -41,88 +63,122 @@ class Chain:
         return float(((inside + outside) * self.ready).sum() + np.arange(len(self.blocked)) @ self.blocked)
 
     def moments(self, server: StreamServer) -> Moments:
-        """Means by direct summation, with no formula of the paper but T's definition (8)."""
+        """Means by direct summation, with no formula of the paper."""
         outside = np.arange(self.ready.shape[1])
-        timed = self.ready[:1] if server.timer == "idle" else self.ready
-        timer_rate = server.timer_rate if math.isfinite(server.timer_rate) else 0.0
-        transfers = server.arrival_rate * self.ready[:, -1].sum() + timer_rate * timed[:, 1:].sum()
-        blocked = transfers / server.transfer_rate
-        moving = server.arrival_rate * (1 - blocked) + server.arrivals_per_transfer_time * transfers
-        external = (self.ready @ outside).sum() + moving / server.transfer_rate
-        return Moments(self.mean_jobs, float(external), float(transfers), float(self.ready[0].sum()))
+        moving = server.arrival_rate * (1 - self.transfers / server.transfer_rate)
+        moving += server.arrivals_per_transfer_time * self.transfers
+        external = float((self.ready @ outside).sum()) + moving / server.transfer_rate
+        return Moments(self.mean_jobs, external, self.transfers, float(self.ready[0].sum()))
 
 
-def solve_chain(server: StreamServer, tolerance: float, truncation: int | None = None) -> Chain:
+def solve_chain(
+    server: StreamServer, tolerance: float, truncation: int | None = None, arrivals: Arrivals | None = None
+) -> Chain:
     """Double the truncation until the mean number present changes by less than ``tolerance``, relatively.
+
+    Parameters
+    ----------
+    truncation: solve with this many levels instead.
+    arrivals: Poisson at the server's rate unless given.
 
     Raises
     ------
     NotSolvableError: more than 3 million states would be needed.
     """
+    arrivals = arrivals or Arrivals.poisson(server.arrival_rate)
+    if math.isinf(server.effective_batch_size):
+        raise NotSolvableError("A chain takes a finite batch_size; give a large one, or use method='auto'.")
     size = int(server.effective_batch_size)
     if truncation is not None:
-        return truncated_chain(server, truncation)
+        return truncated_chain(server, truncation, arrivals)
     level = 4 * size + math.ceil(8 / server.slack)
-    chain = truncated_chain(server, level)
-    while True:
-        level *= 2
-        if level * size > _LARGEST_CHAIN:
-            raise NotSolvableError(
-                f"The chain needs more than {_LARGEST_CHAIN:,} states for batch_size {size} this close to its "
-                "limit; use method='auto'."
-            )
-        finer = truncated_chain(server, level)
-        if abs(finer.mean_jobs - chain.mean_jobs) <= tolerance * finer.mean_jobs:
+    chain: Chain | None = None
+    while level * size * len(arrivals.with_job) <= _LARGEST_CHAIN:
+        finer = truncated_chain(server, level, arrivals)
+        if chain is not None and abs(finer.mean_jobs - chain.mean_jobs) <= tolerance * finer.mean_jobs:
             return finer
         chain = finer
+        level *= 2
+    raise NotSolvableError(
+        f"The chain needs more than {_LARGEST_CHAIN:,} states for batch_size {size} this close to its limit; "
+        "use method='auto'."
+    )
 
 
-def truncated_chain(server: StreamServer, level: int) -> Chain:
-    """Solve the balance equations (9)-(13) or (28)-(34) with at most ``level`` jobs in the internal queue."""
+def truncated_chain(server: StreamServer, level: int, arrivals: Arrivals) -> Chain:
+    """Solve the balance equations (9)-(13) or (28)-(34) with at most ``level`` jobs in the internal queue.
+
+    Raises
+    ------
+    NotSolvableError: the timer rate is infinite.
+    """
+    if math.isinf(server.timer_rate):
+        raise NotSolvableError("method='chain' has no infinite timer_rate; give a large one, or use method='auto'.")
     size = int(server.effective_batch_size)
     instant = math.isinf(server.transfer_rate)
     most = level + size
-    ready = np.arange((level + 1) * size).reshape(level + 1, size)
-    transfer = ready.size + np.arange(most + 1)
-    sources: list[Real] = []
-    targets: list[Real] = []
-    rates: list[Real] = []
+    modes = len(arrivals.with_job)
+    ready = np.arange((level + 1) * size * modes).reshape(level + 1, size, modes)
+    transfer = ready.size + np.arange((most + 1) * modes).reshape(most + 1, modes)
+    flows = _Flows()
+    inside = np.arange(level + 1)
 
-    def flow(source, target, rate) -> None:  # type: ignore[no-untyped-def]
-        source, target, rate = np.broadcast_arrays(source, target, rate)
-        sources.append(source.ravel())
-        targets.append(target.ravel())
-        rates.append(rate.ravel().astype(float))
-
-    def moved(total):  # type: ignore[no-untyped-def]  # where a transfer of all jobs leads
+    def moved(total: Integers) -> Integers:  # where a transfer of all jobs leads
         return ready[np.minimum(total, level), 0] if instant else transfer[np.minimum(total, most)]
 
-    inside = np.arange(level + 1)
-    flow(ready[:, :-1], ready[:, 1:], server.arrival_rate)
-    flow(ready[:, -1], moved(inside + size), server.arrival_rate)
-    flow(ready[1:], ready[:-1], server.service_rate)
+    started = []
+    for a, b in zip(*arrivals.with_job.nonzero(), strict=True):
+        rate = arrivals.with_job[a, b]
+        started.append(flows.add(ready[:, -1, a], moved(inside + size)[..., b], rate))
+        flows.add(ready[:, :-1, a], ready[:, 1:, b], rate)
+        if not instant:
+            flows.add(transfer[:-1, a], transfer[1:, b], rate)
+    for a, b in zip(*arrivals.without_job.nonzero(), strict=True):
+        rate = arrivals.without_job[a, b]
+        flows.add(ready[..., a], ready[..., b], rate)
+        if not instant:
+            flows.add(transfer[..., a], transfer[..., b], rate)
+    flows.add(ready[1:], ready[:-1], server.service_rate)
     if server.timer_rate > 0 and size > 1:
         timed = slice(0, 1) if server.timer == "idle" else slice(None)
-        outside = np.arange(1, size)
-        if math.isinf(server.timer_rate):
-            # A job that waits with the timer running is sent at once: a rate far above every other.
-            raise NotSolvableError("method='chain' has no infinite timer_rate; give a large one, or use method='auto'.")
-        flow(ready[timed, 1:], moved(inside[timed, None] + outside[None, :]), server.timer_rate)
+        total = inside[timed, None] + np.arange(1, size)[None, :]
+        started.append(flows.add(ready[timed, 1:], moved(total), server.timer_rate))
     if not instant:
-        flow(transfer[:-1], transfer[1:], server.arrival_rate)
-        flow(transfer, ready[np.minimum(np.arange(most + 1), level), 0], server.transfer_rate)
-    states = int(transfer[-1]) + 1
-    source, target, rate = (np.concatenate(parts) for parts in (sources, targets, rates))
-    away = np.bincount(source, rate, states)
-    if instant:
-        away[transfer] = 1.0  # states that are never entered
-    everyone = np.arange(states)
-    balance = coo_array(
-        (np.append(rate, -away), (np.append(target, everyone), np.append(source, everyone))), shape=(states, states)
-    ).tocsc()
-    # The balance equations hold but for one: fix pi_{0,0} = 1 in its place, then normalise.
-    keep = np.arange(1, states)
-    solution = splu(balance[keep][:, keep]).solve(-balance[keep][:, [0]].toarray().ravel())
-    probabilities = np.append(1.0, solution)
-    probabilities /= probabilities.sum()
-    return Chain(probabilities[: ready.size].reshape(level + 1, size), probabilities[ready.size :])
+        flows.add(transfer, ready[np.minimum(np.arange(most + 1), level), 0], server.transfer_rate)
+    probabilities = flows.stationary(int(transfer[-1, -1]) + 1)
+    transfers = sum(float(probabilities[source] @ rate) for source, rate in started)
+    return Chain(
+        probabilities[: ready.size].reshape(ready.shape).sum(axis=2),
+        probabilities[ready.size :].reshape(transfer.shape).sum(axis=1),
+        transfers,
+    )
+
+
+class _Flows:
+    """Transition rates between numbered states."""
+
+    def __init__(self) -> None:
+        self.sources: list[Integers] = []
+        self.targets: list[Integers] = []
+        self.rates: list[Real] = []
+
+    def add(self, source: Integers, target: Integers, rate: float | Real) -> tuple[Integers, Real]:
+        whole = np.broadcast_arrays(source, target, np.asarray(rate, dtype=float))
+        flat = [part.ravel() for part in whole]
+        self.sources.append(flat[0])
+        self.targets.append(flat[1])
+        self.rates.append(flat[2])
+        return flat[0], flat[2]
+
+    def stationary(self, states: int) -> Real:
+        source, target = np.concatenate(self.sources), np.concatenate(self.targets)
+        rate = np.concatenate(self.rates)
+        away = np.bincount(source, rate, states)
+        away[np.bincount(target, rate, states) + away == 0] = 1.0  # states that do not exist in this model
+        everyone = np.arange(states)
+        rows, columns = np.append(target, everyone), np.append(source, everyone)
+        balance = coo_array((np.append(rate, -away), (rows, columns)), shape=(states, states)).tocsc()
+        # The balance equations hold but for one: fix pi_{0,0} = 1 in its place, then normalise.
+        solution = splu(balance[1:, 1:]).solve(-balance[1:, [0]].toarray().ravel())
+        probabilities = np.append(1.0, solution)
+        return np.asarray(probabilities / probabilities.sum())

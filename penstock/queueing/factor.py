@@ -75,7 +75,7 @@ def descent(size: int, log_ascent: Callable[[Complex], Complex], outer_zero: flo
     while points <= _LARGEST_TRANSFORM:
         # Real coefficients: half of the circle is enough.
         angles = np.pi * np.arange(points // 2 + 1) / (points // 2)
-        t = log_radius + 1j * angles
+        t: Complex = np.asarray(log_radius + 1j * angles, dtype=np.complex128)
         logarithm = log_ascent(t) - np.log(-expm1(-t)) - np.log(-expm1(t - outer_zero))
         powers = np.fft.irfft(logarithm, points)  # at m: the coefficient of w^-m
         powers[0] = 0

@@ -104,7 +104,8 @@ def _sweep(arrival, service, timer, transfer, size, level, tolerance, slack, mos
             last[i] = row[i] * scale
         if sweep > 3 and previous_change > 0:
             slowest = max(0.9 * slowest, min(change / previous_change, 0.999999))
-            if change / (1 - slowest) <= tolerance * np.abs(boundary).max():
+            largest = np.abs(boundary).max()
+            if change / (1 - slowest) <= tolerance * largest or change <= 1e-15 * largest:
                 return boundary, sweep
         previous_change = change
     return boundary, most_sweeps

@@ -32,7 +32,9 @@ def _idle(server: StreamServer) -> Moments:
     # C(w) = sigma (P(w) - pi_00): C(w) = damped (alpha C(zeta) - rho (1-w) pi_00), and C(0) = 0.
     log_tail = np.cumsum(np.log(past * damped)[::-1])[::-1]  # log of the product from n on
     with np.errstate(over="ignore"):
-        timed_per_empty = float((rho * below_one * damped * np.exp(np.append(-log_tail[1:], 0.0)) / (past * damped)).sum())
+        timed_per_empty = float(
+            (rho * below_one * damped * np.exp(np.append(-log_tail[1:], 0.0)) / (past * damped)).sum()
+        )
     # Everything relative to the rate of transfers T = tau (P(1) - pi_00), then normalised by (41).
     empty = 1 / (server.service_rate * timed_per_empty)  # pi_00 / T
     idle = empty + 1 / server.timer_rate  # P(1) / T
@@ -99,7 +101,9 @@ def _always(server: StreamServer) -> Moments:
     later, at_zero = blocked / server.timer_rate, (1 - blocked) / gamma
     in_zero = transfers / rate
     in_others = 1 - blocked - in_zero
-    during = service * (at_zero * (in_zero - empty) + later * (in_others - (idle - empty))) - rate * (1 - blocked) * later
+    during = (
+        service * (at_zero * (in_zero - empty) + later * (in_others - (idle - empty))) - rate * (1 - blocked) * later
+    )
     jobs = (rho + idle_jobs + during) / (1 - rho - blocked)
     external = _waiting(server, transfers) + (rate * (1 - blocked) + xi * transfers) / gamma
     return Moments(jobs, external, transfers, idle)

@@ -104,12 +104,7 @@ class MicroBatchServer:
         """Rows per second that the largest batches, one after another, can take."""
         if math.isinf(self.cap):
             return math.inf if self.per_row == 0 else 1 / self.per_row
-        return float(self.cap / max(self.duration(self.cap), self._least_cycle))
-
-    @property
-    def _least_cycle(self) -> float:
-        # Capped batches that fit into their interval still wait for its end.
-        return self.trigger_interval
+        return self.cap / max(float(self.duration(self.cap)), self.trigger_interval)
 
     @property
     def is_stable(self) -> bool:

@@ -95,7 +95,8 @@ class _Windows:
     lengths: Real  # (windows,)
     weights: Real  # (windows, sizes): rows
     at_once: Real  # (sizes,): rows that opened the gate themselves
-    durations: Real  # (sizes, nodes)
+    means: Real  # (sizes,): mean durations of the batches
+    residuals: Real  # (nodes,)
     node_weights: Real  # (nodes,)
 
     @cached_property
@@ -103,13 +104,21 @@ class _Windows:
         return float(self.weights.sum() + self.at_once.sum())
 
     def survival(self, t: float) -> float:
-        result = 0.0
-        for node, weight in enumerate(self.node_weights):
-            left = t - self.durations[:, node]
+        """Share of the rows whose latency exceeds t seconds."""
+        # Rows that opened the gate wait for their batch alone: the residual's own law, interpolated between nodes.
+        ratio = t / self.means
+        if len(self.residuals) == 1:
+            late = (ratio < self.residuals[0]).astype(float)
+        else:
+            middles = np.cumsum(self.node_weights) - self.node_weights / 2
+            late = 1 - np.interp(ratio, self.residuals, middles, left=0.0, right=1.0)
+        result = float(self.at_once @ late)
+        for residual, weight in zip(self.residuals, self.node_weights, strict=True):
+            left = t - residual * self.means
             with np.errstate(divide="ignore", invalid="ignore"):
                 late = np.clip(1 - left[None, :] / self.lengths[:, None], 0.0, 1.0)
             late[0] = left < 0  # a window of no length
-            result += weight * (float((self.weights * late).sum()) + float(self.at_once @ (left < 0)))
+            result += weight * float((self.weights * late).sum())
         return result / self._total
 
 
@@ -211,7 +220,9 @@ class _Chain:
     def _masses(self, times: Real, left: Real, least: Real | float, below: float = math.inf) -> Real:
         """P(least <= left + Poisson(rate times) < below), by size: shape (len(times), sizes)."""
         least = np.broadcast_to(least, times.shape)[:, None] - 1
-        edges = np.clip(np.append(self.edges, below - 1 if math.isfinite(below) else math.inf)[None, :], least, below - 1)
+        edges = np.clip(
+            np.append(self.edges, below - 1 if math.isfinite(below) else math.inf)[None, :], least, below - 1
+        )
         edges[:, 0] = least[:, 0]  # what lies below the first bin belongs to it
         counts, mean = edges - left[:, None], (self.rate * times)[:, None]
         reach = 10 * np.sqrt(mean) + 40
@@ -338,7 +349,8 @@ class _Chain:
         mean_durations = self.durations @ self.node_weights
         latency = (waiting + float(by_size @ (self.admitted * mean_durations))) / rows
         cycle = float(probabilities @ self.cycle)
-        windows = _Windows(grid, weights, at_once, self.durations, self.node_weights)
+        means = self.server.duration(self.admitted)
+        windows = _Windows(grid, weights, at_once, means, self.residuals, self.node_weights)
         return MicroBatchState(
             self.server,
             latency,

@@ -10,7 +10,8 @@ from scipy.optimize import minimize_scalar
 from penstock.errors import ConfigurationError, UnstableServerError
 from penstock.queueing import parameter
 from penstock.queueing.server import StreamServer
-from penstock.queueing.steadystate import SteadyState, solve
+from penstock.queueing.solution import solve
+from penstock.queueing.steadystate import SteadyState
 
 _EVERY_SIZE_TO = 48  # batch sizes tried one by one
 _GROWTH = 1.2  # and then by this factor
@@ -229,7 +230,9 @@ class _Search:
     def optimum(self) -> Optimum:
         if not self.any_stable:
             replace(self.server, batch_size=2**60, timer_rate=0).require_stable()
-            raise UnstableServerError("No batch size that was tried is stable; try larger ones or a lower arrival_rate.")
+            raise UnstableServerError(
+                "No batch size that was tried is stable; try larger ones or a lower arrival_rate."
+            )
         # Equal costs go to the smaller batch.
         best = min(self.settings.values(), key=lambda setting: (setting.cost, setting.batch_size))
         for setting in self.settings.values():

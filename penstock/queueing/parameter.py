@@ -1,7 +1,7 @@
 """Checking a model's parameters: each mistake is one sentence that names the value and the mend."""
 
 import math
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 from penstock.errors import ConfigurationError
@@ -34,13 +34,12 @@ def count(name: str, value: Any, *, infinite: bool = False, least: int = 1) -> f
     ConfigurationError: it is anything else.
     """
     allowed = f"an integer of {least} or more" + (", or infinity" if infinite else "")
-    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
-        raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
-    if math.isinf(value) and value > 0 and infinite:
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if number == math.inf and infinite:
         return math.inf
-    if math.isinf(value) or (not isinstance(value, Integral) and float(value) != int(value)) or value < least:
+    if not math.isfinite(number) or number != int(number) or number < least:
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
-    return int(value)
+    return int(number)
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:

@@ -46,7 +46,7 @@ class ResponseTime:
         size = int(server.effective_batch_size) if math.isfinite(server.effective_batch_size) else 0
         if instant or size == 1:
             modes = 1
-        elif server.timer == "always" and server.timer_rate > 0 or size == 0:
+        elif (server.timer == "always" and server.timer_rate > 0) or size == 0:
             raise NotSolvableError(
                 "The response-time distribution has no transform here for transfers that take time with "
                 f"timer={server.timer!r} and batch_size={server.batch_size:g}; use simulate()."
@@ -86,7 +86,7 @@ class ResponseTime:
 
     def _survivals(self, times: Real) -> Real:
         terms = np.arange(_PLAIN_TERMS + _EULER_TERMS + 1)
-        s = (_DAMPING + 2j * np.pi * terms[None, :]) / (2 * times[:, None])
+        s: Complex = (_DAMPING + 2j * np.pi * terms[None, :]).astype(np.complex128) / (2 * times[:, None])
         values = ((1 - self.transform(s.ravel()).reshape(s.shape)) / s).real
         signs = np.where(terms % 2 == 0, 1.0, -1.0)
         values = values * signs

@@ -29,24 +29,24 @@ class PhaseRing:
 
     def divide(self, polynomial: Real, a: float, c: float) -> Real:
         """polynomial / (a - c w), for a > c y0 > 0 or c = 0."""
-        return _divide(self.phi, polynomial, a, c * self.inner_zero)
+        return np.asarray(_divide(self.phi, polynomial, a, c * self.inner_zero))
 
     def shift(self, polynomial: Real) -> Real:
         """W times the polynomial: one job arrives."""
         shifted = np.empty_like(polynomial)
         shifted[0] = 0.0
         shifted[1:] = polynomial[:-1]
-        return self.inner_zero * (shifted + polynomial[-1] * self.phi)
+        return np.asarray(self.inner_zero * (shifted + polynomial[-1] * self.phi))
 
     def powers(self, first: Real, a: float, c: float) -> Real:
         """The K x K matrix whose row i is first / (a - c w)^i."""
-        return _powers(self.phi, first, a, c * self.inner_zero)
+        return np.asarray(_powers(self.phi, first, a, c * self.inner_zero))
 
     def reduce(self, series: Real) -> Real:
         """A polynomial of any degree modulo omega, both scaled."""
         padded = np.zeros(max(self.size, len(series)))
         padded[: len(series)] = series
-        return _reduce(self.phi, padded)
+        return np.asarray(_reduce(self.phi, padded))
 
 
 @njit(cache=True)

@@ -126,10 +126,9 @@ class StreamServer:
     @property
     def min_batch_size(self) -> float | None:
         """The smallest stable batch size, possibly ``math.inf``; ``None`` if no batch size is stable."""
-        if not replace(self, batch_size=math.inf).is_stable:
-            # Without a timer a batch of infinite size is never sent, but a large one is.
-            if self.timer_rate > 0 or self.load >= 1:
-                return None
+        # Without a timer a batch of infinite size is never sent, but a large one is.
+        if not replace(self, batch_size=math.inf).is_stable and (self.timer_rate > 0 or self.load >= 1):
+            return None
         if replace(self, batch_size=1).is_stable:
             return 1
         low, high = 1, 2
@@ -167,7 +166,9 @@ class StreamServer:
         elif least is not None:
             mends.append(f"a batch_size of {least} or more")
         else:
-            mends.append("a smaller timer_rate with a larger batch_size" if self.timer == "always" else "faster transfers")
+            mends.append(
+                "a smaller timer_rate with a larger batch_size" if self.timer == "always" else "faster transfers"
+            )
         needed = 1 - self.slack
         raise UnstableServerError(
             f"The server is unstable: it would need {needed:.6g} of its processor's time for services and transfers "

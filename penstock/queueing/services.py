@@ -27,7 +27,7 @@ class ArrivalsDuringServices:
 
     def compose(self, weights: Real) -> Real:
         """Coefficients in w of sum_i weights_i / (1 + c (1 - w))^i, of any degree."""
-        return _compose(weights, self.starts, self.rows)
+        return np.asarray(_compose(weights, self.starts, self.rows))
 
 
 @njit(cache=True)

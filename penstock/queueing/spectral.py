@@ -6,6 +6,7 @@ precision it is useless beyond K = 25 or so, and here the precision grows with K
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from mpmath import mp
@@ -56,18 +57,18 @@ def solve_spectral(server: StreamServer, digits: int | None = None) -> Boundary:
     return Boundary(probabilities, flows)
 
 
-def _zero(rho, xi, size: int, k: int):  # type: ignore[no-untyped-def]
+def _zero(rho: Any, xi: Any, size: int, k: int) -> Any:
     """z_k with a(z) = e_k alpha(z)^(1/K) rho z^2, from (55) and (46); (59) where transfers take no time."""
     unit = mp.expjpi(mp.mpf(2 * k) / size)
 
-    def quadratic(root):  # type: ignore[no-untyped-def]
+    def quadratic(root: Any) -> Any:
         return 2 / (1 + rho + mp.sqrt((1 + rho) ** 2 - 4 * rho * root))  # (59), rationalised
 
     z = quadratic(unit)
     if xi == 0:
         return z
 
-    def equation(z):  # type: ignore[no-untyped-def]
+    def equation(z: Any) -> Any:
         return z - quadratic(unit * (1 + xi * (1 - z)) ** (-mp.mpf(1) / size))
 
     for _ in range(10):
@@ -75,7 +76,7 @@ def _zero(rho, xi, size: int, k: int):  # type: ignore[no-untyped-def]
     return mp.findroot(equation, z, tol=mp.mpf(10) ** (-2 * mp.dps + 10))
 
 
-def _numerator(z, rho, sigma, xi, size: int):  # type: ignore[no-untyped-def]
+def _numerator(z: Any, rho: Any, sigma: Any, xi: Any, size: int) -> list[Any]:
     """The coefficients of pi_{0,j} in D_{K-1}(z), equation (23) with b_0 of (38), divided by (rho z)^(K-1)."""
     ratio = (rho * z + z - 1) / (rho * z)
     past = 1 / (1 + xi * (1 - z))

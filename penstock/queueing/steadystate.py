@@ -1,27 +1,19 @@
 """What a server does in the long run: numbers present, transfers, costs, times and their distributions."""
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.errors import ConfigurationError, NotSolvableError
 from penstock.queueing import parameter
 from penstock.queueing.boundary import Boundary, solve_boundary
-from penstock.queueing.chain import solve_chain
-from penstock.queueing.iterative import solve_iterative
 from penstock.queueing.joint import Joint, joint_distribution
-from penstock.queueing.limits import infinite_batch
-from penstock.queueing.moments import Moments, moments
+from penstock.queueing.moments import Moments
 from penstock.queueing.response import ResponseTime
 from penstock.queueing.server import StreamServer
-from penstock.queueing.spectral import solve_spectral
 
 Real = NDArray[np.float64]
-
-METHODS = ("auto", "spectral", "iterative", "chain")
 
 
 @dataclass(frozen=True)
@@ -45,6 +37,19 @@ class SteadyState:
     mean_external: float
     idle_probability: float
     _boundary: Boundary | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, server: StreamServer, method: str, means: Moments, boundary: Boundary | None) -> "SteadyState":
+        """Put a method's results together."""
+        return cls(
+            server,
+            method,
+            means.mean_jobs,
+            means.transfers_per_second,
+            means.external_jobs,
+            means.idle_probability,
+            boundary,
+        )
 
     @property
     def mean_internal(self) -> float:
@@ -98,7 +103,8 @@ class SteadyState:
         size = 64  # an infinite batch: a finite one that is never filled
         while True:
             boundary = solve_boundary(replace(self.server, batch_size=size))
-            if boundary.probabilities[-1] * size <= 1e-15 * self.idle_probability:
+            last = boundary.probabilities[-1] + boundary.timer_flows[-1] / self.server.service_rate
+            if last * size <= 1e-15 * self.idle_probability:
                 return boundary
             size *= 2
 
@@ -115,69 +121,3 @@ class SteadyState:
     def response_time(self) -> ResponseTime:
         """The distribution of the response time, first come first served: its survival function and quantiles."""
         return ResponseTime(self.server, self._joint, self.mean_response_time)
-
-
-def solve(
-    server: StreamServer,
-    method: str = "auto",
-    tolerance: float = 1e-10,
-    *,
-    truncation: int | None = None,
-    digits: int | None = None,
-) -> SteadyState:
-    """Solve a stream server exactly.
-
-    Parameters
-    ----------
-    server: the server; it must be stable.
-    method: ``"auto"``, arithmetic modulo omega, fast and to about 1e-12 for every K and tau, their limits included;
-        ``"spectral"``, the paper's sections 3 and 5 in arbitrary precision; ``"iterative"``, its sections 4 and 5;
-        ``"chain"``, a truncated Markov chain.
-    tolerance: relative error allowed to ``"iterative"`` and ``"chain"``.
-    truncation: m of ``"iterative"`` or ``"chain"``: at most this many jobs in the internal queue.
-    digits: precision of ``"spectral"``; 30 + K decimal digits unless given.
-
-    Raises
-    ------
-    UnstableServerError: the queues would grow without bound.
-    NotSolvableError: the method cannot do this server.
-
-    Examples
-    --------
-    >>> steady = solve(StreamServer(750, 1000, batch_size=25, timer_rate=573))
-    >>> round(steady.cost(holding_cost=1, transfer_cost=0.05), 3)  # Figure 2 of the paper
-    14.536
-    """
-    if not isinstance(server, StreamServer):
-        raise ConfigurationError(f"solve() takes a StreamServer, not {type(server).__name__}.")
-    parameter.one_of("method", method, METHODS)
-    parameter.rate("tolerance", tolerance)
-    server.require_stable()
-    if math.isinf(server.effective_batch_size):
-        if method != "auto":
-            raise NotSolvableError(f"method={method!r} takes a finite batch_size; use method='auto'.")
-        return _steady(server, method, infinite_batch(server), None)
-    if method == "chain":
-        chain = solve_chain(server, tolerance, truncation)
-        flows = server.timer_rate * chain.ready[0]
-        flows[0] = 0.0
-        boundary = Boundary(chain.ready[0].copy(), flows)
-        return _steady(server, method, chain.moments(server), boundary)
-    boundary = {
-        "auto": lambda: solve_boundary(server),
-        "spectral": lambda: solve_spectral(server, digits),
-        "iterative": lambda: solve_iterative(server, tolerance, truncation),
-    }[method]()
-    return _steady(server, method, moments(server, boundary), boundary)
-
-
-def _steady(server: StreamServer, method: str, means: Moments, boundary: Boundary | None) -> SteadyState:
-    return SteadyState(
-        server,
-        method,
-        means.mean_jobs,
-        means.transfers_per_second,
-        means.external_jobs,
-        means.idle_probability,
-        boundary,
-    )
