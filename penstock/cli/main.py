@@ -2,18 +2,31 @@
 
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
 
 import penstock
-from penstock.cli.graph import graph
-from penstock.cli.new import new
-from penstock.cli.run import run
 from penstock.errors import PenstockError
 
+VERBS = ("run", "graph", "new", "queue", "reproduce")
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class _Verbs(click.Group):
+    """One command per module of this package, imported when it is needed: ``run`` need not wait for SciPy."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"penstock.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(penstock.__version__, prog_name="penstock")
 def cli() -> None:
     """Stream processing on Apache Spark that knows how long events will wait.
@@ -22,11 +35,6 @@ def cli() -> None:
     Example:
       penstock new hello && cd hello && penstock run app.py --until-idle
     """
-
-
-cli.add_command(run)
-cli.add_command(graph)
-cli.add_command(new)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,0 +1,128 @@
+"""Solving one server at many settings."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from penstock.errors import ConfigurationError, UnstableServerError
+from penstock.queueing.microbatch import MicroBatchServer
+from penstock.queueing.server import StreamServer
+from penstock.queueing.solution import solve
+
+Value = float | str
+Point = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter and the values it takes.
+
+    Parameters
+    ----------
+    name: a parameter of the server.
+    values: at least one.
+    """
+
+    name: str
+    values: Sequence[float]
+
+    @classmethod
+    def parse(cls, text: str) -> "Axis":
+        """Read ``NAME=a,b,c``, ``NAME=start:stop:count``, or with ``:log`` for a geometric grid.
+
+        Raises
+        ------
+        ConfigurationError: it is none of these.
+
+        Examples
+        --------
+        >>> Axis.parse("timer_rate=1:100:3:log").values
+        [1.0, 10.0, 100.0]
+        """
+        name, _, values = text.partition("=")
+        try:
+            parts = values.split(":")
+            if len(parts) in (3, 4) and parts[3:] in ([], ["log"]):
+                grid = np.geomspace if len(parts) == 4 else np.linspace
+                numbers = [float(f"{x:.12g}") for x in grid(float(parts[0]), float(parts[1]), int(parts[2]))]
+            else:
+                numbers = [float(part) for part in values.split(",")]
+        except ValueError:
+            numbers = []
+        if not numbers or not name.strip() or any(math.isnan(number) for number in numbers):
+            raise ConfigurationError(
+                f"The axis {text!r} is not understood; give NAME=a,b,c or NAME=start:stop:count or "
+                "NAME=start:stop:count:log."
+            )
+        return cls(name.strip().replace("-", "_"), numbers)
+
+
+def settings(axes: Sequence[Axis]) -> list[dict[str, float]]:
+    """Every combination of the axes' values, the last axis fastest."""
+    names = [axis.name for axis in axes]
+    return [dict(zip(names, values, strict=True)) for values in itertools.product(*(axis.values for axis in axes))]
+
+
+def require_parameters(server: StreamServer | MicroBatchServer, axes: Sequence[Axis]) -> None:
+    """Raise ``ConfigurationError`` unless every axis is a numeric parameter of the server."""
+    known = [field.name for field in fields(server) if field.name not in ("timer", "residual")]
+    for axis in axes:
+        if axis.name not in known:
+            raise ConfigurationError(f"The server has no parameter {axis.name!r} to sweep; choose {', '.join(known)}.")
+
+
+def point(
+    server: StreamServer | MicroBatchServer,
+    setting: Mapping[str, float],
+    holding_cost: float | None = None,
+    transfer_cost: float | None = None,
+    quantiles: Sequence[float] = (),
+) -> dict[str, Value]:
+    """Solve the server at one setting: its parameters, then what is predicted, in seconds and per second.
+
+    An unstable setting has ``"stable": 0`` and nothing else.
+    """
+    result: dict[str, Value] = dict(setting)
+    try:
+        changed = replace(server, **setting)  # type: ignore[arg-type]
+        if isinstance(changed, StreamServer):
+            steady = solve(changed)
+            result |= {
+                "stable": 1,
+                "mean_jobs": steady.mean_jobs,
+                "transfers_per_second": steady.transfers_per_second,
+                "mean_response_time": steady.mean_response_time,
+            }
+            result |= {f"p{100 * p:g}": steady.response_time.quantile(p) for p in quantiles}
+        else:
+            state = solve(changed)
+            steady = state  # type: ignore[assignment]
+            result |= {
+                "stable": 1,
+                "mean_latency": state.mean_latency,
+                "rows_per_batch": state.rows_per_batch,
+                "batches_per_second": state.batches_per_second,
+                "busy_fraction": state.busy_fraction,
+            }
+            result |= {f"p{100 * p:g}": state.quantile(p) for p in quantiles}
+    except UnstableServerError:
+        return {**setting, "stable": 0}
+    if holding_cost is not None and transfer_cost is not None:
+        result["cost"] = steady.cost(holding_cost, transfer_cost)
+    return result
+
+
+def sweep(
+    server: StreamServer | MicroBatchServer,
+    axes: Sequence[Axis],
+    holding_cost: float | None = None,
+    transfer_cost: float | None = None,
+    quantiles: Sequence[float] = (),
+) -> Iterator[dict[str, Value]]:
+    """Solve the server at every combination of the axes' values, in order."""
+    require_parameters(server, axes)
+    for setting in settings(axes):
+        yield point(server, setting, holding_cost, transfer_cost, quantiles)
