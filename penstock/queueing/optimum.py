@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from penstock.errors import ConfigurationError, UnstableServerError
+from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
 from penstock.queueing import parameter
 from penstock.queueing.server import StreamServer
 from penstock.queueing.solution import solve
@@ -87,7 +87,8 @@ def optimize(
     holding_cost: c1, per job and second.
     transfer_cost: c2, per transfer.
     max_mean_response: settings with a longer mean response time, in seconds, are left out.
-    max_quantile: ``(p, seconds)``: settings in which more than 1 - p of the jobs stay longer are left out.
+    max_quantile: ``(p, seconds)``: settings in which more than 1 - p of the jobs stay longer are left out, and so are
+        those whose quantiles only simulation can tell. The profile then holds only what improved on what was before.
     batch_sizes: try these alone.
     progress: called with the batch size that is being tried.
 
@@ -141,6 +142,7 @@ class _Search:
     def __post_init__(self) -> None:
         self.settings: dict[float, Setting] = {}
         self.any_stable = False
+        self.incumbent = math.inf
 
     def cost(self, size: float, timer: float) -> float:
         """The cost of a setting, infinite if it is unstable or beyond a limit."""
@@ -151,11 +153,21 @@ class _Search:
         steady = solve(server)
         if steady.mean_response_time > self.max_mean_response:
             return math.inf
+        cost = steady.cost(self.holding_cost, self.transfer_cost)
         if self.max_quantile is not None:
-            p, seconds = self.max_quantile
-            if steady.response_time.survival(seconds) > 1 - p:
+            # The check is slow: make it only where the cost is worth it.
+            if cost >= self.incumbent or not self._quickly_enough(steady):
                 return math.inf
-        return steady.cost(self.holding_cost, self.transfer_cost)
+            self.incumbent = cost
+        return cost
+
+    def _quickly_enough(self, steady: SteadyState) -> bool:
+        assert self.max_quantile is not None
+        p, seconds = self.max_quantile
+        try:
+            return steady.response_time.survival(seconds) <= 1 - p
+        except NotSolvableError:
+            return False
 
     def best_timer(self, size: float) -> Setting:
         """The best tau for one batch size: both ends, and every minimum that the grid shows, refined."""
@@ -240,9 +252,9 @@ class _Search:
                 best = setting  # never full: an infinite batch says so
         if math.isinf(best.cost):
             raise ConfigurationError(
-                "No batch size and timer meet the limit on the response time; the shortest possible is that of "
-                "batch_size 1 or an infinite timer_rate: allow more."
+                "No batch size and timer is known to meet the limit on the response time; allow more, or simulate "
+                "the settings in question."
             )
         server = replace(self.server, batch_size=best.batch_size, timer_rate=best.timer_rate)
-        profile = tuple(self.settings[size] for size in sorted(self.settings))
+        profile = tuple(self.settings[size] for size in sorted(self.settings) if self.settings[size].cost < math.inf)
         return Optimum(server, best.cost, solve(server), profile)

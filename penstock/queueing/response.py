@@ -44,12 +44,12 @@ class ResponseTime:
         server = self.server
         instant = math.isinf(server.transfer_rate)
         size = int(server.effective_batch_size) if math.isfinite(server.effective_batch_size) else 0
-        if instant or size == 1:
-            modes = 1
-        elif (server.timer == "always" and server.timer_rate > 0) or size == 0:
+        if instant or size == 1 or (size == 0 and server.timer == "idle"):
+            modes = 1  # once the tagged job is inside, no transfer stops the processor, or every arrival does
+        elif server.timer == "always" and server.timer_rate > 0:
             raise NotSolvableError(
                 "The response-time distribution has no transform here for transfers that take time with "
-                f"timer={server.timer!r} and batch_size={server.batch_size:g}; use simulate()."
+                f"timer={server.timer!r}; use simulate()."
             )
         else:
             modes = size
@@ -61,10 +61,10 @@ class ResponseTime:
             )
         blocked = np.ones_like(s) if instant else server.transfer_rate / (server.transfer_rate + s)
         w = blocked[:, None] ** (1 / modes) * np.exp(2j * np.pi * np.arange(modes) / modes)[None, :]
-        if instant:
+        if instant or size == 0:
             w = np.ones_like(w)
         z = server.service_rate / (server.service_rate + s[:, None] + server.arrival_rate * (1 - w))
-        weights = np.ones_like(w) if instant else ((1 - 1 / blocked)[:, None] / (1 - 1 / w)) / modes
+        weights = np.ones_like(w) if instant or size == 0 else ((1 - 1 / blocked)[:, None] / (1 - 1 / w)) / modes
         weights = weights * blocked[:, None]
         arguments = np.repeat(s, modes)
         sums = _paths(
