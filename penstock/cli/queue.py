@@ -23,6 +23,7 @@ from penstock.queueing.sweep import Axis, Value, point, require_parameters, sett
 Server = StreamServer | MicroBatchServer
 
 _QUANTILES = (0.5, 0.95, 0.99)
+_SERVER_PARAMETERS = tuple(field.name for field in fields(StreamServer))
 
 
 @click.group()
@@ -100,7 +101,7 @@ def _read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None)
         return MicroBatchServer(**{**table, **flags}, residual=residual), costs
     table = {
         **(defaults or {}),
-        **_table(path, tables, "server", tuple(field.name for field in fields(StreamServer))),
+        **_table(path, tables, "server", _SERVER_PARAMETERS),
         **flags,
     }
     _refuse_missing(table, ("arrival_rate", "service_rate", "batch_size", "timer_rate"), path)
@@ -270,7 +271,11 @@ def sweep_command(
     if plot is not None:
         require_drawable(plot)
     parsed = [Axis.parse(text) for text in axes]
-    server, costs = _read(given, {"batch_size": 1, "timer_rate": 0.0} | {axis.name: axis.values[0] for axis in parsed})
+    server, costs = _read(
+        given,
+        {"batch_size": 1, "timer_rate": 0.0}
+        | {axis.name: axis.values[0] for axis in parsed if axis.name in _SERVER_PARAMETERS},
+    )
     require_parameters(server, parsed)
     solved = partial(
         _point,

@@ -63,7 +63,9 @@ def joint_distribution(server: StreamServer, boundary: Boundary) -> Joint:
         ready, blocked = _tables(server, boundary, levels)
         beyond = abs(ready[:, levels // 2 :].sum()) + abs(blocked[levels // 2 :].sum())
         if beyond < _NEGLIGIBLE:
-            return Joint(np.maximum(ready[:, : levels // 2], 0.0), np.maximum(blocked[: levels // 2], 0.0))
+            left = np.cumsum((np.abs(ready).sum(axis=0) + np.abs(blocked))[: levels // 2][::-1])[::-1]
+            kept = int((left > _NEGLIGIBLE).sum())
+            return Joint(np.maximum(ready[:, :kept], 0.0), np.maximum(blocked[:kept], 0.0))
         levels *= 2
 
 

@@ -11,7 +11,6 @@ arrival meanwhile blocks the processor: then the transform of those n services i
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -82,23 +81,15 @@ class ResponseTime:
 
     def survival(self, t: float) -> float:
         """P(W > t), to about 1e-8: Euler summation of the inversion integral (Abate and Whitt 1995)."""
-        return float(self._survivals(np.array([t]))[0])
-
-    def _survivals(self, times: Real) -> Real:
         terms = np.arange(_PLAIN_TERMS + _EULER_TERMS + 1)
-        s: Complex = (_DAMPING + 2j * np.pi * terms[None, :]).astype(np.complex128) / (2 * times[:, None])
-        values = ((1 - self.transform(s.ravel()).reshape(s.shape)) / s).real
+        s: Complex = (_DAMPING + 2j * np.pi * terms).astype(np.complex128) / (2 * t)
+        values = ((1 - self.transform(s)) / s).real
         signs = np.where(terms % 2 == 0, 1.0, -1.0)
         values = values * signs
-        values[:, 0] /= 2
-        partial = np.cumsum(values, axis=1)[:, _PLAIN_TERMS:]
+        values[0] /= 2
+        partial = np.cumsum(values)[_PLAIN_TERMS:]
         mixing = np.array([math.comb(_EULER_TERMS, k) for k in range(_EULER_TERMS + 1)]) / 2.0**_EULER_TERMS
-        return np.asarray(np.exp(_DAMPING / 2) / times * (partial @ mixing))
-
-    @cached_property
-    def _bracket(self) -> tuple[Real, Real]:
-        times = self.mean * np.geomspace(0.02, 40, 24)
-        return times, np.minimum.accumulate(self._survivals(times))
+        return float(np.exp(_DAMPING / 2) / t * (partial @ mixing))
 
     def quantile(self, p: float) -> float:
         """The time that a fraction ``p`` of jobs does not exceed, in seconds.
@@ -110,14 +101,11 @@ class ResponseTime:
         """
         if not isinstance(p, float | int) or not 0 < p <= 1 - 1e-6:
             raise ConfigurationError(f"p is {p!r}; give a fraction above 0 and at most 0.999999.")
-        times, survivals = self._bracket
-        above = int(np.searchsorted(-survivals, -(1 - p)))
-        if above == 0:
-            low, high = times[0] / 1e6, times[0]
-        elif above == len(times):
-            low, high = times[-1], times[-1] * 1e3
-        else:
-            low, high = times[above - 1], times[above]
+        low = high = self.mean
+        while self.survival(high) > 1 - p:
+            low, high = high, 2 * high
+        while self.survival(low) <= 1 - p:
+            low, high = low / 2, low
         return float(brentq(lambda t: self.survival(t) - (1 - p), low, high, rtol=1e-7, xtol=1e-300))
 
 

@@ -13,6 +13,7 @@ from penstock.queueing.server import StreamServer
 from penstock.queueing.solution import solve
 
 Value = float | str
+_COUNTS = ("batch_size", "threshold", "cap", "keys")
 Point = Mapping[str, Value]
 
 
@@ -33,6 +34,8 @@ class Axis:
     def parse(cls, text: str) -> "Axis":
         """Read ``NAME=a,b,c``, ``NAME=start:stop:count``, or with ``:log`` for a geometric grid.
 
+        The points of a grid are rounded where the parameter is a number of events.
+
         Raises
         ------
         ConfigurationError: it is none of these.
@@ -48,6 +51,8 @@ class Axis:
             if len(parts) in (3, 4) and parts[3:] in ([], ["log"]):
                 grid = np.geomspace if len(parts) == 4 else np.linspace
                 numbers = [float(f"{x:.12g}") for x in grid(float(parts[0]), float(parts[1]), int(parts[2]))]
+                if name.strip().replace("-", "_") in _COUNTS:
+                    numbers = list(dict.fromkeys(float(round(number)) for number in numbers))
             else:
                 numbers = [float(part) for part in values.split(",")]
         except ValueError:
