@@ -1,13 +1,20 @@
-"""The two ways to run a topology that the shared suite compares."""
+"""The two ways to run a topology that the shared suite compares; the same random examples at every run of CI."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from support import Batches, load, write_batches
 
 from penstock.testing import TopologyDriver
+
+
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 @dataclass

@@ -7,7 +7,7 @@ nothing but positive numbers in them; docs/background/queueing.md derives them.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,9 @@ class Boundary:
             # The external queue's phase does not depend on the internal queue, so the blocked time is known.
             wanted = server.slack / (1 + 1 / (server.transfer_rate * phase_cycle(server)))
         else:
-            size, gamma = server.effective_batch_size, server.transfer_rate
-            missing = size - np.arange(len(self.probabilities))
-            total += (server.arrivals_per_transfer_time * total + (missing * self.timer_flows).sum() / gamma) / size
+            missing = 1 - np.arange(len(self.probabilities)) / server.effective_batch_size  # (K - j) / K
+            ridden = server.arrivals_per_transfer_time / server.effective_batch_size * total
+            total += ridden + (missing * self.timer_flows).sum() / server.transfer_rate
             wanted = server.slack
         scale = wanted / total
         return Boundary(self.probabilities * scale, self.timer_flows * scale)
@@ -63,7 +63,7 @@ def phase_cycle(server: StreamServer) -> float:
 
 
 def solve_boundary(server: StreamServer) -> Boundary:
-    """Find the boundary probabilities of a stable server with a finite batch size.
+    """Find the boundary probabilities of a stable server.
 
     Raises
     ------
@@ -71,8 +71,28 @@ def solve_boundary(server: StreamServer) -> Boundary:
     """
     if server.effective_batch_size == 1:
         return Boundary(np.ones(1), np.zeros(1)).normalised(server)
-    boundary = _idle(server) if server.timer == "idle" or server.timer_rate == 0 else _always(server)
-    return boundary.normalised(server)
+    if server.timer == "always" and server.timer_rate > 0:
+        return _always(server).normalised(server)
+    return (_never_full(server) or _idle(server)).normalised(server)
+
+
+def _never_full(server: StreamServer) -> Boundary | None:
+    """The boundary of a smaller batch, if not even that is ever full; for what lies beyond is then of no account."""
+    if server.timer_rate == 0:
+        return None
+    # Phases that matter: some lambda / tau until the timer fires, shrinking by rho at each round of services.
+    scale = server.arrival_rate / (server.timer_rate * (1 - server.load))
+    size = 64
+    while size < server.batch_size / 2 and (size <= _DENSE or math.isinf(server.batch_size)):
+        smaller = replace(server, batch_size=size)
+        if size > 4 * scale and smaller.slack > 1e-3:
+            boundary = _idle(smaller)
+            weights = boundary.probabilities + boundary.timer_flows / server.service_rate
+            # If nothing but rounding is left at half of the size, the square of that is left at the whole.
+            if weights[size // 2 :].max() <= 4e-16 * weights.sum():
+                return boundary
+        size *= 2
+    return None
 
 
 def _require_size(size: float) -> int:
@@ -112,9 +132,6 @@ def _idle(server: StreamServer) -> Boundary:
 
 
 def _idle_descent(size: int, rho: float, xi: float, slack: float) -> Real:
-    def log_outer(x: float) -> float:  # log(w^K / F(w)) at w = 1 + x
-        return size * math.log1p(x) + (size - 1) * math.log1p(-rho * x) + math.log1p(-rho * (1 + xi) * x)
-
     def log_ascent(t: Complex) -> Complex:
         x = expm1(t)
         log_step = -size * (t + log1p(-rho * x))
@@ -122,11 +139,18 @@ def _idle_descent(size: int, rho: float, xi: float, slack: float) -> Real:
             log_step += log1p(-rho * x) - log1p(-rho * (1 + xi) * x)
         return np.asarray(np.log(-expm1(log_step)))
 
+    return descent(size, log_ascent, math.log1p(outer_distance(size, rho, xi, slack)))
+
+
+def outer_distance(size: int, rho: float, xi: float, slack: float) -> float:
+    """w - 1 for the smallest zero w > 1 of w^K = F(w); the internal queue's tail decays with 1 - rho (w - 1)."""
     if xi == 0:
-        outer = -math.log(rho) if rho < 0.5 else -math.log1p(-slack)
-    else:
-        outer = math.log1p(_positive_zero(log_outer, 1 / (rho * (1 + xi))))
-    return descent(size, log_ascent, outer)
+        return slack / rho
+
+    def log_ratio(x: float) -> float:  # log(w^K / F(w)) at w = 1 + x
+        return size * math.log1p(x) + (size - 1) * math.log1p(-rho * x) + math.log1p(-rho * (1 + xi) * x)
+
+    return _positive_zero(log_ratio, 1 / (rho * (1 + xi)))
 
 
 def _positive_zero(function, pole: float) -> float:  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from penstock.errors import NotSolvableError
-from penstock.queueing.boundary import Boundary
+from penstock.queueing.boundary import Boundary, outer_distance
 from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
@@ -23,7 +23,8 @@ def solve_iterative(server: StreamServer, tolerance: float, truncation: int | No
 
     Parameters
     ----------
-    truncation: m, the largest number of jobs kept in the internal queue; by default where rho^m is negligible.
+    truncation: m, the largest number of jobs kept in the internal queue; by default where the
+        tail of its distribution is negligible.
 
     Raises
     ------
@@ -35,7 +36,8 @@ def solve_iterative(server: StreamServer, tolerance: float, truncation: int | No
             "use method='auto'."
         )
     size = int(server.batch_size)
-    level = truncation or size + math.ceil(math.log(tolerance / 100) / math.log1p(-server.slack) * (1 + 1 / size))
+    outer = outer_distance(size, server.load, server.arrivals_per_transfer_time, server.slack)
+    level = truncation or size + math.ceil(math.log(tolerance / 100) / math.log1p(-server.load * outer))
     instant = math.isinf(server.transfer_rate)
     probabilities, sweeps = _sweep(
         server.arrival_rate,

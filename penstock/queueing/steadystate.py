@@ -1,6 +1,6 @@
 """What a server does in the long run: numbers present, transfers, costs, times and their distributions."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -96,17 +96,7 @@ class SteadyState:
 
     @cached_property
     def _solved(self) -> Boundary:
-        if self._boundary is not None:
-            return self._boundary
-        if self.server.timer == "always":
-            return solve_boundary(replace(self.server, batch_size=2**60))  # keeps only the phases that matter
-        size = 64  # an infinite batch: a finite one that is never filled
-        while True:
-            boundary = solve_boundary(replace(self.server, batch_size=size))
-            last = boundary.probabilities[-1] + boundary.timer_flows[-1] / self.server.service_rate
-            if last * size <= 1e-15 * self.idle_probability:
-                return boundary
-            size *= 2
+        return self._boundary or solve_boundary(self.server)
 
     @cached_property
     def _joint(self) -> Joint:

@@ -108,7 +108,8 @@ def test_a_sweep_runs_on_spark(capsys):
         [sys.executable, "-m", "penstock", *arguments, "--master", "local[2]", "--json"],
         capture_output=True, text=True, check=True, timeout=200,
     )  # fmt: skip
-    assert json.loads(on_spark.stdout) == pytest.approx(here)
+    for remote, local in zip(json.loads(on_spark.stdout), here, strict=True):
+        assert remote == pytest.approx(local)
 
 
 def test_ctrl_c_ends_a_long_sweep_with_a_word_and_what_is_done_stays(directory):
