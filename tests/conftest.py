@@ -11,7 +11,6 @@ from support import Batches, load, write_batches
 
 from penstock.testing import TopologyDriver
 
-
 settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")

@@ -25,6 +25,7 @@ from penstock.queueing.services import ArrivalsDuringServices
 Real = NDArray[np.float64]
 
 _DENSE = 1000  # up to this many phases a dense factorisation beats iteration
+_DENSE_IF_STALLED = 8000  # and up to this many it is affordable where iteration stalls
 _LARGEST = 30_000  # phases; the rows of ArrivalsDuringServices would not fit into memory beyond
 _BEYOND_DOUBLES = 46.0  # -log of a probability that no double beside 1 can show
 
@@ -88,8 +89,8 @@ def _never_full(server: StreamServer) -> Boundary | None:
         if size > 4 * scale and smaller.slack > 1e-3:
             boundary = _idle(smaller)
             weights = boundary.probabilities + boundary.timer_flows / server.service_rate
-            # If nothing but rounding is left at half of the size, the square of that is left at the whole.
-            if weights[size // 2 :].max() <= 4e-16 * weights.sum():
+            # The tail falls geometrically: what is left at half of the size is left squared at the whole.
+            if weights[size // 2 :].max() <= 1e-13 * weights.sum():
                 return boundary
         size *= 2
     return None
@@ -120,10 +121,9 @@ def _idle(server: StreamServer) -> Boundary:
     first = np.zeros(size)
     first[0] = 1.0
     after_transfer = _ridden_along(ring, first, 1.0, rho, xi)
-    if size <= _DENSE:
+    visits = _idle_iterative(ring, rho, xi, onward, fires) if size > _DENSE else None
+    if visits is None:
         visits = _idle_dense(ring, after_transfer, rho, onward, fires)
-    else:
-        visits = _idle_iterative(ring, rho, xi, onward, fires)
     stay = np.full(size, fires / server.timer_rate if math.isfinite(sigma) else 0.0)  # seconds, 1 / (lambda + tau)
     stay[0] = 1 / server.arrival_rate
     flows = fires * visits
@@ -177,6 +177,7 @@ def _ridden_along(ring: PhaseRing, polynomial: Real, zero: float, c: float, xi: 
 def _stationary(transition: Real, left: Real) -> Real:
     """The row vector x with x A = x and x . left = 1, where A left = left."""
     size = len(left)
+    transition = transition / ((transition @ left) / left)[:, None]  # rounding, which a near-singular system would show
     system = np.eye(size) - transition.T
     system += left[None, :] / size
     factors = lu_factor(system, overwrite_a=True, check_finite=False)
@@ -195,7 +196,7 @@ def _idle_dense(ring: PhaseRing, after_transfer: Real, rho: float, onward: float
     return _stationary(transition, np.ones(size))
 
 
-def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires: float) -> Real:
+def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires: float) -> Real | None:
     size = ring.size
     services = ArrivalsDuringServices(size, rho)
     first = np.zeros(size)
@@ -213,11 +214,15 @@ def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires
         fired[0] = 0.0
         return _ridden_along(ring, ring.reduce(services.compose(fired)), 1.0, rho, xi)
 
-    return visits(_fixed_point(next_starts, np.ones(size)))
+    starts = _fixed_point(next_starts, np.ones(size))
+    return None if starts is None else visits(starts)
 
 
-def _fixed_point(advance, left: Real) -> Real:  # type: ignore[no-untyped-def]
-    """The vector x with advance(x) = x and x . left = 1, where advance preserves x . left; by GMRES."""
+def _fixed_point(advance, left: Real) -> Real | None:  # type: ignore[no-untyped-def]
+    """The vector x with advance(x) = x and x . left = 1, where advance preserves x . left; by GMRES.
+
+    ``None`` if it stalls and a dense factorisation is affordable instead.
+    """
     size = len(left)
     source = np.full(size, 1 / size)
     source /= source @ left
@@ -228,14 +233,17 @@ def _fixed_point(advance, left: Real) -> Real:  # type: ignore[no-untyped-def]
         return np.asarray(x - advance(x) + source * (left @ x))
 
     operator = LinearOperator((size, size), matvec=residual, dtype=np.float64)
-    x, failed = gmres(operator, source, x0=source, rtol=1e-13, atol=0, restart=min(size, 400), maxiter=5)
+    most = 250 if size <= _DENSE_IF_STALLED else 1000
+    x, _ = gmres(operator, source, x0=source, rtol=1e-13, atol=0, restart=min(size, 250), maxiter=most // 250)
     error = np.abs(residual(x) - source).sum() / np.abs(x).sum()
-    if failed and error > 1e-11:
-        raise NotSolvableError(
-            f"The iteration over {size} phases stalled at a residual of {error:.1e}; "
-            "use method='iterative', or a smaller batch_size."
-        )
-    return np.asarray(x)
+    if error < 1e-12:
+        return np.asarray(x)
+    if size <= _DENSE_IF_STALLED:
+        return None
+    raise NotSolvableError(
+        f"The iteration over {size} phases stalled at a residual of {error:.1e}; "
+        "use method='iterative', or a smaller batch_size."
+    )
 
 
 # --- the timer that always runs -------------------------------------------------------------------------------------
@@ -262,33 +270,35 @@ def _always(server: StreamServer) -> Boundary:
         return polynomial + zero * ring.divide(polynomial, below_one + c, c / zero)
 
     weights: Real = np.power(zero, np.arange(size, dtype=float))  # the ring's polynomials are held scaled by these
-    if size <= _DENSE:
-        first = np.zeros(size)
-        first[0] = 1.0
-        direct = over_one_less_rho_z(first)
-        transition = ring.powers(over_one_less_z(direct), 1 + c, c / zero)
-        if xi > 0:
-            transition[0] += xi * direct
-            blocked = xi * ring.divide(direct, 1 + c, c / zero)
-            for j in range(1, size):
-                transition[j] += blocked
-                blocked = ring.shift(blocked) / zero
-        transition *= weights[:, None] / weights[None, :]
-        return _with_flows(_stationary(transition, weights), server)
-    # z^j = (1 + sigma)^-j (1 + c (1 - y))^-j with c = rho / (1 + sigma): jobs that are served before the timer fires.
-    services = ArrivalsDuringServices(size, rho / (1 + sigma))
-    before_timer = np.exp(-math.log1p(sigma) * np.arange(size))
+    if size > _DENSE:
+        # z^j = (1 + sigma)^-j (1 + c (1 - y))^-j, c = rho / (1 + sigma): jobs that are served before the timer fires.
+        services = ArrivalsDuringServices(size, rho / (1 + sigma))
+        before_timer = np.exp(-math.log1p(sigma) * np.arange(size))
 
-    def advance(probabilities: Real) -> Real:
-        scaled = probabilities * weights
-        series = services.compose(probabilities * before_timer)
-        inner = over_one_less_z(ring.reduce(series * zero ** np.arange(len(series))))
-        if xi > 0:
-            inner[0] += xi * scaled[0]
-            inner += xi * ring.divide(np.append(scaled[1:], 0.0), 1 + c, c / zero)
-        return np.asarray(over_one_less_rho_z(inner) / weights)
+        def advance(probabilities: Real) -> Real:
+            scaled = probabilities * weights
+            series = services.compose(probabilities * before_timer)
+            inner = over_one_less_z(ring.reduce(series * zero ** np.arange(len(series))))
+            if xi > 0:
+                inner[0] += xi * scaled[0]
+                inner += xi * ring.divide(np.append(scaled[1:], 0.0), 1 + c, c / zero)
+            return np.asarray(over_one_less_rho_z(inner) / weights)
 
-    return _with_flows(_fixed_point(advance, weights), server)
+        found = _fixed_point(advance, weights)
+        if found is not None:
+            return _with_flows(found, server)
+    first = np.zeros(size)
+    first[0] = 1.0
+    direct = over_one_less_rho_z(first)
+    transition = ring.powers(over_one_less_z(direct), 1 + c, c / zero)
+    if xi > 0:
+        transition[0] += xi * direct
+        blocked = xi * ring.divide(direct, 1 + c, c / zero)
+        for j in range(1, size):
+            transition[j] += blocked
+            blocked = ring.shift(blocked) / zero
+    transition *= weights[:, None] / weights[None, :]
+    return _with_flows(_stationary(transition, weights), server)
 
 
 def _with_flows(probabilities: Real, server: StreamServer) -> Boundary:

@@ -4,6 +4,7 @@ Without a corner at K, P(w) = sum pi_{0,j} w^j obeys an equation that ties P(w) 
 linear map that draws every point to a fixed one. Iterating it is the solution.
 """
 
+import cmath
 import math
 
 import numpy as np
@@ -12,6 +13,8 @@ from scipy.optimize import brentq
 from penstock.queueing.boundary import phase_cycle
 from penstock.queueing.moments import Moments
 from penstock.queueing.server import StreamServer
+
+_MOST_STEPS = 2_000_000
 
 
 def infinite_batch(server: StreamServer) -> Moments:
@@ -53,50 +56,51 @@ def _always(server: StreamServer) -> Moments:
     """(y(1-rho z) - sigma xi alpha z^2) P(y) = sigma z alpha (y P(z)/(1-z) + xi pi_00 (y - z)), z = zeta(y)."""
     rho, xi, rate, service = server.load, server.arrivals_per_transfer_time, server.arrival_rate, server.service_rate
     gamma, sigma = server.transfer_rate, server.timer_rate / server.service_rate
+    slack = (service - rate) / service
+    # Everything in g = 1 - y: g -> 1 - zeta(y) = (sigma + rho g) / (1 + sigma + rho g), without a subtraction.
+    rest = math.sqrt((slack + sigma) ** 2 + 4 * rho * sigma)
+    fixed = 2 * sigma / (rest + slack + sigma)
 
-    def zeta(y: complex) -> complex:
-        return 1 / (1 + rho + sigma - rho * y)
-
-    def alpha(z: complex) -> complex:
-        return 1 / (1 + xi * (1 - z))
-
-    rest = math.sqrt(((1 - rho) + sigma) ** 2 + 4 * rho * sigma)
-    fixed = 2 / (1 + rho + sigma + rest)
-
-    def from_fixed_point(y: complex) -> tuple[complex, complex]:
-        """P(y) = first P(fixed point) + second pi_00."""
-        first, second = 1.0 + 0j, 0j
-        while True:
-            z = zeta(y)
-            left = y * (1 - rho * z) - sigma * xi * alpha(z) * z * z
-            second += first * sigma * z * alpha(z) * xi * (y - z) / left
-            first *= sigma * z * alpha(z) * y / ((1 - z) * left)
-            if abs(y - fixed) < 1e-17 or z == y:
-                return first, second
-            y = z
+    def from_fixed_point(g: complex) -> tuple[complex, complex]:
+        """P(y) = exp(log_first) (P(fixed point) + second pi_00)."""
+        log_first, second = 0j, 0j
+        for _ in range(_MOST_STEPS):
+            z = 1 / (1 + sigma + rho * g)
+            gap = (sigma + rho * g) * z  # 1 - z
+            after = slack + rho * gap  # 1 - rho z
+            alpha = 1 / (1 + xi * gap)
+            left = (1 - g) * after - sigma * xi * alpha * z * z
+            factor = sigma * z * alpha * (1 - g) / (gap * left)
+            log_first += cmath.log(factor)
+            second = (second + sigma * z * alpha * xi * (gap - g) / left) / factor
+            if abs(gap - g) <= 2e-16 * abs(gap):
+                break
+            g = gap
+        return log_first, second
 
     empty = 0.0  # pi_00 / P(fixed point)
     if xi > 0:
 
         def left_side(y: float) -> float:
-            z = zeta(y).real
-            return (y * (1 - rho * z) - sigma * xi * alpha(z) * z * z).real
+            z = 1 / (1 + rho + sigma - rho * y)
+            return y * (1 - rho * z) - sigma * xi / (1 + xi * (1 - z)) * z * z
 
-        zero = float(brentq(left_side, 0.0, fixed, xtol=1e-300))
-        first, second = from_fixed_point(zeta(zero))
+        zero = float(brentq(left_side, 0.0, 1 - fixed, xtol=1e-300))
+        z = 1 / (1 + rho + sigma - rho * zero)
+        log_first, second = from_fixed_point(complex(1 - z))
         # zero P(z)/(1-z) + xi pi_00 (zero - z) = 0 there
-        weight = zero / (1 - zeta(zero))
-        empty = (weight * first / (xi * (zeta(zero) - zero) - weight * second)).real
+        weight = zero / (1 - z)
+        empty = weight / (xi * (z - zero) * math.exp(min(-log_first.real, 700.0)) - weight * second.real)
     step = 1e-100  # a complex step gives the derivative to full accuracy
-    first, second = from_fixed_point(1 + 1j * step)
-    total = first + second * empty
+    log_first, second = from_fixed_point(complex(0.0, -step))
+    derivative = (log_first + cmath.log(1 + second * empty)).imag / step
     transfers = 1 / (phase_cycle(server) + 1 / gamma)
     blocked = transfers / gamma
     idle = server.slack / (1 + 1 / (gamma * phase_cycle(server)))
-    idle_jobs = total.imag / step / total.real * idle
+    idle_jobs = derivative * idle
     if xi == 0:
         return Moments((rho + idle_jobs) / (1 - rho), _waiting(server, transfers), transfers, idle)
-    empty *= idle / total.real
+    empty *= idle / (1 + second.real * empty) * math.exp(max(-log_first.real, -700.0))
     # Poisson's equation as in always_moments: psi is the same in every phase but 0.
     later, at_zero = blocked / server.timer_rate, (1 - blocked) / gamma
     in_zero = transfers / rate
