@@ -11,7 +11,7 @@ from scipy.special import pdtr
 
 from penstock.errors import ConfigurationError, UnstableServerError
 from penstock.queueing import parameter
-from penstock.queueing.distribution import Deterministic, Distribution
+from penstock.queueing.distribution import Deterministic, Distribution, is_distribution, nodes
 
 Real = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class MicroBatchServer:
             )
         if self.per_key > 0 and self.keys == 0:
             raise ConfigurationError("per_key is set but keys is 0; give the number of distinct keys.")
-        if not math.isclose(getattr(self.residual, "mean", math.nan), 1.0, rel_tol=1e-6):
+        if not is_distribution(self.residual) or not math.isclose(self.residual.mean, 1.0, rel_tol=1e-6):
             raise ConfigurationError(f"residual is {self.residual!r}; give a distribution of mean 1.")
         if self.fixed + self.per_row + self.per_key == 0:
             raise ConfigurationError("fixed, per_row and per_key are all 0; give at least one of them.")
@@ -104,7 +104,34 @@ class MicroBatchServer:
         """Rows per second that the largest batches, one after another, can take."""
         if math.isinf(self.cap):
             return math.inf if self.per_row == 0 else 1 / self.per_row
-        return self.cap / max(float(self.duration(self.cap)), self.trigger_interval)
+        return self.cap / self._saturated_cycle
+
+    @property
+    def _saturated_cycle(self) -> float:
+        """Mean time from start to start of batches of ``cap`` rows when there are always more, in seconds."""
+        mean, interval = float(self.duration(self.cap)), self.trigger_interval
+        if interval == 0:
+            return mean
+        values, weights = nodes(self.residual, 61)
+        durations = mean * values
+        if durations[-1] <= interval:
+            return interval
+        # The start's phase in the trigger's grid is a Markov chain: a batch that outlasts its interval moves it on.
+        phases = (np.arange(200) + 0.5) / 200 * interval
+        occupied: Real = np.zeros(201)
+        cycle = 0.0
+        occupied[0] = 1.0  # on the grid; then the phases in between
+        position = np.append(0.0, phases)
+        for _ in range(400):
+            after = np.maximum(durations[None, :], interval - position[:, None])
+            landed = np.mod(position[:, None] + durations[None, :], interval)
+            column = np.where(
+                durations[None, :] > interval - position[:, None], 1 + (landed / interval * 200).astype(int), 0
+            )
+            cycle = float(occupied @ after @ weights)
+            mass = occupied[:, None] * weights[None, :]
+            occupied = np.bincount(np.minimum(column, 200).ravel(), mass.ravel(), 201).astype(float)
+        return cycle
 
     @property
     def is_stable(self) -> bool:

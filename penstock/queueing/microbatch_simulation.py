@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
 from penstock.queueing.distribution import Deterministic, Distribution, Exponential
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate, warm_up
@@ -64,7 +65,7 @@ def simulate_micro_batches(
     started = perf_counter()
     times = np.cumsum(Pool(interarrival or Exponential(1 / server.arrival_rate), arrivals).refill(jobs))
     constant = isinstance(server.residual, Deterministic)
-    factors = np.ones(1) if constant else server.residual.sample(residuals, 1 << 16)
+    factors = np.ones(1) if constant else server.residual.sample(residuals, jobs)  # there are no more batches than rows
     threshold, delay = (1.0, math.inf) if server.delay == 0 else (server.threshold, server.delay)
     starts, rows, durations, latencies, batches, admitted = _run(
         times,
@@ -83,6 +84,11 @@ def simulate_micro_batches(
     starts, rows, durations, latencies = starts[:batches], rows[:batches], durations[:batches], latencies[:admitted]
     cycles = np.diff(starts)
     rows, durations, starts = rows[:-1], durations[:-1], starts[:-1]
+    if len(rows) < 64:
+        raise ConfigurationError(
+            f"{jobs:,} rows make {len(rows)} batches, and intervals need 64 or more; simulate more jobs, some "
+            f"{math.ceil(64 * jobs / max(len(rows), 1)) * 2:,}."
+        )
     first = warm_up(rows)
     all_rows = rows
     rows, durations, cycles, starts = rows[first:], durations[first:], cycles[first:], starts[first:]
@@ -128,7 +134,12 @@ def _run(  # type: ignore[no-untyped-def]
             if waiting >= threshold or (asked >= deadline and waiting >= 1):
                 break
             if asked >= deadline:
+                # No row waits, so the delay starts again, and again, until one does.
                 deadline = asked + delay
+                if poll == 0 and interval == 0 and taken < total:
+                    deadline = max(deadline, asked + math.ceil((times[taken] - asked) / delay) * delay)
+                    if deadline < times[taken]:
+                        deadline = times[taken]
             opening = taken + int(threshold) - 1
             if opening >= total:
                 return starts, rows, durations, latencies, batches, taken

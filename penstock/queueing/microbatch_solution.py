@@ -7,6 +7,7 @@ distribution functions. Sizes are kept one by one while they are few, in bins of
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,19 +15,20 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaincc, gammainccinv, ndtr, pdtr
+from scipy.special import gammaincc, gammainccinv, pdtr
 
 from penstock.errors import ConfigurationError, NotSolvableError
-from penstock.queueing.distribution import Deterministic
+from penstock.queueing.distribution import nodes
 from penstock.queueing.microbatch import MicroBatchServer
 
 Real = NDArray[np.float64]
 Integers = NDArray[np.int_]
 
 _MOST_SIZES = 600  # kept one by one up to here, in bins beyond
-_NODES = 41  # of the residual
+_NODES = 53  # of the residual
 _CROSSING_NODES = 12  # of the time at which a threshold is crossed
 _PHASES = 24  # of a start between two moments of the trigger's grid
+_WORST_BALANCE = 0.01  # between rows that arrive and rows that leave, a measure of the bins' error
 _WINDOWS = 1000  # lengths of the time over which a batch gathers
 
 
@@ -98,6 +100,7 @@ class _Windows:
     means: Real  # (sizes,): mean durations of the batches
     residuals: Real  # (nodes,)
     node_weights: Real  # (nodes,)
+    law: tuple[Real, Real]  # many values of the residual and their weights
 
     @cached_property
     def _total(self) -> float:
@@ -105,13 +108,10 @@ class _Windows:
 
     def survival(self, t: float) -> float:
         """Share of the rows whose latency exceeds t seconds."""
-        # Rows that opened the gate wait for their batch alone: the residual's own law, interpolated between nodes.
-        ratio = t / self.means
-        if len(self.residuals) == 1:
-            late = (ratio < self.residuals[0]).astype(float)
-        else:
-            middles = np.cumsum(self.node_weights) - self.node_weights / 2
-            late = 1 - np.interp(ratio, self.residuals, middles, left=0.0, right=1.0)
+        # Rows that opened the gate wait for their batch alone: the residual's own law, finer than the nodes.
+        values, weights = self.law
+        beyond = 1 - np.append(0.0, np.cumsum(weights))
+        late = beyond[np.searchsorted(values, t / self.means, side="right")]
         result = float(self.at_once @ late)
         for residual, weight in zip(self.residuals, self.node_weights, strict=True):
             left = t - residual * self.means
@@ -128,29 +128,44 @@ def solve_micro_batches(server: MicroBatchServer) -> MicroBatchState:
     Raises
     ------
     UnstableServerError: the largest batches do not keep up.
-    NotSolvableError: a trigger interval together with a threshold above 1.
+    NotSolvableError: a trigger interval together with a threshold above 1, or an infinite mean latency.
     """
     server.require_stable()
-    if server.trigger_interval > 0 and server.threshold > 1 and server.delay > 0:
+    if server.trigger_interval > 0 and server.threshold > 1 and server.delay * server.arrival_rate >= 1e-9:
         raise NotSolvableError(
             "A trigger_interval together with a threshold above 1 has no solution here; use simulate(), or set one of "
             "them to its default."
+        )
+    variation = (server.arrival_rate * server.per_row) ** 2 * (1 + server.residual.scv)
+    if math.isinf(server.cap) and variation >= 1:
+        raise NotSolvableError(
+            "The server is stable, but its mean latency is infinite: long batches make longer ones, with (arrival_rate "
+            f"x per_row)^2 x (1 + scv of the residual) = {variation:.3g}, at least 1; give a cap."
         )
     return _Chain(server).state()
 
 
 @dataclass(frozen=True)
+class _Rows:
+    """Rows that came evenly from ``far`` to ``near`` seconds before an opening, ``count(left)`` of them by size."""
+
+    near: Real
+    far: Real
+    count: Callable[[Real], Real]
+
+
+@dataclass(frozen=True)
 class _Block:
-    """Openings of the gate that came about alike: one per state and node of the residual.
+    """Openings of the gate that came about alike: one per state.
 
     ``masses[s, m]`` is the probability, from state ``origins[s]``, of an opening with size m after ``windows[s]``
-    seconds, over which its new rows came in evenly; ``opened`` says that one more row came at its very end.
+    seconds; ``rows`` says when the new rows came.
     """
 
     origins: Integers
     windows: Real
     masses: Real
-    opened: bool = False
+    rows: tuple[_Rows, ...]
 
 
 class _Chain:
@@ -160,25 +175,17 @@ class _Chain:
         self.server = server
         self.rate = server.arrival_rate
         self.interval = server.trigger_interval
-        self.simple = self.interval > 0 or server.delay == 0
+        self.simple = self.interval > 0 or server.delay * server.arrival_rate < 1e-9  # one row opens the gate
         self.threshold = 1.0 if self.simple else server.threshold
         self.delay = math.inf if self.simple else server.delay
-        self.residuals, self.node_weights = np.ones(1), np.ones(1)
-        if not isinstance(server.residual, Deterministic):
-            # The trapezoidal rule over normal scores: many nodes in the tails, where p99 is decided.
-            scores = np.linspace(-5, 5, _NODES)
-            self.node_weights = np.exp(-(scores**2) / 2)
-            self.node_weights /= self.node_weights.sum()
-            self.residuals = server.residual.quantile(ndtr(scores))
-            self.residuals = self.residuals / (self.residuals @ self.node_weights)
-        low, high = self._range()
-        overruns = self.interval > 0 and self._longest(high) > self.interval
+        self.residuals, self.node_weights = nodes(server.residual, _NODES)
+        sample = self._sample()
+        overruns = self.interval > 0 and self._longest(float(sample.max())) > self.interval
         self.phases = np.linspace(0, self.interval, _PHASES + 1) if overruns else np.zeros(1)
-        most = _MOST_SIZES // 5 if overruns else _MOST_SIZES
-        width = max(1.0, math.ceil((high - low) / most))
-        self.edges = low + width * np.arange(math.ceil((high - low) / width) + 1)  # size k in (edges[k], edges[k+1]]
-        self.sizes = (self.edges[1:] + self.edges[:-1] + 1) / 2
-        self.exact = width == 1 and not overruns and len(self.residuals) == 1
+        self.edges = self._choose_edges(sample, _MOST_SIZES // 5 if overruns else _MOST_SIZES)
+        self.sizes = (self.edges[1:] + self.edges[:-1] + 1) / 2  # size k lies in (edges[k], edges[k+1]]
+        single = bool((np.diff(self.edges) == 1).all())
+        self.exact = single and not overruns and len(self.residuals) == 1 and server.poll == 0
         self.admitted = np.minimum(self.sizes, server.cap)
         self.left = self.sizes - self.admitted
         self.durations = server.duration(self.admitted)[:, None] * self.residuals[None, :]
@@ -190,11 +197,11 @@ class _Chain:
     def _longest(self, size: float) -> float:
         return float(self.server.duration(min(size, self.server.cap)) * self.residuals[-1])
 
-    def _range(self) -> tuple[float, float]:
+    def _sample(self) -> Real:
         # Where the sizes are: run the embedded chain itself, many copies at once, batch by batch.
         random = np.random.default_rng(0)
         size, phase = np.full(256, max(1.0, self.threshold)), np.zeros(256)
-        lowest, highest = math.inf, 0.0
+        seen = []
         for step in range(600):
             admitted = np.minimum(size, self.server.cap)
             duration = self.server.duration(admitted) * random.choice(self.residuals, 256, p=self.node_weights)
@@ -203,11 +210,37 @@ class _Chain:
             waited = np.maximum(self.delay - cycle, 0) if math.isfinite(self.delay) else np.zeros(256)
             late = np.minimum(early + random.poisson(self.rate * waited), self.threshold)
             size = np.where(early >= self.threshold, early, late if math.isfinite(self.delay) else self.threshold)
-            size = np.maximum(size, 1.0)
+            size = np.maximum(
+                size + random.poisson(self.rate * self.server.poll, 256) * ((size > early) | (early == 0)), 1.0
+            )
             if step >= 200:
-                lowest, highest = min(lowest, size.min()), max(highest, size.max())
-        spread = max(highest - lowest, 4 * math.sqrt(highest), 8)
-        return max(0.0, math.floor(lowest - spread / 2)), math.ceil(highest + spread)
+                seen.append(size.copy())
+        return np.concatenate(seen)
+
+    def _choose_edges(self, sample: Real, most: int) -> Real:
+        low, high = float(sample.min()), float(sample.max())
+        spread = max(high - low, 4 * math.sqrt(high), 8)
+        low = max(0.0, math.floor(low - spread / 2))
+        high = math.ceil(high + spread)
+        # Without a cap a random residual has a long tail, and a few large batches hold many of the rows. With a cap
+        # a backlog falls by small steps, which bins wider than a step would not see.
+        long_tail = len(self.residuals) > 1 and math.isinf(self.server.cap)
+        if long_tail:
+            high *= 10
+        elif len(self.residuals) > 1:
+            high = math.ceil(high + spread)
+        if high - low <= most:
+            return np.arange(low, high + 1)
+        if not long_tail:
+            return np.asarray(low + math.ceil((high - low) / most) * np.arange(most + 1), dtype=float)
+        bulk_low, bulk_high = np.quantile(sample, [0.002, 0.99])
+        bulk_high = max(bulk_high, bulk_low + 8, low + 8)
+        parts = [
+            np.linspace(low, bulk_low, most // 10),
+            np.linspace(bulk_low, bulk_high, most * 6 // 10),
+            np.geomspace(bulk_high, high, most * 3 // 10),
+        ]
+        return np.unique(np.round(np.clip(np.concatenate(parts), low, high)))
 
     def _until_asked(self, duration: Real, phase: Real) -> tuple[Real, Real]:
         """Time from a start to the next question, and the phase of that moment in the trigger's grid."""
@@ -234,9 +267,15 @@ class _Chain:
         return np.asarray(masses[:, :-1])
 
     def _open(
-        self, origins: Integers, windows: Real, masses: Real, phase: Real | None = None, opened: bool = False
+        self,
+        origins: Integers,
+        windows: Real,
+        masses: Real,
+        phase: Real | None = None,
+        rows: tuple[_Rows, ...] | None = None,
     ) -> None:
-        self.blocks.append(_Block(origins, windows, masses, opened))
+        evenly = _Rows(np.zeros_like(windows), windows, lambda left: self.sizes[None, :] - left[:, None])
+        self.blocks.append(_Block(origins, windows, masses, rows or (evenly,)))
         self.cycle[origins] += windows * masses.sum(axis=1)
         width = len(self.phases)
         if width == 1:
@@ -270,42 +309,54 @@ class _Chain:
         if len(waiting) == 0:
             return
         rest, durations, left = rest[waiting], durations[waiting], self.left[waiting]
+        late = self._polled(durations, np.full(len(waiting), self.delay))
         if math.isfinite(self.delay):
-            late = np.full(len(waiting), self.delay + self.server.poll / 2)
             masses = weight * self._masses(late, left, 1.0, self.threshold)
             self._open(waiting, late, masses)
-            none = weight * np.exp(-self.rate * self.delay) * (left == 0)
-            self._after_no_row(waiting, none, np.full(len(waiting), self.delay))
+            none = weight * np.exp(-self.rate * late) * (left == 0)
+            self._after_no_row(waiting, none, late)
             rest = rest - masses.sum(axis=1) - none
-        self._cross(waiting, np.maximum(rest, 0.0), durations, left)
+        self._cross(waiting, np.maximum(rest, 0.0), durations, late, left)
 
-    def _cross(self, origins: Integers, masses: Real, after: Real, left: Real) -> None:
-        """The threshold is reached after ``after`` and before the delay: windows at nodes of that time's law."""
+    def _polled(self, start: Real, moment: Real) -> Real:
+        """The first question at or after a moment, asked every ``poll`` seconds from ``start`` on."""
+        if self.server.poll == 0 or not np.isfinite(moment).all():
+            return moment
+        return np.asarray(start + self.server.poll * np.ceil(np.maximum(moment - start, 0) / self.server.poll - 1e-9))
+
+    def _cross(self, origins: Integers, masses: Real, after: Real, before: Real, left: Real) -> None:
+        """The threshold is reached between two moments, and the gate opens at the next question."""
+        if masses.sum() < 1e-15:
+            return
         missing = np.maximum(self.threshold - left, 1.0)
-        survival = gammaincc(missing, self.rate * after)
-        beyond = gammaincc(missing, self.rate * self.delay) if math.isfinite(self.delay) else np.zeros(len(after))
+        survival, beyond = gammaincc(missing, self.rate * after), gammaincc(missing, self.rate * before)
         points, weights = leggauss(_CROSSING_NODES)
-        one = np.array([self.server.poll / 2])
-        sizes = self._masses(one, np.array([self.threshold]), 1.0)[0]  # with the rows of the poll that follows
         for point, share in zip((1 + points) / 2, weights / 2, strict=True):
             inside = np.clip(beyond + (survival - beyond) * point, 1e-300, 1.0)
-            windows = np.maximum(gammainccinv(missing, inside) / self.rate, after) + self.server.poll / 2
-            self._open(origins, windows, share * masses[:, None] * sizes[None, :], opened=True)
+            reached = np.maximum(gammainccinv(missing, inside) / self.rate, after)
+            opened = self._polled(after, reached)
+            wait = opened - reached
+            sizes = self._masses(wait, np.full(len(wait), self.threshold), 1.0)
+            rows = (
+                _Rows(wait, opened, lambda left: np.maximum(self.threshold - 1 - left, 0)[:, None]),
+                # The row that reached the threshold came at any moment between two questions.
+                _Rows(np.zeros_like(wait), np.full_like(wait, self.server.poll), lambda left: np.ones((len(left), 1))),
+                _Rows(np.zeros_like(wait), wait, lambda left: (self.sizes - self.threshold).clip(0)[None, :]),
+            )
+            self._open(origins, opened, share * masses[:, None] * sizes, rows=rows)
 
     def _after_no_row(self, origins: Integers, masses: Real, waited: Real) -> None:
         """The delay runs out with no row: it starts again, as often as it takes, and only the last time counts."""
         if masses.sum() < 1e-15:
             return
-        self.cycle[origins] += waited * masses
-        none = math.exp(-self.rate * self.delay)
-        self.cycle[origins] += masses * self.delay * none / (1 - none)
-        masses = masses / (1 - none)
         zero = np.zeros(len(origins))
-        late = np.full(len(origins), self.delay + self.server.poll / 2)
+        late = self._polled(zero, np.full(len(origins), self.delay))
+        some = -math.expm1(-self.rate * late[0])
+        self.cycle[origins] += waited * masses + masses * late * (1 - some) / some
+        masses = masses / some
         expired = masses[:, None] * self._masses(late, zero, 1.0, self.threshold)
         self._open(origins, late, expired)
-        crossed = np.maximum(masses * (1 - none) - expired.sum(axis=1), 0.0)
-        self._cross(origins, crossed, zero, zero)
+        self._cross(origins, np.maximum(masses * some - expired.sum(axis=1), 0.0), zero, late, zero)
 
     def _asked_on_grid(self, weight: float, durations: Real, position: int, phase: float) -> None:
         origins = np.arange(len(self.sizes)) * len(self.phases) + position
@@ -321,36 +372,50 @@ class _Chain:
         first = empty[:, None] * self._masses(to_grid, zero, 1.0)
         self._open(origins, to_grid, first)
         missed = np.maximum(empty - first.sum(axis=1), 0.0)
-        none = math.exp(-self.rate * self.interval)
-        later = (missed / (1 - none))[:, None] * self._masses(np.full(len(origins), self.interval), zero, 1.0)
+        some = -math.expm1(-self.rate * self.interval)
+        later = (missed / some)[:, None] * self._masses(np.full(len(origins), self.interval), zero, 1.0)
         self._open(origins, np.full(len(origins), self.interval), later)
-        self.cycle[origins] += asked * empty + missed * (to_grid + self.interval * none / (1 - none))
+        self.cycle[origins] += asked * empty + missed * (to_grid + self.interval * (1 - some) / some)
 
     def _result(self, probabilities: Real) -> MicroBatchState:
         width = len(self.phases)
         by_size = probabilities.reshape(-1, width).sum(axis=1)
         rows = float(by_size @ self.admitted)
-        longest = max(float(block.windows.max()) for block in self.blocks)
+        longest = max(self.server.poll, *(float(block.windows.max()) for block in self.blocks))
         grid = np.linspace(0, longest, _WINDOWS)
         weights = np.zeros((_WINDOWS, len(self.sizes)))
         at_once = np.zeros(len(self.sizes))
         waiting = 0.0
         for block in self.blocks:
             masses = block.masses * probabilities[block.origins][:, None]
-            left = self.left[block.origins // width][:, None]
-            new = np.maximum(self.sizes[None, :] - left - block.opened, 0.0)
-            waiting += float((masses * (left + new / 2)).sum(axis=1) @ block.windows)
-            at_once += block.opened * masses.sum(axis=0)
-            # Each window is shared out between the two nearest lengths of the grid.
-            place = block.windows / longest * (_WINDOWS - 1)
-            lower = np.minimum(place.astype(int), _WINDOWS - 2)
-            for position, part in ((lower, 1 - (place - lower)), (lower + 1, place - lower)):
-                np.add.at(weights, position, part[:, None] * masses * new)
+            left = self.left[block.origins // width]
+            waiting += float(masses.sum(axis=1) @ (left * block.windows))
+            for group in block.rows:
+                came = masses * group.count(left)
+                waiting += float(came.sum(axis=1) @ (group.near + group.far)) / 2
+                if not group.far.any():
+                    at_once += came.sum(axis=0)
+                    continue
+                # Evenly over (near, far) is evenly over (0, far) less evenly over (0, near).
+                length = np.maximum(group.far - group.near, 1e-300)
+                for end, sign in ((group.far, 1), (group.near, -1)):
+                    if end.any():
+                        place = end / longest * (_WINDOWS - 1)
+                        lower = np.minimum(place.astype(int), _WINDOWS - 2)
+                        part = sign * (end / length)
+                        np.add.at(weights, lower, (part * (1 - (place - lower)))[:, None] * came)
+                        np.add.at(weights, lower + 1, (part * (place - lower))[:, None] * came)
         mean_durations = self.durations @ self.node_weights
         latency = (waiting + float(by_size @ (self.admitted * mean_durations))) / rows
         cycle = float(probabilities @ self.cycle)
+        if abs(rows / cycle / self.rate - 1) > _WORST_BALANCE:
+            raise NotSolvableError(
+                "The batch sizes vary too much for the bins of this solution: rows leave at "
+                f"{rows / cycle:.6g} per second and arrive at {self.rate:.6g}; use simulate()."
+            )
         means = self.server.duration(self.admitted)
-        windows = _Windows(grid, weights, at_once, means, self.residuals, self.node_weights)
+        law = nodes(self.server.residual, 4001)
+        windows = _Windows(grid, weights, at_once, means, self.residuals, self.node_weights, law)
         return MicroBatchState(
             self.server,
             latency,

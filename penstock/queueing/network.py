@@ -15,7 +15,8 @@ from penstock.queueing.chain import Arrivals, solve_chain
 from penstock.queueing.distribution import Distribution, Exponential, Recorded
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate
 from penstock.queueing.server import StreamServer
-from penstock.queueing.solution import simulate, solve
+from penstock.queueing.simulation import play, require_same_mean
+from penstock.queueing.solution import solve
 
 Real = NDArray[np.float64]
 
@@ -75,7 +76,8 @@ class NetworkSimulation:
     ----------
     mean_response_times: seconds spent in each node, by name.
     transfers_per_second: by name.
-    path_latencies: seconds from entry to the end of service at the last node, for every job that took the path.
+    path_latencies: seconds from entry to the end of service at the last node, for every job that took the path and
+        went no further.
     """
 
     mean_response_times: Mapping[str, Estimate]
@@ -195,10 +197,13 @@ class Network:
             else:
                 # Chains have finite rates: a timer this fast is as good as an infinite one.
                 timer_rate = min(server.timer_rate, 1e5 * server.service_rate)
-                arriving = _merged(self.arrivals.get(name, 0.0), sources)
-                chain = solve_chain(replace(server, timer_rate=timer_rate), 1e-7, arrivals=arriving)
-                jobs, transfers = chain.mean_jobs, chain.transfers
-                emptied = server.service_rate * float(chain.ready[1].sum())
+                finite = replace(server, timer_rate=timer_rate)
+                jobs = transfers = emptied = 0.0
+                for weight, merged in _merged(self.arrivals.get(name, 0.0), sources):
+                    chain = solve_chain(finite, 1e-7, arrivals=merged)
+                    jobs += weight * chain.mean_jobs
+                    transfers += weight * chain.transfers
+                    emptied += weight * server.service_rate * float(chain.ready[1].sum())
                 bursts[name] = _Bursts.of(server, transfers, emptied)
             nodes[name] = NodeState(server.arrival_rate, jobs, transfers, jobs / server.arrival_rate)
         return NetworkState(method, nodes)
@@ -216,50 +221,65 @@ class Network:
 
         Parameters
         ----------
-        jobs: that enter from outside.
+        jobs: that enter from outside, 10,000 or more. The first tenth and the last twentieth are left out.
         interarrival, service: distributions by node, exponential unless given.
+
+        Raises
+        ------
+        UnstableServerError: names the node.
+        ConfigurationError: a name is unknown, a mean contradicts a rate, or too few jobs reach a node.
         """
         self._require_stable()
-        random = np.random.default_rng(seed)
+        jobs = int(parameter.count("jobs", jobs, least=10_000))
+        interarrival, service = dict(interarrival or {}), dict(service or {})
+        for what, given in (("interarrival", interarrival), ("service", service)):
+            known = self.arrivals if what == "interarrival" else self.servers
+            for name, distribution in given.items():
+                if name not in known:
+                    raise ConfigurationError(f"{what} names {name!r}; choose among {', '.join(known)}.")
+                rate = self.arrivals[name] if what == "interarrival" else self.servers[name].service_rate
+                require_same_mean(f"{what} of {name}", rate, distribution)
+        random = np.random.default_rng(parameter.seed(seed))
         horizon = jobs / sum(self.arrivals.values())
+        # One window of entry times for every statistic, clear of the empty start and of jobs still on their way.
+        window = (0.1 * horizon, 0.95 * horizon)
         responses: dict[str, Estimate] = {}
         transfers: dict[str, Estimate] = {}
         paths: dict[tuple[str, ...], list[Real]] = {}
         inbox: dict[str, list[tuple[tuple[str, ...], Real, Real]]] = {name: [] for name in self.order}
         for name, rate in self.arrivals.items():
-            given = (interarrival or {}).get(name) or Exponential(1 / rate)
-            times = np.cumsum(given.sample(random, math.ceil(horizon * rate)))
+            distribution = interarrival.get(name) or Exponential(1 / rate)
+            times = np.cumsum(distribution.sample(random, max(math.ceil(horizon * rate), 1)))
             inbox[name].append(((), times, times))
-        for index, (name, server) in enumerate(self.servers.items()):
+        for name, server in self.servers.items():
             labels = [path for path, _, _ in inbox[name]]
             times = np.concatenate([times for _, times, _ in inbox[name]])
             entries = np.concatenate([entry for _, _, entry in inbox[name]])
             which = np.repeat(np.arange(len(labels)), [len(times) for _, times, _ in inbox[name]])
             order = np.argsort(times, kind="stable")
             times, entries, which = times[order], entries[order], which[order]
-            gaps = np.diff(times, prepend=0.0)
-            # The server keeps its nominal rate; the recording's own may differ by chance.
-            run = simulate(
-                replace(server, arrival_rate=1 / gaps.mean()),
-                jobs=len(times) - len(times) // 50,  # the last ones may still be waiting when the recording ends
-                seed=seed + index + 1,
-                interarrival=Recorded(gaps),
-                service=(service or {}).get(name),
-                confidence=confidence,
-            )
-            responses[name], transfers[name] = run.mean_response_time, run.transfers_per_second
-            first = run.warm_up_jobs
-            count = len(run.departures)
-            entries, which = entries[first : first + count], which[first : first + count]
+            counted = (entries >= window[0]) & (entries <= window[1])
+            if counted.sum() < 1000:
+                raise ConfigurationError(
+                    f"Only {counted.sum()} of the simulated jobs reach node {name!r}; simulate more than {jobs:,} jobs."
+                )
+            run = play(server, Recorded(np.diff(times, prepend=0.0)), service.get(name), None, None, len(times), random)
+            groups = run.response_times[counted][: counted.sum() // 64 * 64].reshape(64, -1)
+            responses[name] = ratio_estimate(groups.sum(axis=1), np.full(64, float(groups.shape[1])), confidence)
+            part = run.sums[len(run.sums) // 10 : -len(run.sums) // 20]
+            transfers[name] = ratio_estimate(part[:, 2], part[:, 0], confidence)
             successors = [(target, p) for (source, target), p in self.routes.items() if source == name]
             for label, path in enumerate(labels):
                 mine = which == label
                 left, entered = run.departures[mine], entries[mine]
-                if not successors:
-                    paths.setdefault((*path, name), []).append(left - entered)
+                leaves = np.ones(len(left), dtype=bool)
                 for target, probability in successors:
                     goes = random.random(len(left)) < probability
+                    leaves &= ~goes
                     inbox[target].append(((*path, name), left[goes], entered[goes]))
+                leaves &= counted[mine]
+                if leaves.any():
+                    paths.setdefault((*path, name), []).append((left - entered)[leaves])
         return NetworkSimulation(responses, transfers, {path: np.concatenate(parts) for path, parts in paths.items()})
 
 
@@ -278,7 +298,7 @@ class _Bursts:
     start: float  # per second, from off to on
     emptied: float  # per second, from on to off with a departure
     interrupted: float  # per second, from on to off without one
-    stages: int
+    stages: float
 
     @classmethod
     def of(cls, server: StreamServer, transfers: float, emptied: float) -> "_Bursts":
@@ -287,7 +307,7 @@ class _Bursts:
         # Var(jobs - lambda time) over a burst of m jobs and its pause is m if both have k stages with
         # k = 2 m (1-rho)^2 / (1 - rho^2 + (1-rho)^2) = m (1 - rho).
         jobs = server.arrival_rate / bursts
-        stages = int(np.clip(round(jobs * (1 - load)), 1, min(_MOST_STAGES, max(jobs, 1))))
+        stages = float(np.clip(jobs * (1 - load), 1, min(_MOST_STAGES, max(jobs, 1))))
         return cls(server.service_rate, bursts / (1 - load), emptied / load, interrupted / load, stages)
 
     @property
@@ -295,9 +315,8 @@ class _Bursts:
         """Jobs per second."""
         return self.rate * self.start / (self.start + self.emptied + self.interrupted)
 
-    def arrivals(self, probability: float) -> Arrivals:
-        """The part of the departures that takes a route of this probability; states are pauses, then bursts."""
-        k = self.stages
+    def arrivals(self, probability: float, k: int) -> Arrivals:
+        """The part of the departures that takes a route, with k stages; states are pauses, then bursts."""
         emptied = min(k * self.emptied, self.rate)
         with_job, without_job = np.zeros((2 * k, 2 * k)), np.zeros((2 * k, 2 * k))
         for stage in range(k):
@@ -309,16 +328,26 @@ class _Bursts:
         return Arrivals(with_job, without_job)
 
 
-def _merged(outside: float, sources: list[tuple[_Bursts, float]]) -> Arrivals:
-    """Superpose bursty streams and a Poisson stream; once there are 32 states, the weakest streams are taken for Poisson."""
-    merged = Arrivals.poisson(outside)
-    for bursts, probability in sorted(sources, key=lambda source: -source[0].mean_rate * source[1]):
-        one = bursts.arrivals(probability)
-        if len(merged.with_job) * len(one.with_job) > _MOST_STATES:
-            one = Arrivals.poisson(bursts.mean_rate * probability)
-        first, second = np.eye(len(merged.with_job)), np.eye(len(one.with_job))
-        merged = Arrivals(
-            np.kron(merged.with_job, second) + np.kron(first, one.with_job),
-            np.kron(merged.without_job, second) + np.kron(first, one.without_job),
-        )
-    return merged
+def _merged(outside: float, sources: list[tuple[_Bursts, float]]) -> list[tuple[float, Arrivals]]:
+    """Superpose bursty streams and a Poisson stream, with the numbers of stages rounded down and rounded up.
+
+    The weights interpolate between both. Once there are 32 states, the weakest streams are taken for Poisson.
+    """
+    total = sum(bursts.mean_rate * probability for bursts, probability in sources)
+    part = sum(bursts.mean_rate * probability * (bursts.stages % 1) for bursts, probability in sources) / total
+    results = []
+    for weight, rounded in ((1 - part, math.floor), (part, math.ceil)):
+        if weight == 0:
+            continue
+        merged = Arrivals.poisson(outside)
+        for bursts, probability in sorted(sources, key=lambda source: -source[0].mean_rate * source[1]):
+            one = bursts.arrivals(probability, rounded(bursts.stages))
+            if len(merged.with_job) * len(one.with_job) > _MOST_STATES:
+                one = Arrivals.poisson(bursts.mean_rate * probability)
+            first, second = np.eye(len(merged.with_job)), np.eye(len(one.with_job))
+            merged = Arrivals(
+                np.kron(merged.with_job, second) + np.kron(first, one.with_job),
+                np.kron(merged.without_job, second) + np.kron(first, one.without_job),
+            )
+        results.append((weight, merged))
+    return results

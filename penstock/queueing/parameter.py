@@ -49,6 +49,29 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     ------
     ConfigurationError: it is none of them.
     """
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ConfigurationError(f"{name} is {value!r}; choose {' or '.join(map(repr, choices))}.")
     return str(value)
+
+
+def seed(value: Any) -> int:
+    """Check the seed of a random generator.
+
+    Raises
+    ------
+    ConfigurationError: it is not an integer of zero or more.
+    """
+    return int(count("seed", value, least=0))
+
+
+def fraction(name: str, value: Any) -> float:
+    """Check a probability between 0 and 1, both excluded.
+
+    Raises
+    ------
+    ConfigurationError: it is anything else.
+    """
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not 0 < number < 1:
+        raise ConfigurationError(f"{name} is {value!r}; give a fraction between 0 and 1.")
+    return number

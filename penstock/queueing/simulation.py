@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
-from penstock.queueing.distribution import Distribution, Exponential, Recorded
+from penstock.queueing.distribution import Distribution, Exponential, Recorded, is_distribution
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate, warm_up
 from penstock.queueing.server import StreamServer
 
@@ -31,7 +31,7 @@ class Simulation:
     mean_jobs: jobs present, time average.
     transfers_per_second, mean_response_time (seconds), idle_probability: as in ``SteadyState``.
     response_times: of every job that left after the warm-up, in the order of departure, in seconds.
-    jobs: jobs that arrived, warm-up included.
+    jobs: jobs that left, warm-up included.
     warm_up_jobs: jobs left out by the MSER-5 rule.
     events: arrivals, services and transfers that were simulated.
     seconds: how long that took.
@@ -76,6 +76,23 @@ class Pool:
         return self.values
 
 
+@dataclass(frozen=True)
+class Play:
+    """Everything that happened to a number of jobs, from an empty server on.
+
+    Parameters
+    ----------
+    response_times, departures: of each job, in the order of arrival, in seconds.
+    sums: by batch of jobs: time, area of the number present, transfers, idle time; shape (1600, 4) or fewer rows.
+    events: arrivals, services and transfers.
+    """
+
+    response_times: Real
+    departures: Real
+    sums: Real
+    events: int
+
+
 def simulate_stream_server(
     server: StreamServer,
     *,
@@ -96,6 +113,39 @@ def simulate_stream_server(
     jobs = int(parameter.count("jobs", jobs, least=_BATCHES))
     server.require_stable()
     random = np.random.default_rng(seed)
+    started = perf_counter()
+    run = play(server, interarrival, service, transfer, timer, jobs, random, progress)
+    seconds = perf_counter() - started
+    first = warm_up(run.sums[:, 1] / run.sums[:, 0])
+    time, area, transfers, idle = run.sums[first:].T
+    skipped = math.ceil(first * jobs / len(run.sums))
+    kept = run.response_times[skipped:]
+    whole = kept[: len(kept) // 64 * 64].reshape(64, -1).sum(axis=1)
+    return Simulation(
+        ratio_estimate(area, time, confidence),
+        ratio_estimate(transfers, time, confidence),
+        ratio_estimate(whole, np.full(64, len(kept) // 64, dtype=float), confidence),
+        ratio_estimate(idle, time, confidence),
+        kept,
+        run.departures[skipped:],
+        jobs,
+        skipped,
+        run.events,
+        seconds,
+    )
+
+
+def play(
+    server: StreamServer,
+    interarrival: Distribution | None,
+    service: Distribution | None,
+    transfer: Distribution | None,
+    timer: Distribution | None,
+    jobs: int,
+    random: np.random.Generator,
+    progress: Progress | None = None,
+) -> Play:
+    """Run the server, empty at first, until ``jobs`` jobs have left; distributions are exponential unless given."""
     streams = random.spawn(4)
     instant, timed = math.isinf(server.transfer_rate), 0 < server.timer_rate < math.inf
     pools = [
@@ -109,13 +159,12 @@ def simulate_stream_server(
     clock = np.array([0.0, np.inf, np.inf, np.inf, np.inf])  # now; next arrival, service, timer, end of transfer
     counts = np.zeros(8, dtype=np.int64)
     remaining = np.array([0.0])
-    sums = np.zeros((_BATCHES, 4))  # per batch of jobs: time, area of jobs present, transfers, idle time
+    sums = np.zeros((min(_BATCHES, jobs), 4))
     responses, departures = np.empty(jobs), np.empty(jobs)
     arrivals = np.empty(1 << 12)
     used = np.zeros(4, dtype=np.int64)
     for pool in pools:
         pool.refill()
-    started = perf_counter()
     while counts[_DONE] < jobs:
         outcome = _run(
             size,
@@ -142,30 +191,18 @@ def simulate_stream_server(
             used[outcome] = 0
             if progress is not None:
                 progress(int(counts[_DONE]), jobs)
-    seconds = perf_counter() - started
-    first = warm_up(sums[:, 1] / sums[:, 0])
-    per_batch = jobs / _BATCHES
-    time, area, transfers, idle = sums[first:].T
-    skipped = math.ceil(first * per_batch)
-    kept = responses[skipped:]
-    whole = kept[: len(kept) // 64 * 64].reshape(64, -1).sum(axis=1)
-    return Simulation(
-        ratio_estimate(area, time, confidence),
-        ratio_estimate(transfers, time, confidence),
-        ratio_estimate(whole, np.full(64, len(kept) // 64, dtype=float), confidence),
-        ratio_estimate(idle, time, confidence),
-        kept,
-        departures[skipped:],
-        int(counts[_ARRIVED]),
-        skipped,
-        int(counts[_ARRIVED] + counts[_DONE] + counts[_TRANSFERS]),
-        seconds,
-    )
+    return Play(responses, departures, sums, int(counts[_ARRIVED] + counts[_DONE] + counts[_TRANSFERS]))
 
 
 def require_same_mean(name: str, rate: float, given: Distribution | None) -> None:
     """Raise ``ConfigurationError`` if a distribution's mean contradicts the server's rate."""
-    if given is not None and not math.isclose(given.mean * rate, 1, rel_tol=1e-6):
+    if given is None:
+        return
+    if not is_distribution(given):
+        raise ConfigurationError(
+            f"The {name} distribution is {given!r}; give one of penstock.queueing's, as Gamma(1, 2)."
+        )
+    if not math.isclose(given.mean * rate, 1, rel_tol=1e-6):
         raise ConfigurationError(
             f"The {name} distribution has mean {given.mean:g} s, but the server's rate of {rate:g} per second asks for "
             f"{1 / rate if rate else math.inf:g} s; give both the same."
