@@ -100,7 +100,7 @@ def _require_size(size: float) -> int:
     if size > _LARGEST:
         raise NotSolvableError(
             f"This server has {size:g} phases, of which method='auto' holds at most {_LARGEST}; "
-            "give a smaller batch_size or a larger timer_rate, or an infinite batch_size with method='auto'."
+            "use simulate(), or give a smaller batch_size or a larger timer_rate."
         )
     return int(size)
 

@@ -187,7 +187,7 @@ class Recorded(Empirical):
     @classmethod
     def from_times(cls, times: ArrayLike) -> "Recorded":
         """Arrival times, in seconds, in ascending order."""
-        gaps = np.diff(np.asarray(times, dtype=float))
+        gaps = np.diff(_numbers("times", times))
         if len(gaps) == 0 or (gaps < 0).any():
             raise ConfigurationError("times must be at least two numbers in ascending order.")
         return cls(gaps)
@@ -202,7 +202,10 @@ class Recorded(Empirical):
 
 
 def _numbers(name: str, values: ArrayLike) -> Real:
-    array = np.asarray(values, dtype=float).ravel()
+    try:
+        array = np.asarray(values, dtype=float).ravel()
+    except (TypeError, ValueError):
+        array = np.empty(0)
     if len(array) == 0 or not np.isfinite(array).all() or (array < 0).any():
         raise ConfigurationError(f"{name} must be one or more finite numbers of zero or more.")
     return array

@@ -108,7 +108,7 @@ def _always(server: StreamServer) -> Moments:
     during = (
         service * (at_zero * (in_zero - empty) + later * (in_others - (idle - empty))) - rate * (1 - blocked) * later
     )
-    jobs = (rho + idle_jobs + during) / (1 - rho - blocked)
+    jobs = (rho + idle_jobs + during) / idle  # 1 - rho - blocked
     external = _waiting(server, transfers) + (rate * (1 - blocked) + xi * transfers) / gamma
     return Moments(jobs, external, transfers, idle)
 

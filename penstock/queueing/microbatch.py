@@ -194,7 +194,7 @@ class LingerBatch:
         beyond t if y + t < linger and at most K - 3 others than it and the first came by y + t, and those y are
         Poisson points.
         """
-        if not 0 <= t < self.linger or self.batch_size == 1:
+        if not parameter.rate("t", t, zero=True, infinite=True) < self.linger or self.batch_size == 1:
             return 0.0
         rate, size = self.arrival_rate, self.batch_size
         if math.isinf(size):
@@ -211,8 +211,7 @@ class LingerBatch:
 
     def quantile(self, p: float) -> float:
         """The wait that a fraction ``p`` of events does not exceed, in seconds."""
-        if not 0 < p < 1:
-            raise ConfigurationError(f"p is {p!r}; give a fraction between 0 and 1.")
+        p = parameter.fraction("p", p)
         if self.survival(0.0) <= 1 - p:
             return 0.0
         edge = math.nextafter(self.linger, 0)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincc, gammainccinv, pdtr
 
-from penstock.errors import ConfigurationError, NotSolvableError
+from penstock.errors import NotSolvableError
+from penstock.queueing import parameter
 from penstock.queueing.distribution import nodes
 from penstock.queueing.microbatch import MicroBatchServer
 
@@ -29,7 +30,7 @@ _NODES = 53  # of the residual
 _CROSSING_NODES = 12  # of the time at which a threshold is crossed
 _PHASES = 24  # of a start between two moments of the trigger's grid
 _WORST_BALANCE = 0.01  # between rows that arrive and rows that leave, a measure of the bins' error
-_WINDOWS = 1000  # lengths of the time over which a batch gathers
+_WINDOWS = 500  # lengths of the time over which a batch gathers
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,13 @@ class MicroBatchState:
 
     def cost(self, holding_cost: float, transfer_cost: float) -> float:
         """holding_cost per row and second plus transfer_cost per batch, per second: equation (2) for micro-batches."""
-        return holding_cost * self.mean_rows + transfer_cost * self.batches_per_second
+        holding = parameter.rate("holding_cost", holding_cost, zero=True)
+        per_batch = parameter.rate("transfer_cost", transfer_cost, zero=True)
+        return holding * self.mean_rows + per_batch * self.batches_per_second
 
     def survival(self, t: float) -> float:
         """P(a row's latency exceeds t seconds)."""
-        return self._windows.survival(t)
+        return self._windows.survival(parameter.rate("t", t, zero=True))
 
     def quantile(self, p: float) -> float:
         """The latency that a fraction ``p`` of rows does not exceed, in seconds.
@@ -77,8 +80,7 @@ class MicroBatchState:
         ------
         NotSolvableError: the cap binds, so that rows wait for more than one batch; simulate the server.
         """
-        if not isinstance(p, float | int) or not 0 < p < 1:
-            raise ConfigurationError(f"p is {p!r}; give a fraction between 0 and 1.")
+        p = parameter.fraction("p", p)
         beyond = float(self.size_probabilities[self.sizes > self.server.cap].sum())
         if beyond > 1e-6:
             raise NotSolvableError(
@@ -182,7 +184,10 @@ class _Chain:
         sample = self._sample()
         overruns = self.interval > 0 and self._longest(float(sample.max())) > self.interval
         self.phases = np.linspace(0, self.interval, _PHASES + 1) if overruns else np.zeros(1)
-        self.edges = self._choose_edges(sample, _MOST_SIZES // 5 if overruns else _MOST_SIZES)
+        edges = self._choose_edges(sample, _MOST_SIZES // 5 if overruns else _MOST_SIZES)
+        if edges[0] < self.threshold - 1 < edges[-1]:  # batches of just the threshold are many: a bin of their own
+            edges = np.union1d(edges, [self.threshold - 1, self.threshold])
+        self.edges = edges
         self.sizes = (self.edges[1:] + self.edges[:-1] + 1) / 2  # size k lies in (edges[k], edges[k+1]]
         single = bool((np.diff(self.edges) == 1).all())
         self.exact = single and not overruns and len(self.residuals) == 1 and server.poll == 0
@@ -381,9 +386,13 @@ class _Chain:
         width = len(self.phases)
         by_size = probabilities.reshape(-1, width).sum(axis=1)
         rows = float(by_size @ self.admitted)
-        longest = max(self.server.poll, *(float(block.windows.max()) for block in self.blocks))
-        grid = np.linspace(0, longest, _WINDOWS)
-        weights = np.zeros((_WINDOWS, len(self.sizes)))
+        ends = np.concatenate([end for block in self.blocks for group in block.rows for end in (group.near, group.far)])
+        ends = ends[ends > 0]
+        grid = np.geomspace(max(ends.min(), 1e-7 * ends.max()), ends.max(), _WINDOWS)
+        if len(np.unique(ends)) <= _WINDOWS:
+            grid = ends  # all of them, exactly
+        grid = np.unique(np.append(0.0, grid))
+        weights = np.zeros((len(grid), len(self.sizes)))
         at_once = np.zeros(len(self.sizes))
         waiting = 0.0
         for block in self.blocks:
@@ -400,11 +409,11 @@ class _Chain:
                 length = np.maximum(group.far - group.near, 1e-300)
                 for end, sign in ((group.far, 1), (group.near, -1)):
                     if end.any():
-                        place = end / longest * (_WINDOWS - 1)
-                        lower = np.minimum(place.astype(int), _WINDOWS - 2)
+                        upper = np.clip(np.searchsorted(grid, end), 1, len(grid) - 1)
+                        share = np.clip((end - grid[upper - 1]) / (grid[upper] - grid[upper - 1]), 0, 1)
                         part = sign * (end / length)
-                        np.add.at(weights, lower, (part * (1 - (place - lower)))[:, None] * came)
-                        np.add.at(weights, lower + 1, (part * (place - lower))[:, None] * came)
+                        np.add.at(weights, upper - 1, (part * (1 - share))[:, None] * came)
+                        np.add.at(weights, upper, (part * share)[:, None] * came)
         mean_durations = self.durations @ self.node_weights
         latency = (waiting + float(by_size @ (self.admitted * mean_durations))) / rows
         cycle = float(probabilities @ self.cycle)

@@ -62,6 +62,8 @@ class NetworkState:
 
     def path_latency(self, path: tuple[str, ...]) -> float:
         """Mean time along a path of nodes, in seconds: the sum of their mean response times."""
+        if isinstance(path, str):
+            path = (path,)
         missing = [name for name in path if name not in self.nodes]
         if missing:
             raise ConfigurationError(f"The network has no node {missing[0]!r}; its nodes are {', '.join(self.nodes)}.")
@@ -130,6 +132,11 @@ class Network:
         routes: Mapping[tuple[str, str], float],
         arrivals: Mapping[str, float],
     ) -> None:
+        for name, server in servers.items():
+            if not isinstance(server, StreamServer):
+                raise ConfigurationError(f"Node {name!r} is {server!r}; give a StreamServer.")
+        if not servers or not arrivals:
+            raise ConfigurationError("The network has no nodes or no arrivals; give at least one of each.")
         for name in itertools.chain(itertools.chain.from_iterable(routes), arrivals):
             if name not in servers:
                 raise ConfigurationError(f"The network has no node {name!r}; its nodes are {', '.join(servers)}.")

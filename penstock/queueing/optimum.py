@@ -1,7 +1,7 @@
 """The best batch size and timer: jointly over integers and rates, with both ends, under a limit on waiting if asked."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,7 +84,7 @@ def optimize(
     Parameters
     ----------
     server: gives the rates and the timer's kind; its own batch size and timer rate are not used.
-    holding_cost: c1, per job and second.
+    holding_cost: c1, per job and second, above 0 (else it would pay never to transfer).
     transfer_cost: c2, per transfer.
     max_mean_response: settings with a longer mean response time, in seconds, are left out.
     max_quantile: ``(p, seconds)``: settings in which more than 1 - p of the jobs stay longer are left out, and so are
@@ -107,13 +107,15 @@ def optimize(
         raise ConfigurationError(f"optimize() takes a StreamServer, not {type(server).__name__}.")
     search = _Search(
         server,
-        parameter.rate("holding_cost", holding_cost, zero=True),
+        parameter.rate("holding_cost", holding_cost),
         parameter.rate("transfer_cost", transfer_cost, zero=True),
         parameter.rate("max_mean_response", max_mean_response, infinite=True),
         _quantile_limit(max_quantile),
         progress or (lambda _: None),
     )
     if batch_sizes is not None:
+        if not isinstance(batch_sizes, Iterable) or not batch_sizes:
+            raise ConfigurationError(f"batch_sizes is {batch_sizes!r}; give some, as (5, 10, 20).")
         for size in batch_sizes:
             search.best_timer(parameter.count("batch_size", size, infinite=True))
     else:
@@ -124,10 +126,9 @@ def optimize(
 def _quantile_limit(limit: tuple[float, float] | None) -> tuple[float, float] | None:
     if limit is None:
         return None
-    p, seconds = limit
-    if not 0 < parameter.rate("p", p) < 1:
-        raise ConfigurationError(f"max_quantile is {limit!r}; give (p, seconds) with p between 0 and 1.")
-    return p, parameter.rate("max_quantile", seconds)
+    if not isinstance(limit, tuple | list) or len(limit) != 2:
+        raise ConfigurationError(f"max_quantile is {limit!r}; give (p, seconds), as (0.99, 0.05).")
+    return parameter.fraction("p of max_quantile", limit[0]), parameter.rate("seconds of max_quantile", limit[1])
 
 
 @dataclass

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from penstock.errors import ConfigurationError, NotSolvableError
+from penstock.queueing import parameter
 from penstock.queueing.joint import Joint
 from penstock.queueing.server import StreamServer
 
@@ -81,6 +82,9 @@ class ResponseTime:
 
     def survival(self, t: float) -> float:
         """P(W > t), to about 1e-8: Euler summation of the inversion integral (Abate and Whitt 1995)."""
+        t = parameter.rate("t", t, zero=True, infinite=True)
+        if t == 0 or math.isinf(t):
+            return float(t == 0)
         terms = np.arange(_PLAIN_TERMS + _EULER_TERMS + 1)
         s: Complex = (_DAMPING + 2j * np.pi * terms).astype(np.complex128) / (2 * t)
         values = ((1 - self.transform(s)) / s).real
@@ -89,18 +93,18 @@ class ResponseTime:
         values[0] /= 2
         partial = np.cumsum(values)[_PLAIN_TERMS:]
         mixing = np.array([math.comb(_EULER_TERMS, k) for k in range(_EULER_TERMS + 1)]) / 2.0**_EULER_TERMS
-        return float(np.exp(_DAMPING / 2) / t * (partial @ mixing))
+        return float(np.clip(np.exp(_DAMPING / 2) / t * (partial @ mixing), 0.0, 1.0))
 
     def quantile(self, p: float) -> float:
         """The time that a fraction ``p`` of jobs does not exceed, in seconds.
 
         Raises
         ------
-        ConfigurationError: p is not between 0 and 1, or above 1 - 1e-6.
+        ConfigurationError: p is below 1e-4 or above 1 - 1e-6.
         NotSolvableError: the server is too large for the path sum; simulate it.
         """
-        if not isinstance(p, float | int) or not 0 < p <= 1 - 1e-6:
-            raise ConfigurationError(f"p is {p!r}; give a fraction above 0 and at most 0.999999.")
+        if not 1e-4 <= parameter.fraction("p", p) <= 1 - 1e-6:
+            raise ConfigurationError(f"p is {p!r}; give a fraction from 0.0001 to 0.999999.")
         low = high = self.mean
         while self.survival(high) > 1 - p:
             low, high = high, 2 * high

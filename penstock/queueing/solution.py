@@ -1,6 +1,7 @@
 """Solving and simulating any server: the doors to the methods."""
 
 import math
+from dataclasses import replace
 from typing import overload
 
 from penstock.errors import ConfigurationError, NotSolvableError
@@ -71,11 +72,13 @@ def solve(
         raise ConfigurationError(f"solve() takes a StreamServer or a MicroBatchServer, not {type(server).__name__}.")
     parameter.one_of("method", method, METHODS)
     parameter.rate("tolerance", tolerance)
+    truncation = None if truncation is None else int(parameter.count("truncation", truncation))
+    digits = None if digits is None else int(parameter.count("digits", digits, least=15))
     server.require_stable()
-    if math.isinf(server.effective_batch_size):
+    if math.isinf(_without_extremes(server).effective_batch_size):
         if method != "auto":
             raise NotSolvableError(f"method={method!r} takes a finite batch_size; use method='auto'.")
-        return SteadyState.of(server, method, infinite_batch(server), None)
+        return SteadyState.of(server, method, infinite_batch(_without_extremes(server)), None)
     if method == "chain":
         chain = solve_chain(server, tolerance, truncation)
         flows = server.timer_rate * chain.ready[0]
@@ -83,11 +86,17 @@ def solve(
         boundary = Boundary(chain.ready[0].copy(), flows)
         return SteadyState.of(server, method, chain.moments(server), boundary)
     boundary = {
-        "auto": lambda: solve_boundary(server),
+        "auto": lambda: solve_boundary(_without_extremes(server)),
         "spectral": lambda: solve_spectral(server, digits),
         "iterative": lambda: solve_iterative(server, tolerance, truncation),
     }[method]()
-    return SteadyState.of(server, method, moments(server, boundary), boundary)
+    return SteadyState.of(server, method, moments(_without_extremes(server), boundary), boundary)
+
+
+def _without_extremes(server: StreamServer) -> StreamServer:
+    """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double."""
+    fastest = server.arrival_rate + server.service_rate
+    return replace(server, timer_rate=math.inf) if server.timer_rate > 1e15 * fastest else server
 
 
 @overload
@@ -148,8 +157,7 @@ def simulate(
     >>> abs(run.mean_jobs.value - 8.1352) < 3 * run.mean_jobs.half_width
     True
     """
-    if not 0 < parameter.rate("confidence", confidence) < 1:
-        raise ConfigurationError(f"confidence is {confidence!r}; give a number between 0 and 1.")
+    confidence, seed = parameter.fraction("confidence", confidence), parameter.seed(seed)
     if isinstance(server, MicroBatchServer):
         return simulate_micro_batches(server, jobs=jobs, seed=seed, interarrival=interarrival, confidence=confidence)
     if not isinstance(server, StreamServer):

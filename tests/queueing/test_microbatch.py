@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigurationError
@@ -29,6 +29,7 @@ def micro_batch_servers(draw):
     threshold = draw(st.integers(2, 60)) if gate in ("threshold", "both") else 1
     delay = draw(st.floats(0.05, 2)) if gate == "both" else math.inf
     interval = draw(st.floats(0.05, 1)) if gate == "interval" else 0.0
+    poll = draw(st.sampled_from([0.0, 0.01])) if gate != "interval" else 0.0
     cap = draw(st.sampled_from([math.inf, 1.6, 3.0]))
     if math.isfinite(cap):
         cap = max(threshold, math.ceil(cap * rate * (fixed + interval) + 5))
@@ -40,17 +41,21 @@ def micro_batch_servers(draw):
         delay=delay,
         cap=cap,
         trigger_interval=interval,
+        poll=poll,
         fixed=fixed,
         per_row=per_row,
         per_key=0.1 / rate if keys else 0.0,
         keys=keys,
         residual=residual,
     )
-    assume(server.arrival_rate < 0.85 * server.max_arrival_rate)
+    assume(server.arrival_rate < 0.75 * server.max_arrival_rate)
+    assume((server.arrival_rate * per_row) ** 2 * (1 + residual.scv) < 0.4)
     return server
 
 
-@settings(max_examples=40, deadline=None)
+@settings(
+    max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)  # shrinking takes minutes
 @given(micro_batch_servers(), st.integers(0, 10**6))
 def test_the_embedded_chain_lies_within_the_simulations_interval(server, seed):
     state, run = solve(server), simulate(server, jobs=400_000, seed=seed)
@@ -150,3 +155,32 @@ def test_a_linger_batch_agrees_with_its_simulation(size, linger, seed):
         at = batch.quantile(p)
         assert (waits <= at + 1e-9).mean() >= p - 0.02
         assert (waits < at - 1e-9).mean() <= p + 0.02
+
+
+def test_a_long_tailed_residual_agrees_with_exact_moments():
+    # Always busy: n' = Poisson(lambda (a + b n) R), so that both moments are known.
+    rate, fixed, per_row, residual = 432.413, 0.191425, 0.000999035, LogNormal(1.0, 2.0)
+    mean = rate * fixed / (1 - rate * per_row)
+    second = rate**2 * 3 * (fixed**2 + 2 * fixed * per_row * mean) + mean
+    second /= 1 - rate**2 * per_row**2 * 3
+    exact = (second - mean) / rate**2 / (2 * mean / rate) + (fixed * mean + per_row * second) / mean
+    state = solve(MicroBatchServer(rate, fixed=fixed, per_row=per_row, residual=residual))
+    assert state.mean_latency == pytest.approx(exact, rel=0.03)
+    assert state.rows_per_batch == pytest.approx(mean, rel=0.01)
+
+
+def test_an_infinite_mean_latency_is_said_to_be_one():
+    with pytest.raises(NotSolvableError, match="mean latency is infinite"):
+        solve(MicroBatchServer(100.0, fixed=0.1, per_row=0.008, residual=LogNormal(1.0, 2.0)))
+
+
+def test_batches_that_outlast_their_interval_count_for_the_capacity():
+    assert MicroBatchServer(1.0, cap=100, trigger_interval=1, fixed=0.5).max_arrival_rate == 100
+    assert MicroBatchServer(1.0, cap=100, trigger_interval=1, fixed=2.0).max_arrival_rate == pytest.approx(50)
+    random = MicroBatchServer(1.0, cap=100, trigger_interval=1, fixed=0.99, residual=with_scv(1.0, 1.0))
+    assert random.max_arrival_rate == pytest.approx(79.2, rel=0.01)
+
+
+def test_too_few_batches_for_an_interval_are_refused():
+    with pytest.raises(ConfigurationError, match="simulate more jobs"):
+        simulate(MicroBatchServer(1e5, fixed=1.0), jobs=1_000_000)

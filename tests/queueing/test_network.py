@@ -59,7 +59,8 @@ def test_merging_splitting_and_slow_transfers():
         node = state.nodes[name]
         assert node.mean_response_time == pytest.approx(run.mean_response_times[name].value, rel=0.12)
         assert node.transfers_per_second == pytest.approx(run.transfers_per_second[name].value, rel=0.12)
-    assert set(run.path_latencies) == {("left", "join", "half"), ("right", "join", "half"), ("join", "half")}
+    whole = {("left", "join", "half"), ("right", "join", "half"), ("join", "half")}
+    assert set(run.path_latencies) == whole | {path[:-1] for path in whole}  # half of the jobs leave after "join"
     assert run.path_quantile(("left", "join", "half"), 0.95).value > state.path_latency(("left", "join", "half"))
 
 

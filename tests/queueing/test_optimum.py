@@ -83,5 +83,5 @@ def test_wrong_questions_are_refused_in_words():
         optimize(INSTANT, 1, -1)
     with pytest.raises(ConfigurationError, match="takes a StreamServer"):
         optimize(None, 1, 1)
-    with pytest.raises(ConfigurationError, match="p between 0 and 1"):
+    with pytest.raises(ConfigurationError, match="fraction between 0 and 1"):
         optimize(INSTANT, 1, 1, max_quantile=(99, 1.0))
