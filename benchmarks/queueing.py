@@ -3,7 +3,7 @@
     python benchmarks/queueing.py [--quick] [--output FILE.md]
 
 Optional contenders, shown as "not installed" otherwise: pip install --no-deps line-solver && pip install ciw simpy
-Every contender runs in a process of its own with a limit of two minutes (--quick: ten seconds); times leave out imports
+Every contender runs in a process of its own with a limit of one minute (--quick: ten seconds); times leave out imports
 and compilation, and are the median of several runs where one takes less than two seconds.
 """
 
@@ -197,7 +197,7 @@ def main() -> None:
     if given.contender:
         contend(given.contender)
         return
-    limit = 10.0 if given.quick else 120.0
+    limit = 10.0 if given.quick else 60.0
     lines = ["| K | rho | " + " | ".join(SOLVERS.values()) + " |", "| --- | --- |" + " --- |" * len(SOLVERS)]
     for size in SIZES:
         for load in LOADS:

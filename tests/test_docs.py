@@ -58,6 +58,13 @@ def test_the_tutorial_can_be_followed(tmp_path):
     assert shown.strip() in letters
 
 
+def test_the_commands_of_the_waiting_tutorial_run(tmp_path):
+    solve, sweep = blocks(ROOT / "docs" / "waiting.md", "sh")
+    assert "0.103264" in shell(solve, tmp_path)
+    assert "Wrote 180 of 180 settings" in shell(sweep, tmp_path)
+    assert (tmp_path / "waiting.svg").exists()
+
+
 def test_a_new_project_runs_and_its_test_passes(tmp_path):
     shell("penstock new hello", tmp_path)
     project = tmp_path / "hello"
