@@ -54,7 +54,7 @@ def _line(server: Any) -> Callable[[], float]:
     import numpy as np
     from line_solver.lib.thirdparty.smc import mg1_cr
 
-    from penstock.queueing.boundary import Boundary
+    from penstock.queueing.matrix_analytic import boundary_from
     from penstock.queueing.moments import moments
 
     size = int(server.batch_size)
@@ -68,22 +68,7 @@ def _line(server: Any) -> Callable[[], float]:
             blocks[j, size + j + 1] = rate / total
         blocks[-1, -size] = rate / total
         g = np.asarray(mg1_cr(blocks))
-        generator, row = np.zeros((size, size)), np.eye(size)[0]
-        for n in range(1, size + 1):
-            row = row @ g
-            if n < size:
-                generator[n] += server.timer_rate * row
-                generator[n, n] -= server.timer_rate + rate
-                generator[n - 1, n] += rate
-            else:
-                generator[-1] += rate * row
-        generator[0, 0] -= rate
-        system = generator.T.copy()
-        system[0] = 1
-        probabilities = np.linalg.solve(system, np.eye(size)[0])
-        flows = server.timer_rate * probabilities
-        flows[0] = 0
-        return moments(server, Boundary(probabilities, flows).normalised(server)).mean_jobs
+        return moments(server, boundary_from(server, g)).mean_jobs
 
     return run
 

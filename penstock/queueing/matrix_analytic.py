@@ -66,7 +66,13 @@ def solve_matrix_analytic(server: StreamServer, tolerance: float = 1e-13) -> Mat
         new = constant + full[:, None] * row[None, :]
         change = float(np.abs(new - g).max())
         g = new
-    # Watch the chain only while the internal queue is empty: a transfer of n jobs leads to phase e_0' G^n.
+    return MatrixAnalytic(boundary_from(server, g), steps)
+
+
+def boundary_from(server: StreamServer, g: Real) -> Boundary:
+    """pi_{0,j} from G: watch the chain only while the internal queue is empty; n jobs' transfer leads to e_0' G^n."""
+    size = len(g)
+    rate = server.arrival_rate
     generator = np.zeros((size, size))
     row = np.eye(size)[0]
     for n in range(1, size + 1):
@@ -83,4 +89,4 @@ def solve_matrix_analytic(server: StreamServer, tolerance: float = 1e-13) -> Mat
     probabilities = np.linalg.solve(system, np.eye(size)[0])
     flows = server.timer_rate * probabilities
     flows[0] = 0.0
-    return MatrixAnalytic(Boundary(probabilities, flows).normalised(server), steps)
+    return Boundary(probabilities, flows).normalised(server)

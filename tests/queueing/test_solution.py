@@ -15,6 +15,8 @@ from penstock.queueing import NotSolvableError, StreamServer, simulate, solve
 from penstock.queueing.boundary import solve_boundary
 from penstock.queueing.chain import Arrivals, truncated_chain
 from penstock.queueing.factor import descent, expm1, log1p
+from penstock.queueing.matrix_analytic import solve_matrix_analytic
+from penstock.queueing.moments import moments
 from penstock.queueing.ring import PhaseRing
 from penstock.queueing.services import ArrivalsDuringServices
 
@@ -226,6 +228,16 @@ def test_wrong_arguments_of_solve_are_named():
         solve("server")
     with pytest.raises(ConfigurationError, match="holding_cost is -1"):
         solve(server).cost(-1, 0)
+
+
+@pytest.mark.parametrize(("size", "timer_rate"), [(1, 1.0), (2, 0.0), (7, 0.6), (30, 5.0)])
+def test_the_matrix_analytic_solution_agrees(size, timer_rate):
+    server = StreamServer(0.75, 1, size, timer_rate)
+    assert moments(server, solve_matrix_analytic(server).boundary).mean_jobs == pytest.approx(
+        solve(server).mean_jobs, rel=1e-11
+    )
+    with pytest.raises(NotSolvableError, match="instantaneous transfers"):
+        solve_matrix_analytic(replace(server, transfer_rate=30))
 
 
 # --- the parts of the auto method --------------------------------------------------------------------------------
