@@ -327,6 +327,8 @@ def _resume(output: Path | None, names: list[str]) -> dict[tuple[tuple[str, floa
     known: dict[tuple[tuple[str, float], ...], dict[str, Value]] = {}
     if output is None or not output.exists():
         return known
+    if not output.is_file():
+        raise ConfigurationError(f"{output} is not a file; choose another place.")
     whole, end, torn = output.read_text().rpartition("\n")
     try:
         for result in map(json.loads, whole.splitlines()):

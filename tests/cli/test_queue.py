@@ -142,6 +142,7 @@ def test_ctrl_c_ends_a_long_sweep_with_a_word_and_what_is_done_stays(directory):
         (["sweep", *SERVER, "--over", "batch-size=1.5,2"], "batch_size is 1.5"),
         (["simulate", *SERVER, "--batch-size", "3", "--timer-rate", "1", "--jobs", "3"], "jobs is 3"),
         (["sweep", *SERVER, "--over", "batch-size=1,2", "--output", "no/such/place.jsonl"], "cannot be written"),
+        (["sweep", *SERVER, "--over", "batch-size=1,2", "--output", "/dev/full"], "is not a file"),
     ],
 )
 def test_wrong_input_is_one_sentence(capsys, arguments, words):
