@@ -331,8 +331,11 @@ class _Chain:
 
     def _cross(self, origins: Integers, masses: Real, after: Real, before: Real, left: Real) -> None:
         """The threshold is reached between two moments, and the gate opens at the next question."""
-        if masses.sum() < 1e-15:
+        likely = masses > 1e-14
+        if not likely.any():
             return
+        origins, masses, left = origins[likely], masses[likely], left[likely]
+        after, before = after[likely], before[likely]
         missing = np.maximum(self.threshold - left, 1.0)
         survival, beyond = gammaincc(missing, self.rate * after), gammaincc(missing, self.rate * before)
         points, weights = leggauss(_CROSSING_NODES)

@@ -20,8 +20,8 @@ from penstock.queueing.solution import solve
 
 Real = NDArray[np.float64]
 
-_MOST_STATES = 32  # of the merged bursts of all predecessors
-_MOST_STAGES = 8  # of a burst
+_MOST_STATES = 20  # of the merged bursts of all predecessors
+_MOST_STAGES = 5  # of a burst
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Network:
                 finite = replace(server, timer_rate=timer_rate)
                 jobs = transfers = emptied = 0.0
                 for weight, merged in _merged(self.arrivals.get(name, 0.0), sources):
-                    chain = solve_chain(finite, 1e-7, arrivals=merged)
+                    chain = solve_chain(finite, 1e-4, arrivals=merged)
                     jobs += weight * chain.mean_jobs
                     transfers += weight * chain.transfers
                     emptied += weight * server.service_rate * float(chain.ready[1].sum())
@@ -314,7 +314,11 @@ class _Bursts:
         # Var(jobs - lambda time) over a burst of m jobs and its pause is m if both have k stages with
         # k = 2 m (1-rho)^2 / (1 - rho^2 + (1-rho)^2) = m (1 - rho).
         jobs = server.arrival_rate / bursts
-        stages = float(np.clip(jobs * (1 - load), 1, min(_MOST_STAGES, max(jobs, 1))))
+        stages = jobs * (1 - load)
+        if stages < 1:
+            # Pauses more variable than exponential ones: most are short, and those are left out.
+            bursts, emptied, interrupted = bursts * stages, emptied * stages, interrupted * stages
+        stages = float(np.clip(stages, 1, min(_MOST_STAGES, max(jobs, 1))))
         return cls(server.service_rate, bursts / (1 - load), emptied / load, interrupted / load, stages)
 
     @property
@@ -338,7 +342,7 @@ class _Bursts:
 def _merged(outside: float, sources: list[tuple[_Bursts, float]]) -> list[tuple[float, Arrivals]]:
     """Superpose bursty streams and a Poisson stream, with the numbers of stages rounded down and rounded up.
 
-    The weights interpolate between both. Once there are 32 states, the weakest streams are taken for Poisson.
+    The weights interpolate between both. Once there are 20 states, the weakest streams are taken for Poisson.
     """
     total = sum(bursts.mean_rate * probability for bursts, probability in sources)
     part = sum(bursts.mean_rate * probability * (bursts.stages % 1) for bursts, probability in sources) / total
