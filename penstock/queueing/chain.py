@@ -90,19 +90,25 @@ def solve_chain(
         raise NotSolvableError("A chain takes a finite batch_size; give a large one, or use method='auto'.")
     size = int(server.effective_batch_size)
     if truncation is not None:
+        _require_affordable(size * truncation * len(arrivals.with_job), size)
         return truncated_chain(server, truncation, arrivals)
     level = 4 * size + math.ceil(8 / server.slack)
     chain: Chain | None = None
-    while level * size * len(arrivals.with_job) <= _LARGEST_CHAIN:
+    while True:
+        _require_affordable(level * size * len(arrivals.with_job), size)
         finer = truncated_chain(server, level, arrivals)
         if chain is not None and abs(finer.mean_jobs - chain.mean_jobs) <= tolerance * finer.mean_jobs:
             return finer
         chain = finer
         level *= 2
-    raise NotSolvableError(
-        f"The chain needs more than {_LARGEST_CHAIN:,} states for batch_size {size} this close to its limit; "
-        "use method='auto'."
-    )
+
+
+def _require_affordable(states: int, size: int) -> None:
+    if states > _LARGEST_CHAIN:
+        raise NotSolvableError(
+            f"The chain needs {states:,} states for batch_size {size} this close to its limit, of which "
+            f"{_LARGEST_CHAIN:,} are allowed; use method='auto', or simulate()."
+        )
 
 
 def truncated_chain(server: StreamServer, level: int, arrivals: Arrivals) -> Chain:

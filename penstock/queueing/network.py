@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.errors import ConfigurationError, CyclicTopologyError, UnstableServerError
 from penstock.queueing import parameter
-from penstock.queueing.chain import Arrivals, solve_chain
+from penstock.queueing.chain import Arrivals, Chain, solve_chain
 from penstock.queueing.distribution import Distribution, Exponential, Recorded
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate
 from penstock.queueing.server import StreamServer
@@ -207,7 +207,7 @@ class Network:
                 finite = replace(server, timer_rate=timer_rate)
                 jobs = transfers = emptied = 0.0
                 for weight, merged in _merged(self.arrivals.get(name, 0.0), sources):
-                    chain = solve_chain(finite, 1e-4, arrivals=merged)
+                    chain = _solve_bursty(finite, merged)
                     jobs += weight * chain.mean_jobs
                     transfers += weight * chain.transfers
                     emptied += weight * server.service_rate * float(chain.ready[1].sum())
@@ -337,6 +337,16 @@ class _Bursts:
             with_job[on, following] = probability * emptied
             without_job[on, following] = k * self.interrupted + (1 - probability) * emptied
         return Arrivals(with_job, without_job)
+
+
+def _solve_bursty(server: StreamServer, arrivals: Arrivals) -> Chain:
+    """The chain, cut off where less than 10^-6 is left: the arrivals are only an approximation."""
+    level = int(server.effective_batch_size) + math.ceil(8 / server.slack)
+    while True:
+        chain = solve_chain(server, 1e-6, level, arrivals)
+        if chain.ready[-2:].sum() + chain.blocked[-2:].sum() < 1e-6 / level:
+            return chain
+        level *= 2
 
 
 def _merged(outside: float, sources: list[tuple[_Bursts, float]]) -> list[tuple[float, Arrivals]]:

@@ -222,7 +222,10 @@ class _Search:
             tried.append(size)
             # A batch that is never full at its best timer is as good as an infinite one.
             same = math.isclose(setting.cost, unlimited.cost, rel_tol=1e-11)
-            settled = settled + 1 if same and size > _EVERY_SIZE_TO else 0
+            # Past the best one costs rise or fall towards those of an infinite batch; if that is dearer, enough is seen.
+            best = min(tried, key=lambda k: self.settings[k].cost)
+            past = size > 3 * best and self.settings[best].cost < (1 - 1e-3) * unlimited.cost
+            settled = settled + 1 if (same or past) and size > _EVERY_SIZE_TO else 0
             size = size + 1 if size < _EVERY_SIZE_TO else math.ceil(size * _GROWTH)
         for before, middle, after in zip(tried, tried[1:], tried[2:], strict=False):
             cost = self.settings[middle].cost
