@@ -28,7 +28,7 @@ Integers = NDArray[np.int_]
 _MOST_SIZES = 600  # kept one by one up to here, in bins beyond
 _NODES = 53  # of the residual
 _CROSSING_NODES = 12  # of the time at which a threshold is crossed
-_PHASES = 24  # of a start between two moments of the trigger's grid
+_PHASES = 12  # of a start between two moments of the trigger's grid
 _WORST_BALANCE = 0.01  # between rows that arrive and rows that leave, a measure of the bins' error
 _WINDOWS = 500  # lengths of the time over which a batch gathers
 
@@ -184,7 +184,7 @@ class _Chain:
         sample = self._sample()
         overruns = self.interval > 0 and self._longest(float(sample.max())) > self.interval
         self.phases = np.linspace(0, self.interval, _PHASES + 1) if overruns else np.zeros(1)
-        edges = self._choose_edges(sample, _MOST_SIZES // 5 if overruns else _MOST_SIZES)
+        edges = self._choose_edges(sample, _MOST_SIZES // 2 if overruns else _MOST_SIZES)
         if edges[0] < self.threshold - 1 < edges[-1]:  # batches of just the threshold are many: a bin of their own
             edges = np.union1d(edges, [self.threshold - 1, self.threshold])
         self.edges = edges
@@ -237,7 +237,10 @@ class _Chain:
         if high - low <= most:
             return np.arange(low, high + 1)
         if not long_tail:
-            return np.asarray(low + math.ceil((high - low) / most) * np.arange(most + 1), dtype=float)
+            middle = math.ceil(np.quantile(sample, 0.9999))
+            width = math.ceil((middle - low) / (0.8 * most))
+            step = max(width, min(math.ceil((high - middle) / (0.2 * most)), min(self.server.cap, 1e12) // 5))
+            return np.append(np.arange(low, middle, width), np.arange(middle, high + step, step)).astype(float)
         bulk_low, bulk_high = np.quantile(sample, [0.002, 0.99])
         bulk_high = max(bulk_high, bulk_low + 8, low + 8)
         parts = [
