@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -238,6 +239,14 @@ def figure_7() -> FigureData:
     )
 
 
+def _jobs(server: StreamServer, method: str) -> float:
+    return solve(server, method, 1e-10).mean_jobs
+
+
+def _matrix_analytic_jobs(server: StreamServer) -> float:
+    return moments(server, solve_matrix_analytic(server).boundary).mean_jobs
+
+
 def matrix_analytic() -> FigureData:
     """Section 4's note: the time of the matrix-analytic solution beside the iteration and ``auto``."""
     sizes = (2, 5, 10, 25, 50, 100)
@@ -247,13 +256,9 @@ def matrix_analytic() -> FigureData:
         server = StreamServer(ARRIVALS, SERVICES, size, 600)
         solve(server)  # compile
         tasks: dict[str, Callable[[], float]] = {
-            "matrix-analytic": lambda server=server: (
-                moments(  # type: ignore[misc]
-                    server, solve_matrix_analytic(server).boundary
-                ).mean_jobs
-            ),
-            "iteration (section 4)": lambda server=server: solve(server, "iterative", 1e-10).mean_jobs,  # type: ignore[misc]
-            "auto": lambda server=server: solve(server).mean_jobs,  # type: ignore[misc]
+            "matrix-analytic": partial(_matrix_analytic_jobs, server),
+            "iteration (section 4)": partial(_jobs, server, "iterative"),
+            "auto": partial(_jobs, server, "auto"),
         }
         jobs = {}
         for name, task in tasks.items():

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from penstock.errors import ConfigurationError, NotSolvableError, SinkError, SourceError
-from penstock.queueing import MicroBatchServer, StreamServer, optimize, simulate, solve, with_scv
+from penstock.queueing import MicroBatchServer, SteadyState, StreamServer, optimize, simulate, solve, with_scv
 from penstock.queueing.estimate import Estimate
 from penstock.queueing.sweep import Axis, Value, point, require_parameters, settings
 
@@ -140,27 +140,23 @@ def solve_command(method: str, as_json: bool, **given: Any) -> None:
           --holding-cost 1 --transfer-cost 0.05
     """
     server, costs = _read(given)
-    numbers: dict[str, Value] = {}
-    if isinstance(server, StreamServer):
-        steady = solve(server, method)
-        for name in (
+    steady = solve(server, method)
+    names: tuple[str, ...]
+    if isinstance(steady, SteadyState):
+        names = (
             "mean_jobs", "mean_external", "mean_internal", "transfers_per_second", "mean_batch", "utilisation",
             "blocked_fraction", "idle_probability", "mean_response_time",
-        ):  # fmt: skip
-            numbers[name] = getattr(steady, name)
-        quantile: Callable[[float], float] = lambda p: steady.response_time.quantile(p)  # noqa: E731
-        cost = steady.cost
+        )  # fmt: skip
     else:
-        state = solve(server, method)
-        for name in ("mean_rows", "rows_per_batch", "batches_per_second", "busy_fraction", "mean_latency"):
-            numbers[name] = getattr(state, name)
-        quantile, cost = state.quantile, state.cost
+        names = ("mean_rows", "rows_per_batch", "batches_per_second", "busy_fraction", "mean_latency")
+    numbers: dict[str, Value] = {name: getattr(steady, name) for name in names}
     try:
-        numbers |= {f"p{100 * p:g}": quantile(p) for p in _QUANTILES}
+        waiting = steady.response_time if isinstance(steady, SteadyState) else steady
+        numbers |= {f"p{100 * p:g}": waiting.quantile(p) for p in _QUANTILES}
     except NotSolvableError as error:
         click.echo(f"No quantiles: {error}", err=True)
     if costs:
-        numbers["cost"] = cost(costs.get("holding", 0.0), costs.get("transfer", 0.0))
+        numbers["cost"] = steady.cost(costs.get("holding", 0.0), costs.get("transfer", 0.0))
     _show(numbers, as_json, "predicted")
 
 
@@ -183,7 +179,7 @@ def simulate_command(jobs: int, seed: int, arrival_scv: float, service_scv: floa
     numbers: dict[str, Value | Estimate] = {}
     if isinstance(server, StreamServer):
         services = with_scv(1 / server.service_rate, service_scv)
-        with _bar("simulating") as advance:
+        with _Bar("simulating") as advance:
             run = simulate(server, jobs=jobs, seed=seed, interarrival=arrivals, service=services, progress=advance)
         for name in ("mean_jobs", "transfers_per_second", "idle_probability", "mean_response_time"):
             numbers[name] = getattr(run, name)
@@ -293,7 +289,7 @@ def sweep_command(
         results: Iterator[dict[str, Value]] = spark_map(solved, missing, master, "penstock-sweep")
     else:
         results = map(solved, missing)
-    with _bar("settings") as advance:
+    with _Bar("settings") as advance:
         for number, (setting, result) in enumerate(zip(missing, results, strict=True), 1):
             known[_key(setting)] = result
             _append(output, result)
@@ -389,8 +385,9 @@ def _show(numbers: Mapping[str, Value | Estimate], as_json: bool, kind: str) -> 
         click.echo(json.dumps({"kind": kind, **plain}))
         return
     table = Table(box=None, pad_edge=False)
-    for heading, justify in (("", "left"), (kind, "right"), ("unit", "left")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table.add_column("")
+    table.add_column(kind, justify="right")
+    table.add_column("unit")
     for name, value in numbers.items():
         text = format(value, ".6g") if isinstance(value, int | float | Estimate) else value
         table.add_row(name.replace("_", " "), text, _UNITS.get(name, ""))
@@ -409,8 +406,8 @@ def _table_of(points: list[dict[str, Value]]) -> None:
     Console(width=30 * len(columns)).print(table)
 
 
-class _bar:  # noqa: N801
-    """A progress bar on the screen, if there is one: ``with _bar("jobs") as advance: advance(done, total)``."""
+class _Bar:
+    """A progress bar on the screen, if there is one: ``with _Bar("jobs") as advance: advance(done, total)``."""
 
     def __init__(self, what: str) -> None:
         self._progress = Progress(

@@ -7,6 +7,7 @@ nothing but positive numbers in them; docs/background/queueing.md derives them.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,12 +119,9 @@ def _idle(server: StreamServer) -> Boundary:
         return Boundary(np.cumsum(ring.phi), np.zeros(size))
     onward = 0.0 if math.isinf(sigma) else rho / (rho + sigma)  # p: the next job comes before the timer
     fires = 1 - onward if onward < 0.5 else sigma / (rho + sigma)
-    first = np.zeros(size)
-    first[0] = 1.0
-    after_transfer = _ridden_along(ring, first, 1.0, rho, xi)
     visits = _idle_iterative(ring, rho, xi, onward, fires) if size > _DENSE else None
     if visits is None:
-        visits = _idle_dense(ring, after_transfer, rho, onward, fires)
+        visits = _idle_dense(ring, rho, xi, onward, fires)
     stay = np.full(size, fires / server.timer_rate if math.isfinite(sigma) else 0.0)  # seconds, 1 / (lambda + tau)
     stay[0] = 1 / server.arrival_rate
     flows = fires * visits
@@ -153,7 +151,7 @@ def outer_distance(size: int, rho: float, xi: float, slack: float) -> float:
     return _positive_zero(log_ratio, 1 / (rho * (1 + xi)))
 
 
-def _positive_zero(function, pole: float) -> float:  # type: ignore[no-untyped-def]
+def _positive_zero(function: Callable[[float], float], pole: float) -> float:
     # The zero in (0, pole) of a concave function that is 0 at 0, rises, and falls to -infinity at the pole.
     low = pole / 2
     while function(low) <= 0:
@@ -184,9 +182,11 @@ def _stationary(transition: Real, left: Real) -> Real:
     return np.asarray(lu_solve(factors, np.full(size, 1 / size), check_finite=False))
 
 
-def _idle_dense(ring: PhaseRing, after_transfer: Real, rho: float, onward: float, fires: float) -> Real:
+def _idle_dense(ring: PhaseRing, rho: float, xi: float, onward: float, fires: float) -> Real:
     size = ring.size
-    transition = ring.powers(after_transfer, 1 + rho, rho)
+    first = np.zeros(size)
+    first[0] = 1.0
+    transition = ring.powers(_ridden_along(ring, first, 1.0, rho, xi), 1 + rho, rho)
     transition *= fires
     transition[0] = 0.0
     steps = np.arange(size - 1)
@@ -218,7 +218,7 @@ def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires
     return None if starts is None else visits(starts)
 
 
-def _fixed_point(advance, left: Real) -> Real | None:  # type: ignore[no-untyped-def]
+def _fixed_point(advance: Callable[[Real], Real], left: Real) -> Real | None:
     """The vector x with advance(x) = x and x . left = 1, where advance preserves x . left; by GMRES.
 
     ``None`` if it stalls and a dense factorisation is affordable instead.

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from penstock.errors import ConfigurationError, UnstableServerError
 from penstock.queueing.microbatch import MicroBatchServer
 from penstock.queueing.server import StreamServer
 from penstock.queueing.solution import solve
+from penstock.queueing.steadystate import SteadyState
 
 Value = float | str
 _COUNTS = ("batch_size", "threshold", "cap", "keys")
@@ -92,42 +93,20 @@ def point(
     """
     result: dict[str, Value] = dict(setting)
     try:
-        changed = replace(server, **setting)  # type: ignore[arg-type]
-        if isinstance(changed, StreamServer):
-            steady = solve(changed)
-            result |= {
-                "stable": 1,
-                "mean_jobs": steady.mean_jobs,
-                "transfers_per_second": steady.transfers_per_second,
-                "mean_response_time": steady.mean_response_time,
-            }
-            result |= {f"p{100 * p:g}": steady.response_time.quantile(p) for p in quantiles}
-        else:
-            state = solve(changed)
-            steady = state  # type: ignore[assignment]
-            result |= {
-                "stable": 1,
-                "mean_latency": state.mean_latency,
-                "rows_per_batch": state.rows_per_batch,
-                "batches_per_second": state.batches_per_second,
-                "busy_fraction": state.busy_fraction,
-            }
-            result |= {f"p{100 * p:g}": state.quantile(p) for p in quantiles}
+        changed = replace(server, **setting)  # type: ignore[arg-type]  # the names are checked by require_parameters
+        steady = solve(changed)
     except UnstableServerError:
         return {**setting, "stable": 0}
+    result["stable"] = 1
+    names: tuple[str, ...]
+    if isinstance(steady, SteadyState):
+        names = ("mean_jobs", "transfers_per_second", "mean_response_time")
+    else:
+        names = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
+    result |= {name: getattr(steady, name) for name in names}
+    if quantiles:
+        waiting = steady.response_time if isinstance(steady, SteadyState) else steady
+        result |= {f"p{100 * p:g}": waiting.quantile(p) for p in quantiles}
     if holding_cost is not None and transfer_cost is not None:
         result["cost"] = steady.cost(holding_cost, transfer_cost)
     return result
-
-
-def sweep(
-    server: StreamServer | MicroBatchServer,
-    axes: Sequence[Axis],
-    holding_cost: float | None = None,
-    transfer_cost: float | None = None,
-    quantiles: Sequence[float] = (),
-) -> Iterator[dict[str, Value]]:
-    """Solve the server at every combination of the axes' values, in order."""
-    require_parameters(server, axes)
-    for setting in settings(axes):
-        yield point(server, setting, holding_cost, transfer_cost, quantiles)
