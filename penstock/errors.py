@@ -9,6 +9,8 @@ PenstockError
 │   └── IncompatibleStateError             stored state does not fit the code
 ├── ConfigurationError (ValueError)        an option, a URI or a duration is not understood
 ├── UnstableServerError (ValueError)       a queue would grow without bound
+├── NotSeriesParallelError (ValueError)    a graph is no composition in series and in parallel
+├── InfeasibleAllocationError (ValueError) constraints contradict each other, or no number of resources is enough
 ├── NotSolvableError (ArithmeticError)     a method cannot reach the accuracy asked for
 ├── ApplicationNotFoundError (LookupError) the file to run holds no application
 ├── SourceError (OSError)                  a source cannot be read
@@ -18,6 +20,8 @@ PenstockError
 ├── ClusterError (RuntimeError)            the Spark master cannot be reached
 └── RunFailedError (RuntimeError)          the run stopped; nothing is lost
 """
+
+from typing import Any
 
 
 class PenstockError(Exception):
@@ -54,6 +58,26 @@ class ConfigurationError(PenstockError, ValueError):
 
 class UnstableServerError(PenstockError, ValueError):
     """More work arrives than the server can do, so its queue would grow without bound."""
+
+
+class NotSeriesParallelError(PenstockError, ValueError):
+    """A graph is not series-parallel-decomposable; ``witness`` are four tasks that show it.
+
+    ``witness`` is (a, b, c, d): paths lead from a to c, from b to c and from b to d, and none from a to d. Where the
+    only flaw is a transfer that other transfers imply, it is the transfer b -> c, with d the next task after b and a
+    the last one before c on the longer way.
+    """
+
+    def __init__(self, text: str, witness: tuple[Any, Any, Any, Any]) -> None:
+        super().__init__(text)
+        self.witness = witness
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.witness)
+
+
+class InfeasibleAllocationError(PenstockError, ValueError):
+    """No allocation meets what is asked: the constraints contradict each other, or the cost is out of reach."""
 
 
 class NotSolvableError(PenstockError, ArithmeticError):

@@ -1,0 +1,332 @@
+"""Allocating tasks to resources, with a bound that says how far from the optimum the result can be."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from penstock.allocation import heuristics
+from penstock.allocation.bound import lower_bound
+from penstock.allocation.cost import Sharing, evaluated, placed, presences, processing_costs
+from penstock.allocation.exact import Proof
+from penstock.allocation.graph import StreamGraph, Task, quantity
+from penstock.allocation.grouping import min_k
+from penstock.allocation.network import Ints
+from penstock.allocation.problem import Constraints, Problem, objective, problem
+from penstock.allocation.resources import Resources
+from penstock.allocation.search import anneal, seeded
+from penstock.allocation.shares import search_shares
+from penstock.allocation.start import loosely_clustered, starts
+from penstock.errors import ConfigurationError
+
+Progress = Callable[[float, float, float], None]
+"""Called with the fraction done (0 to 1), the best cost so far and the lower bound so far."""
+
+_Heuristic = Callable[[StreamGraph, Resources], Ints]
+
+HEURISTICS: dict[str, _Heuristic] = {
+    "one": heuristics.one_resource,
+    "round-robin": heuristics.round_robin,
+    "average": heuristics.average,
+    "disc": heuristics.discrete,
+    "disc-printed": partial(heuristics.discrete, printed=True),
+    "heron": heuristics.first_fit_decreasing,
+    "r-storm": heuristics.r_storm,
+    "cola": heuristics.cola,
+}
+GREEDY = {"greedy-reduce": "reduce", "greedy-equal": "equal", "greedy-path": "path"}
+METHODS = ("auto", "exact", "search", "min-k", *HEURISTICS, *GREEDY)
+
+_SMALL = 150
+"""Up to so many arcs a look at all paths takes about a microsecond, and asking the flow first does not pay."""
+_WORK = 6e7
+"""Arcs looked at by a search without a time limit: about 2 seconds."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Tasks on resources.
+
+    Parameters
+    ----------
+    graph, resources, sharing: what was allocated, to what, and how a resource is shared.
+    assignment: task to resource.
+    cost: the streaming cost d(G), in the unit of the weights.
+    worst_path: the tasks of a path that costs so much.
+    lower_bound: no allocation that meets the constraints has a lower objective; certified.
+    objective: the cost, plus the price of the moves if a present assignment was given.
+    moved: tasks that are not where the present assignment has them.
+    method: what found it.
+    interrupted: whether the search was stopped before its end.
+    """
+
+    graph: StreamGraph = field(repr=False)
+    resources: Resources = field(repr=False)
+    sharing: Sharing
+    assignment: dict[Task, Any]
+    cost: float
+    worst_path: tuple[Task, ...]
+    lower_bound: float
+    objective: float
+    moved: tuple[Task, ...] = ()
+    method: str = "auto"
+    interrupted: bool = False
+
+    @property
+    def gap(self) -> float:
+        """How much more than the lower bound the objective is, as a fraction of the bound; 0 if it is optimal."""
+        if self.optimal:
+            return 0.0
+        return self.objective / self.lower_bound - 1 if self.lower_bound > 0 else math.inf
+
+    @property
+    def optimal(self) -> bool:
+        """Whether it is proved that no allocation is better."""
+        return self.lower_bound >= self.objective * (1 - 1e-9)
+
+    @cached_property
+    def processing(self) -> dict[Task, float]:
+        """d(v) of every task: what its processing costs where it is."""
+        place = placed(self.graph, self.assignment, self.resources)
+        cost = np.empty(len(place))
+        crowd = np.empty(len(self.resources.names))
+        presence = presences(self.graph, self.sharing)
+        processing_costs(self.graph.weights, presence, place, self.resources.speeds, crowd, cost)
+        return self.graph.named(cost.tolist())
+
+    def explain(self) -> str:
+        """The result in words: what the worst path consists of, who shares with whom, and how good it is."""
+        lines = [f"Streaming cost {self.cost:.6g} (predicted, in the unit of the weights), on the path:"]
+        for task, following in zip(self.worst_path, (*self.worst_path[1:], None), strict=True):
+            resource = self.assignment[task]
+            lines.append(f"  {task} on {resource}: {self.processing[task]:.6g} = {self._product(task)}")
+            if following is not None and self.assignment[following] != resource:
+                sent = self.graph.transfers[task, following]
+                pair = (self.resources.index[resource], self.resources.index[self.assignment[following]])
+                lines.append(
+                    f"  {resource} -> {self.assignment[following]}: {sent * self.resources.slowness[pair]:.6g}"
+                )
+        for resource in self.resources.names:
+            tasks = [str(task) for task, place in self.assignment.items() if place == resource]
+            lines.append(f"{resource} (capacity {self.resources.capacities[resource]:g}): {', '.join(tasks) or 'idle'}")
+        if self.moved:
+            lines.append(f"Moved from where they are: {', '.join(map(str, self.moved))}.")
+        if self.optimal:
+            lines.append("This is optimal: a search of all allocations, or an equal lower bound, proves it.")
+        else:
+            lines.append(
+                f"No allocation costs less than {self.lower_bound:.6g}; this one costs at most {self.gap:.2%} more than "
+                f"the best."
+            )
+        return "\n".join(lines)
+
+    def _product(self, task: Task) -> str:
+        resource = self.assignment[task]
+        others = [other for other, place in self.assignment.items() if place == resource and other != task]
+        speed = self.resources.capacities[resource]
+        over = f" / {speed:g}" if speed != 1 else ""
+        weight = self.graph.tasks[task]
+        if self.sharing == "count":
+            return f"{weight:.6g} x {1 + len(others)} tasks{over}"
+        return f"{weight:.6g} x (1 + {sum(self.graph.loads.get(other, 1.0) for other in others):.4g} of others){over}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return {
+            "assignment": {str(task): place for task, place in self.assignment.items()},
+            "cost": self.cost,
+            "lower_bound": self.lower_bound,
+            "gap": self.gap if math.isfinite(self.gap) else None,
+            "optimal": self.optimal,
+            "worst_path": [str(task) for task in self.worst_path],
+            "objective": self.objective,
+            "moved": [str(task) for task in self.moved],
+            "sharing": self.sharing,
+            "method": self.method,
+            "interrupted": self.interrupted,
+        }
+
+
+def allocate(
+    graph: StreamGraph,
+    resources: Any,
+    method: str = "auto",
+    *,
+    time_limit: float | None = None,
+    seed: int = 0,
+    sharing: Sharing = "count",
+    constraints: Constraints | None = None,
+    present: Mapping[Task, Any] | None = None,
+    move_price: float = 0.0,
+    progress: Progress | None = None,
+) -> Allocation:
+    """Allocate tasks to resources so that the worst path costs least.
+
+    Parameters
+    ----------
+    graph: the tasks and transfers; any acyclic graph.
+    resources: how many, all of capacity 1 and named R1, R2, ...; or a mapping from name to capacity; or
+        :class:`Resources`, which has bandwidths as well.
+    method: "auto" searches, proves what it can, and is what to use; "exact" goes on until the optimum is proved;
+        "search" only searches; "min-k" groups by shares, in milliseconds. The others are for study: "one",
+        "round-robin" (Storm's default), "average" (A_avg), "disc" (A_disc) and "disc-printed", "greedy-reduce",
+        "greedy-equal" and "greedy-path" (section III-C), "heron", "r-storm" and "cola".
+    time_limit: seconds; by default a fixed number of steps (about 0.1 s for 16 tasks, 2 s for 1,000, more beyond), so
+        that equal input gives equal output. "exact" has no limit by default.
+    seed: of the search.
+    sharing: "count", the paper's cost, or "load"; see :mod:`penstock.allocation.cost`.
+    constraints: pinned tasks, and tasks kept together or apart.
+    present: where the tasks are now; with ``move_price``, the cost that moving one task is worth.
+    progress: called now and then.
+
+    An interrupt (Ctrl-C) while it searches returns the best allocation so far.
+
+    Raises
+    ------
+    ConfigurationError: an option or a resource is not understood.
+    TopologyError: a constraint or the present assignment names an unknown task.
+    InfeasibleAllocationError: the constraints contradict each other.
+
+    >>> graph = StreamGraph({"a": 1, "b": 3, "c": 3, "d": 1}, {("a", "b"): 1, ("a", "c"): 1, ("b", "d"): 1, ("c", "d"): 1})
+    >>> best = allocate(graph, 3)
+    >>> best.cost, best.optimal
+    (9.0, True)
+    """
+    if method not in METHODS:
+        raise ConfigurationError(f"method is {method!r}; choose one of {', '.join(METHODS)}.")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigurationError(f"seed is {seed!r}; give an integer of 0 or more.")
+    where = Resources.of(resources)
+    limit = math.inf if time_limit is None else quantity("time_limit", time_limit)
+    given = problem(graph, where, sharing, constraints, present, move_price)
+    if method in ("auto", "exact", "search"):
+        run = _Search(given, graph, where, int(seed), limit, progress)
+        run.go(method)
+        return _result(given, graph, where, sharing, run.place, max(run.bound, 0.0), method, run.interrupted)
+    if not given.is_plain:
+        raise ConfigurationError(f"method {method!r} knows no constraints and no price of moves; use 'auto'.")
+    shares, flows = search_shares(given)
+    if method == "min-k":
+        place = min_k(given, shares)
+    elif method in GREEDY:
+        place = heuristics.greedy(given, graph, where, GREEDY[method])
+    else:
+        place = HEURISTICS[method](graph, where)
+    return _result(given, graph, where, sharing, place, lower_bound(given, flows), method, False)
+
+
+def _result(
+    given: Problem, graph: StreamGraph, where: Resources, sharing: Sharing, place: Ints, bound: float, method: str,
+    interrupted: bool,
+) -> Allocation:  # fmt: skip
+    cost, path = evaluated(graph, place, where, given.presence)
+    total = objective(given, place)
+    assignment = dict(zip(graph.tasks, (where.names[p] for p in place), strict=True))
+    moved = tuple(task for task, p, home in zip(graph.tasks, place, given.home, strict=True) if home not in (-1, p))
+    return Allocation(
+        graph, where, sharing, assignment, cost, path, min(bound, total), total, moved, method, interrupted
+    )
+
+
+class _Search:
+    """The best placement so far, and what it takes to better it."""
+
+    def __init__(
+        self, given: Problem, graph: StreamGraph, where: Resources, seed: int, limit: float, progress: Progress | None
+    ) -> None:
+        self._given, self._graph, self._progress, self._limit = given, graph, progress, limit
+        self._begun = time.perf_counter()
+        self._state, self._rng = seeded(seed), np.random.default_rng(seed)
+        self._coarsens = given.is_plain and bool(given.network.price.any())
+        shares, self._flows = search_shares(given)
+        self._starts = starts(given, graph, where, shares)
+        self.place = self._starts[0].copy()
+        self.cost = objective(given, self.place)
+        self.bound = lower_bound(given, self._flows)
+        self.interrupted = False
+
+    @property
+    def _left(self) -> float:
+        return self._limit - (time.perf_counter() - self._begun)
+
+    @property
+    def _done(self) -> bool:
+        return self.bound >= self.cost * (1 - 1e-9)
+
+    def _tell(self, fraction: float) -> None:
+        if self._progress:
+            self._progress(min(1.0, fraction), self.cost, self.bound)
+
+    def go(self, method: str) -> None:
+        """Search, then prove as far as the method asks."""
+        small = len(self._given.network.task) <= _SMALL
+        try:
+            if not self._done:
+                (self._anneal_often if small else self._anneal_once)()
+            if method != "search" and not self._done:
+                self._prove(math.inf if method == "exact" else 8e5 if small else 0)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        self._tell(1.0)
+
+    def _anneal(
+        self, given: Problem, here: Ints, steps: int, heats: tuple[float, float], sharps: tuple[float, float],
+        batch: int = 1, candidates: int = 1,
+    ) -> None:  # fmt: skip
+        self.cost, _ = anneal(given, here, self.place, self.cost, steps, heats, sharps, batch, candidates, self._state)
+
+    def _anneal_often(self) -> None:
+        """Small graphs: 40 short runs, from hot and from mild, each from another start; more if there is time.
+
+        Where transfers cost something, every other run first moves clusters of tasks, then the tasks.
+        """
+        runs = 0
+        while not self._done and (runs < 40 if self._limit == math.inf else self._left > 0.35 * self._limit):
+            here = self._starts[runs % len(self._starts)].copy()
+            heats = (0.2, 0.001) if runs % 2 else (0.05, 0.002)
+            steps = 10_000
+            if runs % 4 >= 2 and self._coarsens:
+                coarse = loosely_clustered(self._given, self._graph, self._rng)
+                here = here[coarse.unit_tasks[coarse.unit_begin[:-1]]].repeat(np.diff(coarse.unit_begin))
+                here = here[np.argsort(coarse.unit_tasks)]
+                self._anneal(coarse, here, steps // 2, heats, (20.0, 400.0))
+                heats, steps = (0.02, 0.001), steps // 2
+            self._anneal(self._given, here, steps, heats, (20.0, 400.0))
+            runs += 1
+            self._tell(runs / 80)
+
+    def _anneal_once(self) -> None:
+        """Large graphs: one long cool run from the best start, in slices; its length is found from the first ones."""
+        arcs = len(self._given.network.task)
+        batch = max(5, min(100, len(self._given.weights) // 50))
+        here = self.place.copy()
+        slices, steps = 50, max(1, int(_WORK / arcs / 50))
+        if self._limit < math.inf:
+            begun, tried = time.perf_counter(), max(1, int(2e5 / arcs))
+            self._anneal(self._given, here, tried, (1e-4, 1e-4), (1e3, 1e3), batch, 8)
+            pace = (time.perf_counter() - begun) / tried
+            steps = max(1, int(max(0.0, self._left) * 0.9 / pace / slices))
+        for number in range(slices):
+            if self._done or self._left <= 0:
+                break
+            heats = [1e-4 * 0.1 ** (edge / slices) for edge in (number, number + 1)]
+            sharps = [1e3 * 10 ** (edge / slices) for edge in (number, number + 1)]
+            self._anneal(self._given, here, steps, (heats[0], heats[1]), (sharps[0], sharps[1]), batch, 8)
+            self._tell((number + 1) / slices)
+
+    def _prove(self, nodes: float) -> None:
+        """Branch and bound, until it is complete or has tried so many placements."""
+        proof = Proof(self._given, self._flows, self.place, self.cost)
+        tried, at_once = 0, 20_000
+        while not proof.complete and tried < nodes and self._left > 0:
+            proof.proceed(at_once)
+            tried += at_once
+            if proof.best < self.cost:
+                self.place, self.cost = proof.best_place.copy(), proof.best
+            self._tell(0.5 + 0.5 * tried / nodes if nodes < math.inf else 0.5)
+        if proof.complete:
+            self.bound = self.cost

@@ -1,0 +1,125 @@
+"""What an allocation costs: d(v) = w(v) n(r(v)), and the streaming cost d(G) of the worst path (section II-A).
+
+Two ways of sharing a resource stand side by side. ``"count"`` is the paper's: each of n(R) collocated tasks gets an
+equal share, so d(v) = w(v) n(R) / capacity(R). ``"load"`` looks at how busy the others are: a task shares with those
+that have work at the same moment, so d(v) = w(v) (1 + sum of the loads of the other tasks on R) / capacity(R). With
+every load 1 it is the paper's; two nearly idle tasks on one resource cost little more than apart.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numba import njit
+
+from penstock.allocation.graph import StreamGraph, Task, listed
+from penstock.allocation.network import Floats, Ints, arc_costs, longest, worst_arcs
+from penstock.allocation.resources import Resources
+from penstock.errors import ConfigurationError, TopologyError
+
+Sharing = Literal["count", "load"]
+
+
+def presences(graph: StreamGraph, sharing: Sharing) -> Floats:
+    """By how much each task slows the others: 1 by count, its utilisation by load.
+
+    Raises
+    ------
+    ConfigurationError: another way of sharing.
+    """
+    if sharing not in ("count", "load"):
+        raise ConfigurationError(f"sharing is {sharing!r}; choose 'count' or 'load'.")
+    return graph.utilisations if sharing == "load" else np.ones(len(graph.tasks))
+
+
+@njit(cache=True)
+def processing_costs(weights, presence, resource, speeds, crowd, cost):  # type: ignore[no-untyped-def]
+    """Fill ``crowd``, the presence on each resource, and ``cost``, d(v) of each task."""
+    crowd[:] = 0.0
+    for task in range(len(resource)):
+        crowd[resource[task]] += presence[task]
+    for task in range(len(resource)):
+        place = resource[task]
+        cost[task] = weights[task] * (1.0 + (crowd[place] - presence[task])) / speeds[place]
+
+
+def streaming_cost(
+    graph: StreamGraph, assignment: Mapping[Task, Any], resources: Any = None, *, sharing: Sharing = "count"
+) -> float:
+    """d(G): the cost of the worst source-to-sink path.
+
+    Parameters
+    ----------
+    graph: the tasks and transfers.
+    assignment: task to resource, by any label.
+    resources: a number, a mapping from label to capacity, or :class:`Resources`; without it every label has capacity 1.
+    sharing: "count", the paper's cost, or "load".
+
+    Raises
+    ------
+    TopologyError: a task is missing or unknown.
+    ConfigurationError: a label is no resource.
+
+    >>> graph = StreamGraph({"a": 1, "b": 2, "c": 2.5}, {("a", "b"): 1, ("a", "c"): 1})
+    >>> streaming_cost(graph, {"a": "R1", "b": "R1", "c": "R2"})
+    6.0
+    """
+    return _evaluate(graph, assignment, resources, sharing)[0]
+
+
+def worst_path(
+    graph: StreamGraph, assignment: Mapping[Task, Any], resources: Any = None, *, sharing: Sharing = "count"
+) -> tuple[Task, ...]:
+    """The tasks of a path that costs d(G), from source to sink; parameters and errors as of :func:`streaming_cost`.
+
+    >>> graph = StreamGraph({"a": 1, "b": 2, "c": 2.5}, {("a", "b"): 1, ("a", "c"): 1})
+    >>> worst_path(graph, {"a": "R1", "b": "R1", "c": "R2"})
+    ('a', 'b')
+    """
+    return _evaluate(graph, assignment, resources, sharing)[1]
+
+
+def _evaluate(
+    graph: StreamGraph, assignment: Mapping[Task, Any], resources: Any, sharing: Sharing
+) -> tuple[float, tuple[Task, ...]]:
+    if not isinstance(assignment, Mapping):
+        raise ConfigurationError(f"assignment is {assignment!r}; give a mapping from task to resource.")
+    used = (
+        Resources(dict.fromkeys(dict.fromkeys(assignment.values()), 1.0)) if resources is None else resources
+    ) if assignment else 1  # fmt: skip
+    where = Resources.of(used)
+    place = placed(graph, assignment, where)
+    return evaluated(graph, place, where, presences(graph, sharing))
+
+
+def placed(graph: StreamGraph, assignment: Mapping[Task, Any], resources: Resources) -> Ints:
+    """The position of every task's resource.
+
+    Raises
+    ------
+    TopologyError: a task is missing or unknown.
+    ConfigurationError: a label is no resource.
+    """
+    if missing := [task for task in graph.tasks if task not in assignment]:
+        raise TopologyError(f"The assignment lacks {listed(missing)}; give every task a resource.")
+    if unknown := [task for task in assignment if task not in graph.tasks]:
+        raise TopologyError(f"Unknown tasks in the assignment: {listed(unknown)}; the graph has {listed(graph.tasks)}.")
+    for task, label in assignment.items():
+        if label not in resources.index:
+            raise ConfigurationError(f"Task {task!r} is on {label!r}; the resources are {listed(resources.names)}.")
+    return np.array([resources.index[assignment[task]] for task in graph.tasks], np.int64)
+
+
+def evaluated(
+    graph: StreamGraph, place: Ints, resources: Resources, presence: Floats
+) -> tuple[float, tuple[Task, ...]]:
+    """The streaming cost and a worst path of tasks at positions of resources."""
+    network = graph.network
+    processing, cost = np.empty(len(place)), np.empty(len(network.task))
+    reach = np.empty(network.nodes)
+    processing_costs(graph.weights, presence, place, resources.speeds, np.empty(len(resources.names)), processing)
+    arc_costs(network, processing, place, resources.slowness, cost)
+    worst = longest(network, cost, reach)
+    arcs = worst_arcs(network, cost, reach)
+    names = list(graph.tasks)
+    return float(worst), tuple(names[network.task[arc]] for arc in reversed(arcs) if network.task[arc] >= 0)

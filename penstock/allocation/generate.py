@@ -1,0 +1,186 @@
+"""Families of graphs: random ones to measure on, and the paper's instances that are hard for somebody."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from penstock.allocation.graph import StreamGraph
+from penstock.allocation.series_parallel import SpdTree, parallel, series
+from penstock.errors import ConfigurationError
+
+WEIGHTS = ("equal", "uniform", "lognormal", "heavy")
+FAMILIES = ("spd", "chain", "fork", "stages", "layered", "dag")
+
+
+def random_graph(
+    family: str, tasks: int, *, weights: str = "lognormal", transfer: float = 0.0, seed: int = 0
+) -> StreamGraph:
+    """A random graph.
+
+    Parameters
+    ----------
+    family: "spd", a random composition; "chain"; "fork", a chain of fork-joins; "stages", operators in series
+        with some tens of parallel tasks each, as Storm and Spark run them; "layered", tasks in layers with one to three successors
+        in the next; "dag", tasks with one to three successors among the next sqrt(n).
+    tasks: how many.
+    weights: "equal" (1), "uniform" (0.5 to 1.5), "lognormal" (sigma 1) or "heavy" (Pareto, tail index 1.5); mean near 1.
+    transfer: the mean of the transfer costs, which are uniform from 0 to twice that.
+    seed: of the random generator.
+
+    Raises
+    ------
+    ConfigurationError: another family or kind of weights, or less than one task.
+    """
+    if family not in FAMILIES or weights not in WEIGHTS or tasks < 1:
+        raise ConfigurationError(
+            f"random_graph has families {', '.join(FAMILIES)}, weights {', '.join(WEIGHTS)} and 1 task or more; "
+            f"got {family!r}, {weights!r}, {tasks!r}."
+        )
+    rng = np.random.default_rng([seed, tasks, FAMILIES.index(family), WEIGHTS.index(weights)])
+    edges = {"layered": _layered, "dag": _dag}[family](tasks, rng) if family in ("layered", "dag") else None
+    if edges is None:
+        edges = list(_tree(family, tasks, rng).graph().transfers)
+    draw: dict[str, Callable[[], np.ndarray[tuple[int], np.dtype[np.float64]]]] = {
+        "equal": lambda: np.ones(tasks),
+        "uniform": lambda: rng.uniform(0.5, 1.5, tasks),
+        "lognormal": lambda: rng.lognormal(-0.5, 1.0, tasks),
+        "heavy": lambda: (1 + rng.pareto(1.5, tasks)) / 3,
+    }
+    costs = rng.uniform(0, 2 * transfer, len(edges)) if transfer else np.zeros(len(edges))
+    return StreamGraph(dict(enumerate(draw[weights]().tolist())), dict(zip(edges, costs.tolist(), strict=True)))
+
+
+def _tree(family: str, tasks: int, rng: np.random.Generator) -> SpdTree:
+    if family == "chain":
+        return series(*(SpdTree("task", task) for task in range(tasks)))
+    widths: list[int] = []
+    if family == "stages":
+        stages = min(max(5, tasks // 50), tasks)
+        cuts = np.sort(rng.choice(np.arange(1, tasks), stages - 1, replace=False))
+        widths = np.diff([0, *cuts, tasks]).tolist()
+    elif family == "fork":
+        while sum(widths) < tasks:
+            widths += [1, int(rng.integers(2, 6))]
+        widths[-1] -= sum(widths) - tasks
+        widths = [width for width in widths if width > 0]
+    else:
+        return random_tree(tasks, rng)
+    names = iter(range(tasks))
+    return series(*(parallel(*(next(names) for _ in range(width))) for width in widths))
+
+
+def random_tree(tasks: int, rng: np.random.Generator) -> SpdTree:
+    """A random composition of tasks 0, 1, ...: nodes with 2 to 5 children of random sizes, kinds alternating."""
+    kinds = (series, parallel)
+    # (number of tasks, kind, children still to be made); built from the top, composed from the bottom.
+    done: list[SpdTree | int] = []
+    waiting: list[tuple[int, int, int]] = [(tasks, int(rng.integers(2)), 0)]
+    named = 0
+    while waiting:
+        size, kind, children = waiting.pop()
+        if children:
+            done[-children:] = [kinds[kind](*done[-children:])]
+        elif size == 1:
+            done.append(named)
+            named += 1
+        else:
+            number = min(size, int(rng.integers(2, 6)))
+            # Splits are kept off the ends, so that the tree is of logarithmic depth and no block too large to list.
+            sizes = 1 + rng.multinomial(size - number, rng.dirichlet(np.full(number, 2.0)))
+            waiting.append((size, kind, number))
+            waiting += [(int(part), 1 - kind, 0) for part in sizes]
+    return series(*done)
+
+
+def _layered(tasks: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    width = max(1, round(tasks**0.5))
+    edges = set()
+    for task in range(tasks):
+        following = np.arange((task // width + 1) * width, min((task // width + 2) * width, tasks))
+        if len(following):
+            chosen = rng.choice(following, min(len(following), int(rng.integers(1, 4))), replace=False)
+            edges |= {(task, int(end)) for end in chosen}
+    return sorted(edges)
+
+
+def _dag(tasks: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    reach = max(3, round(tasks**0.5))
+    edges = set()
+    for task in range(tasks - 1):
+        far = min(reach, tasks - 1 - task)
+        chosen = rng.choice(far, min(far, int(rng.integers(1, 4))), replace=False)
+        edges |= {(task, task + 1 + int(step)) for step in chosen}
+    return sorted(edges)
+
+
+def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[StreamGraph, int]:
+    """Theorem II.4's graph, and its number of resources: SUBSETSUM of ``size`` of the numbers as an allocation.
+
+    As printed, the cost 2x/k - s_i of an edge can be negative; here a constant is added to both edges of every pair,
+    which adds ``size`` times that constant to both paths.
+
+    Raises
+    ------
+    ConfigurationError: no numbers, or a size that is not between 1 and their number.
+    """
+    count, weight = len(numbers), float(sum(numbers))
+    if not 1 <= size <= count:
+        raise ConfigurationError(f"size is {size!r}; give 1 to {count}, the number of elements of the subset.")
+    shift = max(0.0, max(numbers) - 2 * target / size)
+    huge = 12 * count * weight + target + size * shift
+    tasks: dict[str, float] = {}
+    transfers: dict[tuple[str, str], float] = {}
+    for i, number in enumerate(numbers, 1):
+        tasks |= {f"{name}{i}": weight for name in ("u", "v", "u'", "v'")} | {f"n{i}": 0.0, f"n'{i}": 0.0}
+        transfers |= {(f"u{i}", f"v{i}"): number + shift, (f"u'{i}", f"v'{i}"): 2 * target / size - number + shift}
+        transfers |= {(f"u{i}", f"n{i}"): huge, (f"u'{i}", f"n{i}"): huge}
+        transfers |= {(f"v{i}", f"n'{i}"): huge, (f"v'{i}", f"n'{i}"): huge}
+        if i < count:
+            transfers |= {(f"v{i}", f"u{i + 1}"): 0.0, (f"v'{i}", f"u'{i + 1}"): 0.0}
+    return StreamGraph(tasks, transfers), count + size
+
+
+def subset_sum_cost(numbers: Sequence[int], target: int, size: int) -> float:
+    """The cost of :func:`subset_sum_graph` if, and only if, some ``size`` of the numbers add up to the target."""
+    shift = max(0.0, max(numbers) - 2 * target / size)
+    return (12 * len(numbers) - 6 * size) * float(sum(numbers)) + target + size * shift
+
+
+def partition_graph(numbers: Sequence[int]) -> StreamGraph:
+    """Theorem II.5's graph for 2 resources: it costs as much as it has tasks if, and only if, the numbers can be
+    parted into two sets of equal sum."""
+    parts = [
+        series(parallel(*(f"l{i}.{k}" for k in range(number))), parallel(*(f"r{i}.{k}" for k in range(number))))
+        for i, number in enumerate(numbers, 1)
+    ]
+    return parallel(*parts).graph(1.0, 1.0)
+
+
+def average_trap(tasks: int) -> StreamGraph:
+    """The parallel tasks on which balanced weights (A_avg) lose a factor of order n with 2 resources (section III).
+
+    The optimum puts v1 alone and costs n - 1 when n is up to 3 (n - 1); balancing gives v1 about n / 3 companions.
+    """
+    weights = {f"v{i}": 1.0 for i in range(1, tasks + 1)} | {"v1": tasks / 3}
+    return StreamGraph(weights)
+
+
+def greedy_trap(tasks: int) -> tuple[StreamGraph, int]:
+    """Theorem III.8's graph and its number of resources: greedy covering of heavy edges is off by a factor of order n.
+
+    Reconstructed from the proof, since Figure 4 is not printed in the text: w(v_i) = 2, w(x) = n - 3, w(u_i) = 1; the
+    edges of the v-chain cost 1, 2n, 1, 2n, ...; (v1, x) costs 1, (x, u1) 2n + 1, and each (u1, u_i) 2n + 2.
+
+    Raises
+    ------
+    ConfigurationError: the number of tasks is not a multiple of 4, or less than 12.
+    """
+    if tasks % 4 or tasks < 12:
+        raise ConfigurationError(f"greedy_trap has {tasks!r} tasks; give a multiple of 4, 12 or more.")
+    half = tasks // 2
+    weights: dict[str, float] = {f"v{i}": 2.0 for i in range(1, half + 1)}
+    weights |= {"x": tasks - 3.0} | {f"u{i}": 1.0 for i in range(1, half)}
+    transfers = {(f"v{i}", f"v{i + 1}"): (1.0 if i % 2 else 2.0 * tasks) for i in range(1, half)}
+    transfers |= {("v1", "x"): 1.0, ("x", "u1"): 2.0 * tasks + 1}
+    transfers |= {("u1", f"u{i}"): 2.0 * tasks + 2 for i in range(2, half)}
+    return StreamGraph(weights, transfers), tasks // 4 + 2

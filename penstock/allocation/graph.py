@@ -1,0 +1,291 @@
+"""The streaming graph: tasks with weights, transfers with costs, and nothing that goes in a circle."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from numbers import Real
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.allocation.network import ArcNetwork, arc_network, topological_order
+from penstock.errors import ConfigurationError, CyclicTopologyError, SourceError, TopologyError
+
+Task = Any
+"""A task's name: any hashable value; a string where it goes to JSON."""
+
+
+@dataclass(frozen=True)
+class StreamGraph:
+    """A directed acyclic graph of processing tasks (Eidenbenz and Locher, section II-A).
+
+    Parameters
+    ----------
+    tasks: name to weight w(v), zero or more: the time that an item takes when the task has a resource of capacity 1
+        to itself.
+    transfers: (from, to) to transfer cost b(e), zero or more: the time that an item takes to go between resources.
+    loads: name to utilisation from 0 to 1, the fraction of time that a task has work; 1 for tasks left out, which is
+        the paper's assumption. Only ``sharing="load"`` looks at it.
+
+    Raises
+    ------
+    TopologyError: no task, or a transfer of an unknown task.
+    CyclicTopologyError: names the tasks on the cycle.
+    ConfigurationError: a weight, cost or load that is negative, missing, NaN or no number.
+    """
+
+    tasks: Mapping[Task, float]
+    transfers: Mapping[tuple[Task, Task], float] = field(default_factory=dict)
+    loads: Mapping[Task, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, given in (("tasks", self.tasks), ("transfers", self.transfers), ("loads", self.loads)):
+            if not isinstance(given, Mapping):
+                raise ConfigurationError(f"{name} is a {type(given).__name__}; give a mapping.")
+        if not self.tasks:
+            raise TopologyError("The graph has no task; give at least one, as tasks={'read': 1.0}.")
+        weights = {task: quantity(f"The weight of {task!r}", weight) for task, weight in self.tasks.items()}
+        costs = {self._pair(pair): quantity(f"The cost of {pair}", cost) for pair, cost in self.transfers.items()}
+        loads = {task: quantity(f"The load of {task!r}", load, most=1.0) for task, load in self.loads.items()}
+        for task in loads:
+            self._known(task, "loads")
+        for name, value in (("tasks", weights), ("transfers", costs), ("loads", loads)):
+            object.__setattr__(self, name, MappingProxyType(value))
+        if len(topological_order(len(weights), *self.edges)) < len(weights):
+            raise CyclicTopologyError(f"The tasks form a cycle: {self._cycle()}; a stream graph is acyclic.")
+
+    def _pair(self, pair: Any) -> tuple[Task, Task]:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TopologyError(f"A transfer is {pair!r}; give a pair of tasks, (from, to).")
+        for task in pair:
+            self._known(task, f"transfer {pair[0]} -> {pair[1]}")
+        return pair
+
+    def _known(self, task: Task, where: str) -> None:
+        if task not in self.tasks:
+            raise TopologyError(f"Unknown task {task!r} in {where}; the tasks are {listed(self.tasks)}.")
+
+    def _cycle(self) -> str:
+        before: dict[Task, list[Task]] = {}
+        for start, end in self.transfers:
+            before.setdefault(end, []).append(start)
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError as error:
+            return " -> ".join(map(str, error.args[1]))
+        raise AssertionError("called for cyclic graphs only")
+
+    def __reduce__(self) -> Any:
+        return StreamGraph, (dict(self.tasks), dict(self.transfers), dict(self.loads))
+
+    @cached_property
+    def index(self) -> dict[Task, int]:
+        """The position of each task in the arrays below."""
+        return {task: position for position, task in enumerate(self.tasks)}
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """w(v), one per task."""
+        return np.fromiter(self.tasks.values(), float, len(self.tasks))
+
+    @cached_property
+    def utilisations(self) -> NDArray[np.float64]:
+        """The load of each task, 1 where none is given."""
+        return np.array([self.loads.get(task, 1.0) for task in self.tasks])
+
+    @cached_property
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The tasks at which transfers start, and those at which they end: two arrays, one entry per transfer."""
+        index, count = self.index, len(self.transfers)
+        starts = np.fromiter((index[start] for start, _ in self.transfers), np.int64, count)
+        return starts, np.fromiter((index[end] for _, end in self.transfers), np.int64, count)
+
+    @cached_property
+    def costs(self) -> NDArray[np.float64]:
+        """b(e), one per transfer."""
+        return np.fromiter(self.transfers.values(), float, len(self.transfers))
+
+    @cached_property
+    def network(self) -> ArcNetwork:
+        """Its paths as an activity-on-arc network in which transfers that cost something are links of their own."""
+        return arc_network(len(self.tasks), *self.edges, self.costs)
+
+    @cached_property
+    def free_network(self) -> ArcNetwork:
+        """Its paths if every transfer cost nothing."""
+        return self.network if not self.costs.any() else arc_network(len(self.tasks), *self.edges, 0 * self.costs)
+
+    def named(self, values: Iterable[Any]) -> dict[Task, Any]:
+        """One value per task, in the order of the arrays, as a mapping by name."""
+        return dict(zip(self.tasks, values, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """The graph as plain data: ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads": {...}}``."""
+        data: dict[str, Any] = {
+            "tasks": {str(task): weight for task, weight in self.tasks.items()},
+            "transfers": [[str(start), str(end), cost] for (start, end), cost in self.transfers.items()],
+        }
+        return data | ({"loads": {str(task): load for task, load in self.loads.items()}} if self.loads else {})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | str | Path) -> "StreamGraph":
+        """A graph from what :meth:`to_json` gives, as data, as text, or as the path of a file.
+
+        Raises
+        ------
+        SourceError: the file cannot be read.
+        ConfigurationError: it is not JSON, or of another shape.
+        """
+        data = read_json(data)
+        unknown = sorted(set(data) - {"tasks", "transfers", "loads"})
+        tasks, rows, loads = data.get("tasks"), data.get("transfers", []), data.get("loads", {})
+        if unknown or not isinstance(tasks, Mapping) or not isinstance(loads, Mapping) or not isinstance(rows, list):
+            reason = f"has unknown keys {unknown}" if unknown else "lacks them or has them in another shape"
+            raise ConfigurationError(
+                f'A graph in JSON is {{"tasks": {{name: weight}}, "transfers": [[from, to, cost]]}}; this one {reason}.'
+            )
+        transfers: dict[tuple[Task, Task], Any] = {}
+        for row in rows:
+            if not isinstance(row, list) or len(row) not in (2, 3) or not all(isinstance(end, str) for end in row[:2]):
+                raise ConfigurationError(f"A transfer in JSON is [from, to, cost]; got {row!r}.")
+            if (row[0], row[1]) in transfers:
+                raise ConfigurationError(f"The transfer {row[0]} -> {row[1]} is given twice; give it once.")
+            transfers[row[0], row[1]] = row[2] if len(row) == 3 else 0.0
+        return cls(tasks, transfers, loads)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, weight: str = "weight", cost: str = "cost", load: str = "load") -> "StreamGraph":
+        """A graph from a ``networkx.DiGraph``: ``weight`` and ``load`` of its nodes, ``cost`` of its edges.
+
+        Raises
+        ------
+        ConfigurationError: a node has no weight.
+        """
+        if not hasattr(graph, "edges") or not graph.is_directed() or graph.is_multigraph():
+            raise ConfigurationError(f"from_networkx takes a networkx.DiGraph; got {type(graph).__name__}.")
+        tasks = {node: data.get(weight) for node, data in graph.nodes(data=True)}
+        transfers = {(start, end): data.get(cost, 0.0) for start, end, data in graph.edges(data=True)}
+        loads = {node: data[load] for node, data in graph.nodes(data=True) if load in data}
+        return cls(tasks, transfers, loads)
+
+    def to_networkx(self) -> Any:
+        """A ``networkx.DiGraph`` with node attributes ``weight`` and ``load`` and the edge attribute ``cost``.
+
+        Raises
+        ------
+        ConfigurationError: networkx is not installed.
+        """
+        try:
+            from networkx import DiGraph
+        except ImportError as error:
+            raise ConfigurationError("to_networkx needs networkx; run pip install networkx.") from error
+        graph = DiGraph()
+        for task, weight in self.tasks.items():
+            graph.add_node(task, weight=weight, load=self.loads.get(task, 1.0))
+        graph.add_edges_from((start, end, {"cost": cost}) for (start, end), cost in self.transfers.items())
+        return graph
+
+    @classmethod
+    def from_topology(
+        cls,
+        topology: "TopologyLike",
+        weights: Mapping[str, float],
+        transfers: Mapping[str, float] | None = None,
+        loads: Mapping[str, float] | None = None,
+    ) -> "StreamGraph":
+        """The graph of an application's elements.
+
+        Parameters
+        ----------
+        topology: as ``App.topology()`` of ``penstock.app`` gives it.
+        weights: element to weight; every element needs one.
+        transfers: stream to the cost of sending its events to another resource; 0 for streams left out.
+        loads: element to utilisation.
+
+        Raises
+        ------
+        TopologyError: a weight, stream or load of something that the topology lacks.
+        ConfigurationError: an element has no weight.
+        """
+        shape = topology.to_json()
+        names = [element["name"] for element in shape["elements"]]
+        streams = {stream["name"] for stream in shape["streams"]}
+        costs = transfers or {}
+        for given, known in ((weights, set(names)), (costs, streams), (loads or {}, set(names))):
+            for name in given:
+                if name not in known:
+                    raise TopologyError(f"The topology has no {name!r}; it has {listed(sorted(known))}.")
+        edges: dict[tuple[Task, Task], float] = {}
+        for before in shape["elements"]:
+            for after in shape["elements"]:
+                shared = set(before["emits"]) & set(after["inputs"])
+                if shared:
+                    edges[before["name"], after["name"]] = sum(costs.get(stream, 0.0) for stream in sorted(shared))
+        return cls({name: weights.get(name) for name in names}, edges, loads or {})  # type: ignore[misc]
+
+
+class TopologyLike(Protocol):
+    """What :meth:`StreamGraph.from_topology` needs of a topology."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+def quantity(what: str, value: Any, most: float = math.inf) -> float:
+    """Check a finite number from zero to ``most``.
+
+    Raises
+    ------
+    ConfigurationError: it is anything else.
+    """
+    allowed = "zero or a positive number" if most == math.inf else f"a number from 0 to {most:g}"
+    if value is None:
+        raise ConfigurationError(f"{what} is missing; give {allowed}.")
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= most or value == math.inf:
+        raise ConfigurationError(f"{what} is {value!r}; give {allowed}.")
+    return float(value)
+
+
+def positive(what: str, value: Any) -> float:
+    """Check a finite number above zero.
+
+    Raises
+    ------
+    ConfigurationError: it is anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ConfigurationError(f"{what} is {value!r}; give a number above zero.")
+    return float(value)
+
+
+def listed(names: Iterable[Any], most: int = 8) -> str:
+    """Some names for a message, "..." for the rest."""
+    names = [str(name) for name in names]
+    return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def read_json(data: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+    """A JSON object from data, text or a file.
+
+    Raises
+    ------
+    SourceError: the file cannot be read.
+    ConfigurationError: it is no JSON object.
+    """
+    if isinstance(data, Mapping):
+        return dict(data)
+    where = f"{data}" if isinstance(data, Path) else "The text"
+    try:
+        value = json.loads(data.read_text() if isinstance(data, Path) else data)
+    except OSError as error:
+        raise SourceError(f"{where} cannot be read ({error.strerror}); give a JSON file with a graph.") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigurationError(f"{where} is not JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{where} holds a JSON {type(value).__name__}; give an object.")
+    return value

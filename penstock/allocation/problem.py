@@ -1,0 +1,251 @@
+"""An allocation problem as arrays: what the searches, the bounds and the proofs all work on."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from penstock.allocation.cost import Sharing, presences, processing_costs
+from penstock.allocation.graph import StreamGraph, Task, listed, quantity
+from penstock.allocation.network import ArcNetwork, Floats, Ints, arc_costs, longest
+from penstock.allocation.resources import Resources
+from penstock.errors import ConfigurationError, InfeasibleAllocationError, TopologyError
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What an allocation must keep to.
+
+    Parameters
+    ----------
+    pinned: task to the resource it must be on.
+    together: sets of tasks that must share a resource.
+    apart: sets of tasks of which no two may share one.
+    """
+
+    pinned: Mapping[Task, Any] = field(default_factory=dict)
+    together: Iterable[Iterable[Task]] = ()
+    apart: Iterable[Iterable[Task]] = ()
+
+
+class Problem(NamedTuple):
+    """Tasks, resources and constraints by position.
+
+    Parameters
+    ----------
+    network: the paths.
+    free_network: the paths if transfers cost nothing; fewer arcs, where there are whole blocks of transfers.
+    weights, presence: per task; see :mod:`penstock.allocation.cost`.
+    speeds, slowness: per resource, and per pair of them.
+    kinds: per resource; equal where exchanging two changes nothing.
+    unit_begin, unit_tasks: the tasks of every unit, a set that moves as one.
+    pinned: the resource of a unit, or -1.
+    apart_begin, apart_units: the units from which every unit must be apart.
+    home: the present resource of every task, or -1.
+    price: what it costs to move a task from home.
+    """
+
+    network: ArcNetwork
+    free_network: ArcNetwork
+    weights: Floats
+    presence: Floats
+    speeds: Floats
+    slowness: Floats
+    kinds: Ints
+    unit_begin: Ints
+    unit_tasks: Ints
+    pinned: Ints
+    apart_begin: Ints
+    apart_units: Ints
+    home: Ints
+    price: float
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether costs are all there is: no constraint and no price of moving."""
+        return len(self.pinned) == len(self.weights) and not (self.pinned >= 0).any() and not len(self.apart_units) \
+            and self.price == 0  # fmt: skip
+
+
+def problem(
+    graph: StreamGraph,
+    resources: Resources,
+    sharing: Sharing = "count",
+    constraints: Constraints | None = None,
+    present: Mapping[Task, Any] | None = None,
+    price: float = 0.0,
+) -> Problem:
+    """The arrays of a problem; all constraints are checked here.
+
+    Raises
+    ------
+    TopologyError: a constraint or the present assignment names an unknown task.
+    ConfigurationError: a constraint names an unknown resource, or the price is no number.
+    InfeasibleAllocationError: the constraints contradict each other.
+    """
+    given = constraints or Constraints()
+    count, names = len(graph.tasks), list(graph.tasks)
+    unit_of = _units(graph, _sets("together", given.together))
+    members = [np.flatnonzero(unit_of == unit) for unit in range(unit_of.max() + 1)] if unit_of.max() + 1 < count \
+        else np.arange(count)[:, None]  # fmt: skip
+    pinned = np.full(len(members), -1)
+    if not isinstance(given.pinned, Mapping):
+        raise ConfigurationError(f"pinned is {given.pinned!r}; give a mapping from task to resource.")
+    for task, label in given.pinned.items():
+        unit = unit_of[_position(graph, task, "pinned")]
+        if label not in resources.index:
+            raise ConfigurationError(f"{task!r} is pinned to {label!r}; the resources are {listed(resources.names)}.")
+        if pinned[unit] not in (-1, resources.index[label]):
+            raise InfeasibleAllocationError(
+                f"{task!r} is pinned to {label!r}, but must be together with a task pinned to "
+                f"{resources.names[pinned[unit]]!r}; drop one of the three."
+            )
+        pinned[unit] = resources.index[label]
+    apart: list[set[int]] = [set() for _ in members]
+    for group in _sets("apart", given.apart):
+        units = [unit_of[_position(graph, task, "apart")] for task in group]
+        for first, task in zip(units, group, strict=True):
+            for second, other in zip(units, group, strict=True):
+                if task != other:
+                    if first == second:
+                        raise InfeasibleAllocationError(
+                            f"{task!r} and {other!r} must be apart and together; drop one of the two constraints."
+                        )
+                    apart[first].add(int(second))
+    home = np.full(count, -1)
+    for task, label in (present or {}).items():
+        home[_position(graph, task, "the present assignment")] = resources.index.get(label, -2)
+    result = Problem(
+        graph.network,
+        graph.free_network,
+        graph.weights,
+        presences(graph, sharing),
+        resources.speeds,
+        resources.slowness,
+        resources.kinds if not (pinned >= 0).any() and present is None else np.arange(len(resources.names)),
+        np.concatenate([[0], np.cumsum([len(tasks) for tasks in members])]),
+        np.concatenate(list(members)),
+        pinned,
+        np.concatenate([[0], np.cumsum([len(units) for units in apart])]),
+        np.array([unit for units in apart for unit in sorted(units)], np.int64),
+        home,
+        quantity("The price of a move", price) if present is not None else 0.0,
+    )
+    if len(result.apart_units):
+        feasible(result, [", ".join(map(str, (names[t] for t in tasks))) for tasks in members])
+    return result
+
+
+def _sets(what: str, given: Any) -> list[list[Task]]:
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{what} is {given!r}; give sets of tasks, as [('a', 'b')].")
+    sets = list(given)
+    for group in sets:
+        if isinstance(group, str) or not isinstance(group, Iterable):
+            raise ConfigurationError(f"{what} has {group!r}; give sets of tasks, as [('a', 'b')].")
+    return [list(dict.fromkeys(group)) for group in sets]
+
+
+def _position(graph: StreamGraph, task: Task, where: str) -> int:
+    if task not in graph.index:
+        raise TopologyError(f"Unknown task {task!r} in {where}; the tasks are {listed(graph.tasks)}.")
+    return graph.index[task]
+
+
+def _units(graph: StreamGraph, together: list[list[Task]]) -> Ints:
+    """The unit of every task: tasks joined by any chain of sets are one."""
+    parent = list(range(len(graph.tasks)))
+
+    def root(task: int) -> int:
+        while parent[task] != task:
+            parent[task] = parent[parent[task]]
+            task = parent[task]
+        return task
+
+    for group in together:
+        positions = [_position(graph, task, "together") for task in group]
+        for other in positions[1:]:
+            parent[root(other)] = root(positions[0])
+    if not together:
+        return np.arange(len(parent))
+    return np.asarray(np.unique([root(task) for task in range(len(parent))], return_inverse=True)[1]).reshape(-1)
+
+
+def feasible(given: Problem, names: list[str] | None = None) -> Ints:
+    """A resource for every unit such that pins and distances hold, by backtracking from the most constrained unit.
+
+    Raises
+    ------
+    InfeasibleAllocationError: there is none.
+    """
+    neighbours = [
+        given.apart_units[a:b].tolist() for a, b in zip(given.apart_begin, given.apart_begin[1:], strict=False)
+    ]
+    chosen = given.pinned.copy()
+    resources = len(given.speeds)
+
+    def allowed(unit: int) -> list[int]:
+        taken = {int(chosen[other]) for other in neighbours[unit]}
+        free = [place for place in range(resources) if place not in taken]
+        # Resources that are not in use yet and of one kind are alike: trying one is enough.
+        used = set(chosen.tolist())
+        first: dict[int, int] = {}
+        return [p for p in free if p in used or first.setdefault(int(given.kinds[p]), p) == p]
+
+    def clash(unit: int) -> InfeasibleAllocationError:
+        label = names[unit] if names else str(unit)
+        return InfeasibleAllocationError(
+            f"The constraints contradict each other: {label} cannot be apart from all it must on {resources} "
+            f"resources; add resources, or drop a pin or an apart."
+        )
+
+    for unit, place in enumerate(chosen):
+        if place >= 0 and any(chosen[other] == place for other in neighbours[unit]):
+            raise clash(unit)
+    tight = [unit for unit in range(len(chosen)) if chosen[unit] < 0 and len(neighbours[unit])]
+    trail: list[tuple[int, list[int]]] = []
+    while True:
+        open_units = [unit for unit in tight if chosen[unit] < 0]
+        if not open_units:
+            break
+        options = {unit: allowed(unit) for unit in open_units}
+        unit = min(open_units, key=lambda u: (len(options[u]), -len(neighbours[u])))
+        trail.append((unit, options[unit]))
+        blamed = unit
+        while trail and not trail[-1][1]:
+            chosen[trail.pop()[0]] = -1
+            if trail:
+                chosen[trail[-1][0]] = -1
+        if not trail:
+            raise clash(blamed)
+        chosen[trail[-1][0]] = trail[-1][1].pop(0)
+    return chosen
+
+
+@njit(cache=True)
+def true_cost(problem, place, crowd, processing, cost, reach):  # type: ignore[no-untyped-def]
+    """d(G) plus the price of the moves; the last four arguments are scratch, per resource, task, arc and node."""
+    processing_costs(problem.weights, problem.presence, place, problem.speeds, crowd, processing)
+    arc_costs(problem.network, processing, place, problem.slowness, cost)
+    return longest(problem.network, cost, reach) + moving_cost(problem, place)
+
+
+@njit(cache=True)
+def moving_cost(problem, place):  # type: ignore[no-untyped-def]
+    """The price of the tasks that are not at home."""
+    if problem.price == 0.0:
+        return 0.0
+    moved = 0
+    for task in range(len(place)):
+        if problem.home[task] != -1 and problem.home[task] != place[task]:
+            moved += 1
+    return problem.price * moved
+
+
+def objective(given: Problem, place: Ints) -> float:
+    """:func:`true_cost` without scratch."""
+    network = given.network
+    return float(true_cost(given, place, np.empty(len(given.speeds)), np.empty(len(given.weights)),
+                           np.empty(len(network.task)), np.empty(network.nodes)))  # fmt: skip

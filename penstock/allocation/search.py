@@ -1,0 +1,240 @@
+"""Local search: annealing on a smoothed maximum.
+
+The worst path alone is a bad guide: most moves leave it as it is, and the search stands on a plateau. The smoothed
+maximum log(sum of exp(p x cost)) / p over all paths, with p rising, sees every path. Its gradient is a unit flow, and
+for a fixed flow the change that a move makes is known in constant time; so on large graphs the search draws many moves,
+makes a batch of those that the flow says are best, and looks at all paths once for the batch.
+"""
+
+import numpy as np
+from numba import njit
+
+from penstock.allocation.cost import processing_costs
+from penstock.allocation.network import Ints, arc_costs, soft_flows, soft_longest
+from penstock.allocation.problem import moving_cost
+
+
+@njit(cache=True)
+def _draw(state, below):  # type: ignore[no-untyped-def]
+    """A pseudo-random integer from 0 to below - 1 (xorshift64)."""
+    x = state[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    state[0] = x
+    return np.int64((x >> np.uint64(33)) % np.uint64(below))
+
+
+@njit(cache=True)
+def _uniform(state):  # type: ignore[no-untyped-def]
+    return _draw(state, 1 << 30) / (1 << 30)
+
+
+@njit(cache=True)
+def _may_go(problem, place, unit, target):  # type: ignore[no-untyped-def]
+    if problem.pinned[unit] >= 0 and problem.pinned[unit] != target:
+        return False
+    for position in range(problem.apart_begin[unit], problem.apart_begin[unit + 1]):
+        other = problem.apart_units[position]
+        if place[problem.unit_tasks[problem.unit_begin[other]]] == target:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _gain(problem, place, unit, target, crowd, heavy, drag, tied, begin, links, flow):  # type: ignore[no-untyped-def]
+    """What the flow says about moving a unit: the change of the average path cost, to first order.
+
+    On resource R the tasks cost (G (1 + M) - H) / speed, with G = ``heavy`` the sum of f w, M = ``crowd`` that of the
+    presences, and H = ``drag`` that of f w x presence.
+    """
+    source = place[problem.unit_tasks[problem.unit_begin[unit]]]
+    g, m, h = tied[0, unit], tied[1, unit], tied[2, unit]
+    change = 0.0
+    for side, sign in ((source, -1.0), (target, 1.0)):
+        before = heavy[side] * (1 + crowd[side]) - drag[side]
+        after = (heavy[side] + sign * g) * (1 + crowd[side] + sign * m) - (drag[side] + sign * h)
+        change += (after - before) / problem.speeds[side]
+    network = problem.network
+    for position in range(begin[unit], begin[unit + 1]):
+        arc = links[position]
+        tail, head = network.tail[arc], network.head[arc]
+        ends = (place[tail], place[head])
+        first = problem.unit_begin[unit]
+        last = problem.unit_begin[unit + 1]
+        moves_tail, moves_head = False, False
+        for task in problem.unit_tasks[first:last]:
+            moves_tail |= task == tail
+            moves_head |= task == head
+        if moves_tail and moves_head:
+            continue
+        after = problem.slowness[target if moves_tail else ends[0], target if moves_head else ends[1]]
+        change += flow[arc] * network.price[arc] * (after - problem.slowness[ends[0], ends[1]])
+    if problem.price > 0:
+        for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
+            if problem.home[task] != -1:
+                change += problem.price * ((problem.home[task] != target) - (problem.home[task] != source))
+    return change
+
+
+@njit(cache=True)
+def _move(problem, place, unit, target, crowd, heavy, drag, tied):  # type: ignore[no-untyped-def]
+    source = place[problem.unit_tasks[problem.unit_begin[unit]]]
+    for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
+        place[task] = target
+    heavy[source] -= tied[0, unit]
+    crowd[source] -= tied[1, unit]
+    drag[source] -= tied[2, unit]
+    heavy[target] += tied[0, unit]
+    crowd[target] += tied[1, unit]
+    drag[target] += tied[2, unit]
+    return source
+
+
+@njit(cache=True)
+def _links_of_units(problem):  # type: ignore[no-untyped-def]
+    """The priced links at every unit, in compressed rows."""
+    network = problem.network
+    units = len(problem.pinned)
+    unit_of = np.empty(len(problem.weights), np.int64)
+    for unit in range(units):
+        for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
+            unit_of[task] = unit
+    begin = np.zeros(units + 1, np.int64)
+    for arc in range(len(network.task)):
+        if network.price[arc] > 0:
+            begin[unit_of[network.tail[arc]] + 1] += 1
+            begin[unit_of[network.head[arc]] + 1] += 1
+    for unit in range(units):
+        begin[unit + 1] += begin[unit]
+    links = np.empty(begin[-1], np.int64)
+    fill = begin[:-1].copy()
+    for arc in range(len(network.task)):
+        if network.price[arc] > 0:
+            for unit in (unit_of[network.tail[arc]], unit_of[network.head[arc]]):
+                links[fill[unit]] = arc
+                fill[unit] += 1
+    return begin, links, unit_of
+
+
+@njit(cache=True)
+def _gather(problem, place, unit_of, task_flow, crowd, heavy, drag, tied):  # type: ignore[no-untyped-def]
+    """Fill the sums that :func:`_gain` looks at."""
+    tied[:] = 0.0
+    for task in range(len(place)):
+        g = task_flow[task] * problem.weights[task]
+        tied[0, unit_of[task]] += g
+        tied[1, unit_of[task]] += problem.presence[task]
+        tied[2, unit_of[task]] += g * problem.presence[task]
+    crowd[:] = 0.0
+    heavy[:] = 0.0
+    drag[:] = 0.0
+    for unit in range(len(problem.pinned)):
+        here = place[problem.unit_tasks[problem.unit_begin[unit]]]
+        heavy[here] += tied[0, unit]
+        crowd[here] += tied[1, unit]
+        drag[here] += tied[2, unit]
+
+
+@njit(cache=True)
+def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candidates, state):  # type: ignore[no-untyped-def]
+    """Anneal from ``place`` for a number of looks at all paths; improves ``best_place``.
+
+    Parameters
+    ----------
+    problem: what to allocate.
+    place: the resource of every task; changed.
+    best_place, best: the best seen, and its cost; ``best_place`` is changed.
+    steps: looks at all paths.
+    heats: temperature at the beginning and at the end, in units of cost; geometric between.
+    sharps: p times cost at the beginning and at the end; geometric between.
+    batch: at most so many moves per look; grows and shrinks with success.
+    candidates: moves drawn for each one made; 1 makes a random one without asking the flow.
+    state: of the random generator; changed.
+
+    Returns
+    -------
+    tuple: the cost of the best place, and the batch size in the end.
+    """
+    network = problem.network
+    count, arcs, places, units = len(place), len(network.task), len(problem.speeds), len(problem.pinned)
+    processing, cost, flow = np.empty(count), np.empty(arcs), np.zeros(arcs)
+    reach, soft, scratch = np.empty(network.nodes), np.empty(network.nodes), np.empty(network.nodes)
+    crowd, heavy, drag, tied = np.zeros(places), np.zeros(places), np.zeros(places), np.zeros((3, units))
+    task_flow = np.zeros(count)
+    begin, links, unit_of = _links_of_units(problem)
+    log_unit, log_source = np.empty(4 * batch + 8, np.int64), np.empty(4 * batch + 8, np.int64)
+    size = float(batch)
+    current = np.inf
+    if best <= 0 or places == 1:
+        return best, size
+    for step in range(steps + 1):
+        progress = step / steps
+        heat = heats[0] * (heats[1] / heats[0]) ** progress * best
+        sharp = sharps[0] * (sharps[1] / sharps[0]) ** progress / best
+        made = 0
+        while step > 0 and made < max(1, int(size)):
+            chosen, target, partner = -1, -1, -1
+            expected = np.inf
+            for _ in range(candidates):
+                unit = _draw(state, units)
+                source = place[problem.unit_tasks[problem.unit_begin[unit]]]
+                if _draw(state, 2) == 0 or units == 1:
+                    goal, other = _draw(state, places), -1
+                else:
+                    other = _draw(state, units)
+                    goal = place[problem.unit_tasks[problem.unit_begin[other]]]
+                if goal == source or not _may_go(problem, place, unit, goal):
+                    continue
+                if other >= 0 and not _may_go(problem, place, other, source):
+                    continue
+                if candidates == 1:
+                    change = 0.0
+                else:
+                    change = _gain(problem, place, unit, goal, crowd, heavy, drag, tied, begin, links, flow)
+                    if other >= 0:
+                        _move(problem, place, unit, goal, crowd, heavy, drag, tied)
+                        change += _gain(problem, place, other, source, crowd, heavy, drag, tied, begin, links, flow)
+                        _move(problem, place, unit, source, crowd, heavy, drag, tied)
+                if change < expected:
+                    chosen, target, partner, expected = unit, goal, other, change
+            if chosen < 0 or (made > 0 and expected >= 0):
+                break
+            source = _move(problem, place, chosen, target, crowd, heavy, drag, tied)
+            log_unit[made], log_source[made] = chosen, source
+            made += 1
+            if partner >= 0:
+                _move(problem, place, partner, source, crowd, heavy, drag, tied)
+                log_unit[made], log_source[made] = partner, target
+                made += 1
+        if step > 0 and made == 0:
+            continue
+        processing_costs(problem.weights, problem.presence, place, problem.speeds, crowd, processing)
+        arc_costs(network, processing, place, problem.slowness, cost)
+        smooth = soft_longest(network, cost, sharp, reach, soft, scratch)
+        moving = moving_cost(problem, place)
+        if reach[-1] + moving < best * (1 - 1e-12):
+            best = reach[-1] + moving
+            best_place[:] = place
+        change = smooth + moving - current
+        if change <= 0 or _uniform(state) < np.exp(-change / heat):
+            current = smooth + moving
+            size = min(size * 1.05, float(batch))
+            if candidates > 1:
+                soft_flows(network, cost, sharp, soft, scratch, flow)
+                for arc in range(arcs):
+                    if network.task[arc] >= 0:
+                        task_flow[network.task[arc]] = flow[arc]
+                _gather(problem, place, unit_of, task_flow, crowd, heavy, drag, tied)
+        else:
+            size = max(size * 0.8, 1.0)
+            for entry in range(made - 1, -1, -1):
+                _move(problem, place, log_unit[entry], log_source[entry], crowd, heavy, drag, tied)
+            if candidates > 1:
+                _gather(problem, place, unit_of, task_flow, crowd, heavy, drag, tied)
+    return best, size
+
+
+def seeded(seed: int) -> Ints:
+    """The state of the random generator for a seed."""
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)  # type: ignore[return-value]

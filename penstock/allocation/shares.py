@@ -1,0 +1,296 @@
+"""Continuous shares: how a divisible capacity is split so that the worst path costs least (section III-A).
+
+Uncapped shares of a series-parallel graph have a closed form (Algorithms 1 and 2). With shares capped, or on any other
+graph, the problem is convex: give every task v a deadline t_v, keep the deadlines of every path within T, and find the
+least T for which the capacity sum of w_v / t_v is enough. Lemma III.6 of the paper, which fixes the largest share at 1
+and starts again, is not optimal; docs/background/allocation.md has counterexamples.
+
+A unit flow over the paths certifies a lower bound: the worst path costs at least the average one, and for fixed flow
+weights f_v the least sum of f_v w_v / x_v is found by filling with water, x_v proportional to sqrt(f_v w_v) up to the cap.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import clarabel
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from penstock.allocation.cost import Sharing, presences
+from penstock.allocation.graph import StreamGraph, Task, positive
+from penstock.allocation.network import ArcNetwork, Floats, longest, soft_flows, soft_longest, task_flows, worst_arcs
+from penstock.allocation.problem import Problem
+from penstock.allocation.resources import Resources
+from penstock.allocation.series_parallel import SpdTree, spd_tree
+from penstock.errors import NotSeriesParallelError, NotSolvableError
+
+_LARGE = 30_000
+"""Arcs beyond which the cone program takes too long to start a search with; ten times as many without links."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of a capacity.
+
+    Parameters
+    ----------
+    shares: task to x(v), a part of the capacity; at most the cap.
+    cost: delta(G), the cost of the worst path when v costs w(v) / x(v).
+    lower_bound: certified: no shares cost less.
+    flows: task to the flow through it that certifies the bound; a unit flow from sources to sinks.
+    """
+
+    shares: Mapping[Task, float]
+    cost: float
+    lower_bound: float
+    flows: Mapping[Task, float] = field(repr=False)
+
+
+def continuous_shares(
+    graph: StreamGraph, resources: Any, cap: float | None = None, *, sharing: Sharing = "count"
+) -> Shares:
+    """The shares of a capacity that make the worst path cost least (Problem III.1), exactly, for any graph.
+
+    Parameters
+    ----------
+    graph: the tasks; transfer costs have no part in it.
+    resources: the capacity c: a number above zero, or resources whose capacities are added.
+    cap: the largest share that a task can use; none by default. 1 where a task runs on one resource of capacity 1.
+    sharing: "load" counts a task's share by its utilisation; see :mod:`penstock.allocation.cost`.
+
+    Raises
+    ------
+    ConfigurationError: the capacity or the cap is no positive number.
+    NotSolvableError: the weights are too far apart for the solver's arithmetic.
+
+    >>> graph = StreamGraph({"a": 1, "b": 4}, {("a", "b"): 0})
+    >>> continuous_shares(graph, 3).cost, round(continuous_shares(graph, 3, cap=1).cost, 6)
+    (3.0, 5.0)
+    """
+    capacity = capacity_of(resources)
+    limit = math.inf if cap is None else positive("cap", cap)
+    presence = presences(graph, sharing)
+    if math.isinf(limit) and (presence == 1).all():
+        try:
+            return _closed_form(graph, spd_tree(graph), capacity)
+        except NotSeriesParallelError:
+            pass
+    shares, flows = solve_shares(graph.free_network, graph.weights, presence, capacity, limit)
+    fixed = undivided(graph.weights, presence, capacity, limit)
+    cost = shares_cost(graph.free_network, fixed, graph.weights * presence, shares)
+    bound = flow_bound(graph.weights, presence, flows, capacity, limit)
+    return Shares(graph.named(shares.tolist()), cost, min(bound, cost), graph.named(flows.tolist()))
+
+
+def capacity_of(resources: Any) -> float:
+    """The capacity that resources have together, or a number above zero as it is."""
+    if isinstance(resources, Mapping | Resources):
+        return float(Resources.of(resources).speeds.sum())
+    return positive("resources", resources)
+
+
+def _closed_form(graph: StreamGraph, tree: SpdTree, capacity: float) -> Shares:
+    """Algorithms 1 and 2, with the sums taken once per node (as printed they are quadratic in its children)."""
+    weight: dict[int, float] = {}
+    order = list(tree.postorder())
+    for node in order:
+        below = [weight[id(child)] for child in node.children]
+        weight[id(node)] = (
+            graph.tasks[node.task] if node.kind == "task"
+            else sum(below) if node.kind == "parallel"
+            else sum(map(math.sqrt, below)) ** 2
+        )  # fmt: skip
+    share, flow = {id(tree): capacity}, {id(tree): 1.0}
+    found: dict[Task, tuple[float, float]] = {}
+    for node in reversed(order):
+        here, through = share.pop(id(node)), flow.pop(id(node))
+        if node.kind == "task":
+            found[node.task] = (here, through)
+            continue
+        root = math.sqrt if node.kind == "series" else float
+        total = sum(root(weight[id(child)]) for child in node.children)
+        for child in node.children:
+            part = root(weight[id(child)]) / total if total else 1 / len(node.children)
+            share[id(child)] = here * part
+            flow[id(child)] = through * (part if node.kind == "parallel" else 1.0)
+    cost = weight[id(tree)] / capacity
+    ordered = [found[task] for task in graph.tasks]
+    return Shares(graph.named(x for x, _ in ordered), cost, cost, graph.named(f for _, f in ordered))
+
+
+def solve_shares(
+    network: ArcNetwork, weights: Floats, presence: Floats, capacity: float, cap: float
+) -> tuple[Floats, Floats]:
+    """Optimal shares and the unit flow that certifies them, as a second-order cone program.
+
+    Variables are the time at which each node of the network is reached and the share of each task; a task with
+    duration t and share y satisfies (t - a) y >= q, where q = w x presence is what the share divides and
+    a = (w - q) / cap what it does not.
+
+    Returns
+    -------
+    tuple: shares, one per task, that fit capacity and cap; and flows, one per task, exact to rounding.
+    """
+    count = len(weights)
+    divided, fixed = weights * presence, undivided(weights, presence, capacity, cap)
+    if capacity >= count * cap or not divided.any():
+        share = np.full(count, min(cap, capacity / count))
+        return share, _unit_flow(network, _worst_flow(network, fixed, divided, share), count)
+    # Shares in units of capacity / count and times in those of weight x count / capacity are near 1.
+    unit = weights.max() * count / capacity
+    share_unit = capacity / count
+    arcs, tasks = np.flatnonzero(network.task >= 0), network.task[network.task >= 0]
+    links = np.flatnonzero(network.task < 0)
+    width = network.nodes + count
+    rows = np.arange(count)
+    duration = sparse.csr_matrix(
+        (np.repeat([1.0, -1.0], count), (np.tile(rows, 2), np.concatenate([network.ends[arcs], network.starts[arcs]]))),
+        shape=(count, width),
+    )
+    share_of = sparse.csr_matrix((np.ones(count), (rows, network.nodes + tasks)), shape=(count, width))
+    link_rows = np.arange(len(links))
+    link = sparse.csr_matrix(
+        (
+            np.repeat([1.0, -1.0], len(links)),
+            (np.tile(link_rows, 2), np.concatenate([network.starts[links], network.ends[links]])),
+        ),
+        shape=(len(links), width),
+    )
+    origin = sparse.csr_matrix(([1.0], ([0], [0])), shape=(1, width))
+    total = sparse.csr_matrix(np.concatenate([np.zeros(network.nodes), np.ones(count)])[None])
+    capped = share_of if math.isfinite(cap) else share_of[:0]
+    # |(2 sqrt(q), t - a - y)| <= t - a + y, three rows a task, interleaved.
+    cone = sparse.vstack([-duration - share_of, 0 * share_of, share_of - duration]).tocsr()
+    interleave = np.arange(3 * count).reshape(3, count).T.ravel()
+    offset = fixed[tasks] / unit
+    right = np.concatenate([-offset, 2 * np.sqrt(divided[tasks] / weights.max()), -offset])[interleave]
+    matrix = sparse.vstack([origin, total, capped, link, cone[interleave]]).tocsc()
+    bounds = np.concatenate([[0.0, count], np.full(capped.shape[0], cap / share_unit), np.zeros(len(links)), right])
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(1 + capped.shape[0] + len(links))]
+    cones += [clarabel.SecondOrderConeT(3)] * count
+    objective = np.zeros(width)
+    objective[network.nodes - 1] = 1.0
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    solution = clarabel.DefaultSolver(sparse.csc_matrix((width, width)), objective, matrix, bounds, cones, settings)
+    answer = solution.solve()
+    share = np.array(answer.x)[network.nodes :] * share_unit
+    if not np.isfinite(share).all():
+        raise NotSolvableError("The shares cannot be computed: the weights are too far apart; leave out tiny ones.")
+    share = np.clip(share, 1e-12 * share_unit, cap)
+    share *= min(1.0, capacity / share.sum())
+    dual = np.array(answer.z)
+    flow = np.zeros(len(network.task))
+    flow[links] = dual[2 + capped.shape[0] : 2 + capped.shape[0] + len(links)]
+    cone_dual = dual[len(dual) - 3 * count :]
+    flow[arcs] = cone_dual[0::3] + cone_dual[2::3]
+    return share, _unit_flow(network, flow, count)
+
+
+def undivided(weights: Floats, presence: Floats, capacity: float, cap: float) -> Floats:
+    """The part of every task's cost that no share changes: its own work while it shares with nobody."""
+    return weights * (1 - presence) / min(cap, capacity)
+
+
+def shares_cost(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floats) -> float:
+    """The cost of the worst path when a task costs ``fixed`` + ``divided`` / ``share``."""
+    return float(longest(network, _costs(network, fixed, divided, share), np.empty(network.nodes)))
+
+
+def _costs(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floats) -> Floats:
+    each = fixed + np.divide(divided, share, out=np.zeros_like(divided), where=divided > 0)
+    return np.where(network.task >= 0, each[network.task], 0.0)
+
+
+def _worst_flow(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floats) -> Floats:
+    """All flow on one worst path."""
+    cost = _costs(network, fixed, divided, share)
+    reach = np.empty(network.nodes)
+    longest(network, cost, reach)
+    flow = np.zeros(len(cost))
+    flow[np.array(worst_arcs(network, cost, reach), np.int64)] = 1.0
+    return flow
+
+
+def _unit_flow(network: ArcNetwork, flow: Floats, count: int) -> Floats:
+    """The exact unit flow whose split at every node is that of ``flow``."""
+    repaired = np.maximum(flow, 0.0)
+    _split(network, repaired)
+    return task_flows(network, repaired, count)
+
+
+@njit(cache=True)
+def _split(network, flow):  # type: ignore[no-untyped-def]
+    leaving, number = np.zeros(network.nodes), np.zeros(network.nodes)
+    for arc in range(len(flow)):
+        leaving[network.starts[arc]] += flow[arc]
+        number[network.starts[arc]] += 1
+    arriving = np.zeros(network.nodes)
+    arriving[0] = 1.0
+    for arc in range(len(flow)):
+        start = network.starts[arc]
+        part = flow[arc] / leaving[start] if leaving[start] > 0 else 1 / number[start]
+        flow[arc] = arriving[start] * part
+        arriving[network.ends[arc]] += flow[arc]
+
+
+def flow_bound(weights: Floats, presence: Floats, flows: Floats, capacity: float, cap: float) -> float:
+    """The least average cost over the paths of a unit flow: a lower bound on the cost of the worst path.
+
+    Minimises sum of f_v (a_v + q_v / y_v) over shares y of the capacity, each at most ``cap``; the names are those of
+    :func:`solve_shares`.
+    """
+    divided = flows * weights * presence
+    roots = np.sort(np.sqrt(divided[divided > 0]))[::-1]
+    constant = float((flows * undivided(weights, presence, capacity, cap)).sum())
+    if not len(roots):
+        return constant
+    # The k largest are capped, the others share what is left in proportion to their roots.
+    rest = np.cumsum(roots[::-1])[::-1]
+    number = np.arange(len(roots))
+    with np.errstate(invalid="ignore"):
+        left = capacity - np.where(number > 0, number * cap, 0.0)
+    if cap * len(roots) <= capacity:
+        return constant + float((roots**2).sum() / cap)
+    fits = np.flatnonzero((left > 0) & (roots / rest * left <= cap))
+    first = int(fits[0])
+    head = float((roots[:first] ** 2).sum() / cap) if first else 0.0
+    return constant + head + float(rest[first] ** 2 / left[first])
+
+
+def filled(weights: Floats, presence: Floats, flows: Floats, capacity: float, cap: float) -> Floats:
+    """The shares at which :func:`flow_bound` attains its minimum: proportional to sqrt(f w), at most ``cap``."""
+    roots = np.sqrt(flows * weights * presence)
+    shares = np.full(len(roots), cap)
+    order = np.sort(roots)[::-1]
+    rest = np.cumsum(order[::-1])[::-1]
+    left = capacity - np.arange(len(order)) * cap
+    with np.errstate(invalid="ignore", divide="ignore"):
+        fits = np.flatnonzero((left > 0) & (order / rest * left <= cap))
+    if len(fits) and rest[fits[0]] > 0:
+        shares = np.minimum(cap, roots * left[fits[0]] / rest[fits[0]])
+    return shares
+
+
+def search_shares(given: Problem) -> tuple[Floats, Floats]:
+    """Shares and flows to start a search from: optimal, or from the number of paths where that would take too long."""
+    network = given.free_network
+    capacity, cap = float(given.speeds.sum()), float(given.speeds.max())
+    links = int((network.task < 0).sum())
+    if len(network.task) <= _LARGE or (links == 0 and len(network.task) <= 10 * _LARGE):
+        try:
+            return solve_shares(network, given.weights, given.presence, capacity, cap)
+        except NotSolvableError:
+            pass
+    nodes, count = network.nodes, len(given.weights)
+    cost = np.where(network.task >= 0, given.weights[network.task], 0.0)
+    reach, soft, scratch, flow = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(len(cost))
+    sharpness = 20 / max(longest(network, cost, reach), 1e-300)
+    soft_longest(network, cost, sharpness, reach, soft, scratch)
+    soft_flows(network, cost, sharpness, soft, scratch, flow)
+    flows = task_flows(network, flow, count)
+    return filled(given.weights, given.presence, flows, capacity, cap), flows

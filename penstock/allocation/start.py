@@ -1,0 +1,105 @@
+"""Where a search starts: quick allocations that meet the constraints."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numba import njit
+from scipy.optimize import linear_sum_assignment
+
+from penstock.allocation.graph import StreamGraph
+from penstock.allocation.grouping import min_k
+from penstock.allocation.heuristics import average, cola, one_resource
+from penstock.allocation.network import Floats, Ints
+from penstock.allocation.problem import Problem, feasible, objective
+from penstock.allocation.resources import Resources
+
+
+def starts(given: Problem, graph: StreamGraph, resources: Resources, shares: Floats) -> list[Ints]:
+    """Legal placements, the best first: by shares, by shares of tasks clustered along heavy transfers, and others."""
+    found = [min_k(given, shares), one_resource(graph, resources), average(graph, resources)]
+    if given.network.price.any():
+        found += [min_k(coarse, shares) for coarse in _clusterings(given, graph)]
+        found.append(cola(graph, resources))
+    home = given.home
+    if (home >= 0).any():
+        found = [_aligned(given, place) for place in found]
+        found += [np.where(home >= 0, home, place) for place in found[:1]]
+    legal = [_legal(given, place) for place in found]
+    return sorted(legal, key=lambda place: objective(given, place))
+
+
+def _clusterings(given: Problem, graph: StreamGraph) -> Iterator[Problem]:
+    """The problem with tasks joined along the heaviest transfers, into clusters of at most 2, 4, 8, ... tasks."""
+    most = 2
+    while most < 2 * len(graph.tasks):
+        yield clustered(given, graph, graph.costs, most)
+        most *= 2
+
+
+def clustered(given: Problem, graph: StreamGraph, importance: Floats, most: int) -> Problem:
+    """The problem with tasks joined along the most important transfers, into clusters of at most so many.
+
+    A cluster moves as one. Constraints are not looked at: whoever has some must not search the clustered problem.
+    """
+    starts, ends = graph.edges
+    first = np.argsort(-importance, kind="stable")
+    first = first[importance[first] > 0]
+    cluster = _clusters(len(graph.tasks), starts[first], ends[first], most)
+    order = np.argsort(cluster, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(np.unique(cluster, return_counts=True)[1])])
+    units = len(begin) - 1
+    return given._replace(
+        unit_begin=begin, unit_tasks=order, pinned=np.full(units, -1), apart_begin=np.zeros(units + 1, np.int64)
+    )
+
+
+def loosely_clustered(given: Problem, graph: StreamGraph, rng: np.random.Generator) -> Problem:
+    """Clusters of a random size along transfers in a roughly falling order, some left out."""
+    most = 2 ** int(rng.integers(1, max(2, len(graph.tasks).bit_length())))
+    noisy = graph.costs * rng.lognormal(0.0, 0.3, len(graph.costs)) * (rng.random(len(graph.costs)) < 0.85)
+    return clustered(given, graph, noisy, most)
+
+
+@njit(cache=True)
+def _clusters(count, starts, ends, most):  # type: ignore[no-untyped-def]
+    parent, size = np.arange(count), np.ones(count, np.int64)
+    for edge in range(len(starts)):
+        a, b = starts[edge], ends[edge]
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        while parent[b] != b:
+            parent[b] = parent[parent[b]]
+            b = parent[b]
+        if a != b and size[a] + size[b] <= most:
+            parent[b] = a
+            size[a] += size[b]
+    for task in range(count):
+        root = task
+        while parent[root] != root:
+            root = parent[root]
+        parent[task] = root
+    return parent
+
+
+def _legal(given: Problem, place: Ints) -> Ints:
+    """The placement with every constrained unit where it may be, and every unit in one place."""
+    place = place.copy()
+    if given.is_plain:
+        return place
+    chosen = feasible(given)
+    first = place[given.unit_tasks[given.unit_begin[:-1]]]
+    unit_place = np.where(chosen >= 0, chosen, first)
+    place[given.unit_tasks] = np.repeat(unit_place, np.diff(given.unit_begin))
+    return place
+
+
+def _aligned(given: Problem, place: Ints) -> Ints:
+    """The placement with equal resources renamed so that as many tasks as possible are at home."""
+    count = len(given.speeds)
+    at_home = np.zeros((count, count))
+    known = given.home >= 0
+    np.add.at(at_home, (place[known], given.home[known]), 1.0)
+    alike = given.speeds[:, None] == given.speeds[None, :]
+    names = linear_sum_assignment(np.where(alike, at_home, -1e9), maximize=True)[1]
+    return np.asarray(names[place], np.int64)
