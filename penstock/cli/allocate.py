@@ -1,0 +1,238 @@
+"""``penstock allocate``: put the tasks of a graph on resources, and say how far from the optimum the result can be."""
+
+import json
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
+
+from penstock.allocation import (
+    METHODS,
+    Allocation,
+    Constraints,
+    Resources,
+    StreamGraph,
+    least_resources,
+    streaming_cost,
+)
+from penstock.allocation import allocate as allocated
+from penstock.allocation.graph import read_json
+from penstock.errors import ConfigurationError
+
+_EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
+
+
+@click.command()
+@click.argument("graph", type=click.Path(path_type=Path))
+@click.option("--resources", "-r", help='How many, or capacities, as "8" or "big=4,small=1"; or in the file.')
+@click.option("--for-cost", type=float, help="Find the least number of resources for this streaming cost instead.")
+@click.option("--method", "-m", type=click.Choice(METHODS), default="auto", show_default=True)
+@click.option("--compare", is_flag=True, help="Allocate with every method, and compare.")
+@click.option("--time-limit", type=float, help="Seconds; by default a fixed number of steps.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@click.option("--sharing", type=click.Choice(["count", "load"]), default="count", show_default=True,
+              help="What slows a task: the number of tasks beside it, or how busy they are.")  # fmt: skip
+@click.option("--pin", multiple=True, metavar="TASK=RESOURCE", help="A task's resource; repeatable.")
+@click.option("--together", multiple=True, metavar="TASK,TASK", help="Tasks on one resource; repeatable.")
+@click.option("--apart", multiple=True, metavar="TASK,TASK", help="Tasks on different resources; repeatable.")
+@click.option("--present", type=click.Path(path_type=Path), help="Where tasks are now: what --json printed before.")
+@click.option("--move-price", type=float, default=0.0, show_default=True, help="The cost that moving a task is worth.")
+@click.option("--draw", type=click.Path(path_type=Path), help="Draw the allocation: .svg or .png.")
+@click.option("--explain", is_flag=True, help="Say what the worst path consists of.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def allocate(
+    graph: Path, resources: str | None, for_cost: float | None, method: str, compare: bool, draw: Path | None,
+    explain: bool, as_json: bool, **given: Any,
+) -> None:  # fmt: skip
+    """Allocate the tasks of GRAPH to resources, so that the worst path from a source to a sink costs least.
+
+    GRAPH is a JSON file: {"tasks": {name: weight}, "transfers": [[from, to, cost]]}, and if wanted "loads", "resources",
+    "bandwidths" [[resource, resource, bandwidth]], "pinned" {task: resource}, and "together" and "apart" [[task, task]].
+    Ctrl-C ends the search and prints the best allocation so far.
+
+    \b
+    Example:
+      penstock allocate graph.json --resources 8 --draw allocation.svg
+    """
+    if draw is not None and draw.suffix not in (".svg", ".png"):  # known before the search, not after it
+        raise ConfigurationError(f"{draw} is no picture; give a path that ends in .svg or .png.")
+    data = read_json(graph)
+    extra = {key: data.pop(key) for key in _EXTRA if key in data}
+    shape = StreamGraph.from_json(data)
+    options: dict[str, Any] = {
+        "time_limit": given["time_limit"],
+        "seed": given["seed"],
+        "sharing": given["sharing"],
+        "constraints": _constraints(extra, given),
+    }
+    if for_cost is not None:
+        if resources is not None or compare or given["present"]:
+            raise ConfigurationError(
+                "--for-cost finds the number of resources; give no --resources, --compare or --present."
+            )
+        with _Bar() as advance:
+            least = least_resources(shape, for_cost, method=method, progress=advance, **options)
+        chosen = least.allocation
+        note = "" if least.optimal else f"; whether {least.fewest} could be enough is not known"
+        headline = f"{least.resources} resources are enough for a cost of {for_cost:g}{note}."
+        answer = chosen.to_json() | {"resources": least.resources, "fewest": least.fewest}
+    else:
+        where = _resources(resources, extra)
+        if given["present"]:
+            options |= {"present": _assignment(given["present"]), "move_price": given["move_price"]}
+        if compare:
+            _compare(shape, where, options, as_json)
+            return
+        with _Bar() as advance:
+            chosen = allocated(shape, where, method, progress=advance, **options)
+        headline, answer = "", chosen.to_json()
+    if draw is not None:
+        from penstock.allocation.drawing import draw_graph
+
+        draw_graph(draw, shape, chosen)
+    if as_json:
+        click.echo(json.dumps(answer, default=str))
+        return
+    _show(chosen, headline, explain)
+    if draw is not None:
+        click.echo(f"Wrote {draw}.")
+
+
+def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:
+    bandwidths = extra.get("bandwidths", [])
+    if not isinstance(bandwidths, list) or not all(isinstance(row, list) and len(row) == 3 for row in bandwidths):
+        raise ConfigurationError('"bandwidths" in JSON is [[resource, resource, bandwidth]].')
+    given: Any = extra.get("resources")
+    if text is not None:
+        given = _capacities(text)
+    if given is None:
+        raise ConfigurationError('Give --resources, as "8" or "big=4,small=1", or "resources" in the file.')
+    return Resources(Resources.of(given).capacities, {(start, end): width for start, end, width in bandwidths})
+
+
+def _capacities(text: str) -> float | dict[str, float]:
+    try:
+        if "=" not in text:
+            return float(text)
+        pairs = [part.split("=") for part in text.split(",")]
+        capacities = {name.strip(): float(capacity) for name, capacity in pairs}
+    except ValueError:
+        raise ConfigurationError(f'--resources is {text!r}; give a number, or capacities as "big=4,small=1".') from None
+    if len(capacities) < len(pairs):
+        raise ConfigurationError(f"--resources names a resource twice: {text}; name each once.")
+    return capacities
+
+
+def _constraints(extra: Mapping[str, Any], given: Mapping[str, Any]) -> Constraints:
+    pinned = extra.get("pinned", {})
+    if not isinstance(pinned, dict) or not all(isinstance(extra.get(key, []), list) for key in ("together", "apart")):
+        raise ConfigurationError('In JSON "pinned" is {task: resource}; "together" and "apart" are [[task, task]].')
+    for pin in given["pin"]:
+        task, found, place = pin.partition("=")
+        if not found:
+            raise ConfigurationError(f"--pin is {pin!r}; give TASK=RESOURCE.")
+        pinned = {**pinned, task: place}
+    sets = {key: [*extra.get(key, []), *(text.split(",") for text in given[key])] for key in ("together", "apart")}
+    return Constraints(pinned, **sets)
+
+
+def _assignment(path: Path) -> dict[str, Any]:
+    data = read_json(path)
+    present = data.get("assignment", data)
+    if not isinstance(present, dict) or not all(isinstance(place, str) for place in present.values()):
+        raise ConfigurationError(f"{path} holds no assignment; give what penstock allocate --json printed.")
+    return present
+
+
+def _show(chosen: Allocation, headline: str, explain: bool) -> None:
+    console = Console(width=110, highlight=False)
+    if headline:
+        console.print(headline)
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    for heading, side in (
+        ("resource", "left"),
+        ("capacity", "right"),
+        ("tasks", "right"),
+        ("weight", "right"),
+        ("", "left"),
+    ):
+        table.add_column(heading, justify=side, overflow="fold")  # type: ignore[arg-type]
+    on: dict[Any, list[Any]] = {name: [] for name in chosen.resources.names}
+    for task, place in chosen.assignment.items():
+        on[place].append(task)
+    for name, tasks in on.items():
+        shown = ", ".join(map(str, tasks[:12])) + (", ..." if len(tasks) > 12 else "")
+        weight = sum(chosen.graph.tasks[task] for task in tasks)
+        table.add_row(str(name), f"{chosen.resources.capacities[name]:g}", str(len(tasks)), f"{weight:.4g}", shown)
+    console.print(table)
+    by = {way: streaming_cost(chosen.graph, chosen.assignment, chosen.resources, sharing=way)
+          for way in ("count", "load")}  # fmt: skip
+    other = f"; by load {by['load']:.6g}" if chosen.graph.loads else ""
+    console.print(f"Streaming cost (predicted, in the unit of the weights): by count {by['count']:.6g}{other}.")
+    path = [str(task) for task in chosen.worst_path]
+    console.print(f"Worst path: {' > '.join(path if len(path) <= 16 else [*path[:8], '...', *path[-7:]])}.")
+    if chosen.objective != chosen.cost:
+        console.print(f"Moved: {len(chosen.moved)} tasks; with the price of the moves {chosen.objective:.6g}.")
+    if chosen.optimal:
+        console.print("Proved optimal.")
+    else:
+        console.print(
+            f"At most {chosen.gap:.2%} above the optimum: none costs less than {chosen.lower_bound:.6g} (certified)."
+        )
+    if chosen.interrupted:
+        console.print("Interrupted: this is the best found so far.")
+    if explain:
+        console.print(chosen.explain())
+
+
+def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], as_json: bool) -> None:
+    """Every method that goes with the constraints, best first; only the searching ones know any."""
+    from time import perf_counter
+
+    plain = not any(vars(options["constraints"]).values()) and "present" not in options
+    rows: list[dict[str, Any]] = []
+    for method in METHODS if plain else ("auto", "search"):
+        if method == "exact" and len(shape.tasks) > 16:
+            continue
+        begun = perf_counter()
+        found = allocated(shape, where, method, **options)
+        rows.append(
+            {"method": method, "cost": found.cost, "seconds": perf_counter() - begun, "bound": found.lower_bound}
+        )
+    bound = max(row["bound"] for row in rows)
+    rows.sort(key=lambda row: float(row["cost"]))
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    table = Table("method", "cost", "over the bound", "seconds (measured)", box=None, pad_edge=False)
+    for row in rows:
+        over = f"{row['cost'] / bound:.3f}" if bound else "-"
+        table.add_row(row["method"], f"{row['cost']:.6g}", over, f"{row['seconds']:.3f}")
+    Console(width=110, highlight=False).print(table)
+    click.echo(f"No allocation costs less than {bound:.6g} (certified).")
+
+
+class _Bar:
+    """A progress bar on the screen, if there is one, with the best cost and the bound so far."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("allocating"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"),
+            console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
+        )  # fmt: skip
+
+    def __enter__(self) -> Any:
+        self._progress.__enter__()
+        return partial(self._advance, self._progress.add_task("", total=1.0))
+
+    def __exit__(self, *error: Any) -> None:
+        self._progress.__exit__(*error)
+
+    def _advance(self, task: Any, fraction: float, best: float, bound: float) -> None:
+        self._progress.update(task, completed=fraction, description=f"best {best:.5g}, bound {bound:.5g}")
