@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from penstock.allocation import heuristics
-from penstock.allocation.bound import lower_bound
+from penstock.allocation.bound import companions_bound, lower_bound
 from penstock.allocation.cost import Sharing, evaluated, placed, presences, processing_costs
 from penstock.allocation.exact import Proof
 from penstock.allocation.graph import StreamGraph, Task, quantity
 from penstock.allocation.grouping import min_k
-from penstock.allocation.network import Ints
+from penstock.allocation.network import Ints, log_paths, task_flows
 from penstock.allocation.problem import Constraints, Problem, objective, problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.search import anneal, seeded
@@ -41,8 +41,10 @@ HEURISTICS: dict[str, _Heuristic] = {
 GREEDY = {"greedy-reduce": "reduce", "greedy-equal": "equal", "greedy-path": "path"}
 METHODS = ("auto", "exact", "search", "min-k", *HEURISTICS, *GREEDY)
 
-_SMALL = 150
-"""Up to so many arcs a look at all paths takes about a microsecond, and asking the flow first does not pay."""
+_SMALL = 40
+"""Up to so many tasks a look at all paths takes microseconds, and asking the flow first does not pay."""
+_DETAILED = 10_000
+"""Up to so many arcs, shares are computed once more with every priced transfer as a link, for the bound."""
 _WORK = 6e7
 """Arcs looked at by a search without a time limit: about 2 seconds."""
 
@@ -209,14 +211,15 @@ def allocate(
         return _result(given, graph, where, sharing, run.place, max(run.bound, 0.0), method, run.interrupted)
     if not given.is_plain:
         raise ConfigurationError(f"method {method!r} knows no constraints and no price of moves; use 'auto'.")
-    shares, flows = search_shares(given)
+    shares, flow = search_shares(given, given.free_network)
     if method == "min-k":
         place = min_k(given, shares)
     elif method in GREEDY:
         place = heuristics.greedy(given, graph, where, GREEDY[method])
     else:
         place = HEURISTICS[method](graph, where)
-    return _result(given, graph, where, sharing, place, lower_bound(given, flows), method, False)
+    bound = lower_bound(given, task_flows(given.free_network, flow, len(shares)))
+    return _result(given, graph, where, sharing, place, bound, method, False)
 
 
 def _result(
@@ -242,8 +245,11 @@ class _Search:
         self._begun = time.perf_counter()
         self._state, self._rng = seeded(seed), np.random.default_rng(seed)
         self._coarsens = given.is_plain and bool(given.network.price.any())
-        shares, self._flows = search_shares(given)
-        self._starts = starts(given, graph, where, shares)
+        shares, flow = search_shares(given, given.free_network)
+        self._flows = task_flows(given.free_network, flow, len(shares))
+        self._flow = flow if given.free_network is given.network else None
+        arcs = len(given.network.task)
+        self._starts = starts(given, graph, where, shares, self._flows, int(min(300, 3e6 / arcs * min(1.0, limit))))
         self.place = self._starts[0].copy()
         self.cost = objective(given, self.place)
         self.bound = lower_bound(given, self._flows)
@@ -263,10 +269,12 @@ class _Search:
 
     def go(self, method: str) -> None:
         """Search, then prove as far as the method asks."""
-        small = len(self._given.network.task) <= _SMALL
+        small = len(self._given.weights) <= _SMALL
         try:
             if not self._done:
                 (self._anneal_often if small else self._anneal_once)()
+            if not self._done:
+                self._bound_by_companions()
             if method != "search" and not self._done:
                 self._prove(math.inf if method == "exact" else 8e5 if small else 0)
         except KeyboardInterrupt:
@@ -302,21 +310,29 @@ class _Search:
     def _anneal_once(self) -> None:
         """Large graphs: one long cool run from the best start, in slices; its length is found from the first ones."""
         arcs = len(self._given.network.task)
-        batch = max(5, min(100, len(self._given.weights) // 50))
+        batch = max(5, min(100, len(self._given.weights) // 20))
+        paths = 1 + log_paths(self._given.network)
         here = self.place.copy()
         slices, steps = 50, max(1, int(_WORK / arcs / 50))
         if self._limit < math.inf:
             begun, tried = time.perf_counter(), max(1, int(2e5 / arcs))
-            self._anneal(self._given, here, tried, (1e-4, 1e-4), (1e3, 1e3), batch, 8)
+            self._anneal(self._given, here, tried, (1e-5, 1e-5), (30 * paths, 30 * paths), batch, 16)
             pace = (time.perf_counter() - begun) / tried
             steps = max(1, int(max(0.0, self._left) * 0.9 / pace / slices))
         for number in range(slices):
             if self._done or self._left <= 0:
                 break
-            heats = [1e-4 * 0.1 ** (edge / slices) for edge in (number, number + 1)]
-            sharps = [1e3 * 10 ** (edge / slices) for edge in (number, number + 1)]
-            self._anneal(self._given, here, steps, (heats[0], heats[1]), (sharps[0], sharps[1]), batch, 8)
+            heats = [1e-5 * 0.1 ** (edge / slices) for edge in (number, number + 1)]
+            sharps = [30 * paths * 15 ** (edge / slices) for edge in (number, number + 1)]
+            self._anneal(self._given, here, steps, (heats[0], heats[1]), (sharps[0], sharps[1]), batch, 16)
             self._tell((number + 1) / slices)
+
+    def _bound_by_companions(self) -> None:
+        given, arcs = self._given, len(self._given.network.task)
+        if self._flow is None and arcs <= _DETAILED:
+            self._flow = search_shares(given, given.network)[1]
+        found = companions_bound(given, self.place, self._flow, int(min(60, 3e5 / arcs)))
+        self.bound = max(self.bound, found)
 
     def _prove(self, nodes: float) -> None:
         """Branch and bound, until it is complete or has tried so many placements."""

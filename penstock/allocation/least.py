@@ -9,7 +9,7 @@ from penstock.allocation.allocation import Allocation, allocate
 from penstock.allocation.bound import lower_bound
 from penstock.allocation.cost import presences
 from penstock.allocation.graph import StreamGraph, quantity
-from penstock.allocation.network import longest
+from penstock.allocation.network import longest, task_flows
 from penstock.allocation.problem import problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.shares import search_shares
@@ -96,7 +96,8 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
 def _bound(graph: StreamGraph, number: int, options: dict[str, Any]) -> float:
     presences(graph, options.get("sharing", "count"))
     given = problem(graph, Resources.of(number), options.get("sharing", "count"))
-    return lower_bound(given, search_shares(given)[1])
+    flow = search_shares(given, given.free_network)[1]
+    return lower_bound(given, task_flows(given.free_network, flow, len(graph.tasks)))
 
 
 def _bisect(low: int, high: int, holds: Any) -> int:

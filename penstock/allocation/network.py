@@ -220,6 +220,12 @@ def soft_longest(network, cost, sharpness, reach, soft, crowd):  # type: ignore[
     return soft[-1]
 
 
+def log_paths(network: ArcNetwork) -> float:
+    """The logarithm of the number of paths, links that are free counted as they are."""
+    scratch = [np.empty(network.nodes) for _ in range(3)]
+    return float(soft_longest(network, np.zeros(len(network.task)), 1.0, *scratch))
+
+
 @njit(cache=True)
 def soft_flows(network, cost, sharpness, soft, inflow, flow):  # type: ignore[no-untyped-def]
     """Fill ``flow``, the gradient of the smoothed maximum: the part of a unit of flow that goes through each arc.
@@ -233,6 +239,16 @@ def soft_flows(network, cost, sharpness, soft, inflow, flow):  # type: ignore[no
         start, end = network.starts[arc], network.ends[arc]
         flow[arc] = inflow[end] * np.exp(min(0.0, sharpness * (soft[start] + cost[arc] - soft[end])))
         inflow[start] += flow[arc]
+
+
+def soft_flow(network: ArcNetwork, cost: Floats, sharpness: float) -> Floats:
+    """:func:`soft_flows` for a sharpness in units of 1 / the cost of the worst path."""
+    reach, soft, scratch = (np.empty(network.nodes) for _ in range(3))
+    scaled = sharpness / max(longest(network, cost, reach), 1e-300)
+    flow = np.empty(len(cost))
+    soft_longest(network, cost, scaled, reach, soft, scratch)
+    soft_flows(network, cost, scaled, soft, scratch, flow)
+    return flow
 
 
 def task_flows(network: ArcNetwork, flow: Floats, count: int) -> Floats:

@@ -21,14 +21,14 @@ from scipy import sparse
 
 from penstock.allocation.cost import Sharing, presences
 from penstock.allocation.graph import StreamGraph, Task, positive
-from penstock.allocation.network import ArcNetwork, Floats, longest, soft_flows, soft_longest, task_flows, worst_arcs
+from penstock.allocation.network import ArcNetwork, Floats, log_paths, longest, soft_flow, task_flows, worst_arcs
 from penstock.allocation.problem import Problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.series_parallel import SpdTree, spd_tree
 from penstock.errors import NotSeriesParallelError, NotSolvableError
 
-_LARGE = 30_000
-"""Arcs beyond which the cone program takes too long to start a search with; ten times as many without links."""
+_LARGE = 15_000
+"""Arcs beyond which the cone program takes too long to start a search with; 20 times as many if none is a link."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def continuous_shares(
             return _closed_form(graph, spd_tree(graph), capacity)
         except NotSeriesParallelError:
             pass
-    shares, flows = solve_shares(graph.free_network, graph.weights, presence, capacity, limit)
+    shares, flow = solve_shares(graph.free_network, graph.weights, presence, capacity, limit)
+    flows = task_flows(graph.free_network, flow, len(shares))
     fixed = undivided(graph.weights, presence, capacity, limit)
     cost = shares_cost(graph.free_network, fixed, graph.weights * presence, shares)
     bound = flow_bound(graph.weights, presence, flows, capacity, limit)
@@ -122,7 +123,7 @@ def _closed_form(graph: StreamGraph, tree: SpdTree, capacity: float) -> Shares:
 
 
 def solve_shares(
-    network: ArcNetwork, weights: Floats, presence: Floats, capacity: float, cap: float
+    network: ArcNetwork, weights: Floats, presence: Floats, capacity: float, cap: float, tolerance: float = 1e-10
 ) -> tuple[Floats, Floats]:
     """Optimal shares and the unit flow that certifies them, as a second-order cone program.
 
@@ -132,13 +133,13 @@ def solve_shares(
 
     Returns
     -------
-    tuple: shares, one per task, that fit capacity and cap; and flows, one per task, exact to rounding.
+    tuple: shares, one per task, that fit capacity and cap; and the flow through each arc, exact to rounding.
     """
     count = len(weights)
     divided, fixed = weights * presence, undivided(weights, presence, capacity, cap)
     if capacity >= count * cap or not divided.any():
         share = np.full(count, min(cap, capacity / count))
-        return share, _unit_flow(network, _worst_flow(network, fixed, divided, share), count)
+        return share, _worst_flow(network, fixed, divided, share)
     # Shares in units of capacity / count and times in those of weight x count / capacity are near 1.
     unit = weights.max() * count / capacity
     share_unit = capacity / count
@@ -175,7 +176,7 @@ def solve_shares(
     objective[network.nodes - 1] = 1.0
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     solution = clarabel.DefaultSolver(sparse.csc_matrix((width, width)), objective, matrix, bounds, cones, settings)
     answer = solution.solve()
     share = np.array(answer.x)[network.nodes :] * share_unit
@@ -188,7 +189,7 @@ def solve_shares(
     flow[links] = dual[2 + capped.shape[0] : 2 + capped.shape[0] + len(links)]
     cone_dual = dual[len(dual) - 3 * count :]
     flow[arcs] = cone_dual[0::3] + cone_dual[2::3]
-    return share, _unit_flow(network, flow, count)
+    return share, _unit_flow(network, flow)
 
 
 def undivided(weights: Floats, presence: Floats, capacity: float, cap: float) -> Floats:
@@ -216,11 +217,11 @@ def _worst_flow(network: ArcNetwork, fixed: Floats, divided: Floats, share: Floa
     return flow
 
 
-def _unit_flow(network: ArcNetwork, flow: Floats, count: int) -> Floats:
+def _unit_flow(network: ArcNetwork, flow: Floats) -> Floats:
     """The exact unit flow whose split at every node is that of ``flow``."""
     repaired = np.maximum(flow, 0.0)
     _split(network, repaired)
-    return task_flows(network, repaired, count)
+    return repaired
 
 
 @njit(cache=True)
@@ -276,21 +277,40 @@ def filled(weights: Floats, presence: Floats, flows: Floats, capacity: float, ca
     return shares
 
 
-def search_shares(given: Problem) -> tuple[Floats, Floats]:
-    """Shares and flows to start a search from: optimal, or from the number of paths where that would take too long."""
-    network = given.free_network
+def search_shares(given: Problem, network: ArcNetwork) -> tuple[Floats, Floats]:
+    """Shares per task and flow per arc of a network of the problem, to start a search from.
+
+    Optimal; or, where that would take too long, by :func:`_ascended`.
+    """
     capacity, cap = float(given.speeds.sum()), float(given.speeds.max())
     links = int((network.task < 0).sum())
-    if len(network.task) <= _LARGE or (links == 0 and len(network.task) <= 10 * _LARGE):
+    if len(network.task) <= (_LARGE if links else 20 * _LARGE):
         try:
-            return solve_shares(network, given.weights, given.presence, capacity, cap)
+            return solve_shares(network, given.weights, given.presence, capacity, cap, tolerance=1e-6)
         except NotSolvableError:
             pass
-    nodes, count = network.nodes, len(given.weights)
-    cost = np.where(network.task >= 0, given.weights[network.task], 0.0)
-    reach, soft, scratch, flow = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(len(cost))
-    sharpness = 20 / max(longest(network, cost, reach), 1e-300)
-    soft_longest(network, cost, sharpness, reach, soft, scratch)
-    soft_flows(network, cost, sharpness, soft, scratch, flow)
-    flows = task_flows(network, flow, count)
-    return filled(given.weights, given.presence, flows, capacity, cap), flows
+    return _ascended(network, given.weights, given.presence, capacity, cap)
+
+
+def _ascended(
+    network: ArcNetwork, weights: Floats, presence: Floats, capacity: float, cap: float, rounds: int = 1000
+) -> tuple[Floats, Floats]:
+    """Nearly optimal shares and flow, by conditional gradients: each round sends a little flow along worst paths.
+
+    The worst paths are smoothed, which keeps the rounds from jumping between them. Takes a look at all paths per round.
+    """
+    count, tasks = len(weights), network.task >= 0
+    divided, fixed = weights * presence, undivided(weights, presence, capacity, cap)
+    flow = soft_flow(network, np.zeros(len(network.task)), 1.0)
+    sharpness = 10 * (1 + log_paths(network))
+    best, best_flow = -1.0, flow
+    for number in range(rounds):
+        flows = task_flows(network, flow, count)
+        bound = flow_bound(weights, presence, flows, capacity, cap)
+        if bound > best:
+            best, best_flow = bound, flow
+        share = np.maximum(filled(weights, presence, flows, capacity, cap), 1e-3 * capacity / count)
+        cost = np.where(tasks, (fixed + divided / share)[network.task], 0.0)
+        step = max(0.001, 3 / (number + 3))
+        flow = (1 - step) * flow + step * soft_flow(network, cost, sharpness)
+    return filled(weights, presence, task_flows(network, best_flow, count), capacity, cap), best_flow

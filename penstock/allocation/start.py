@@ -12,13 +12,22 @@ from penstock.allocation.heuristics import average, cola, one_resource
 from penstock.allocation.network import Floats, Ints
 from penstock.allocation.problem import Problem, feasible, objective
 from penstock.allocation.resources import Resources
+from penstock.allocation.reweighting import reweighted
 
 
-def starts(given: Problem, graph: StreamGraph, resources: Resources, shares: Floats) -> list[Ints]:
-    """Legal placements, the best first: by shares, by shares of tasks clustered along heavy transfers, and others."""
-    found = [min_k(given, shares), one_resource(graph, resources), average(graph, resources)]
-    if given.network.price.any():
-        found += [min_k(coarse, shares) for coarse in _clusterings(given, graph)]
+def starts(
+    given: Problem, graph: StreamGraph, resources: Resources, shares: Floats, flows: Floats, rounds: int
+) -> list[Ints]:
+    """Legal placements, the best first: by shares, by shares of tasks clustered along heavy transfers, and others.
+
+    The best of those by shares is reweighted for a number of rounds.
+    """
+    shapes = [given, *(_clusterings(given, graph) if given.network.price.any() else ())]
+    grouped = [(min_k(shape, shares), shape) for shape in shapes]
+    first, shape = min(grouped, key=lambda pair: objective(given, pair[0]))
+    found = [reweighted(shape, flows, rounds, first)[0], *(place for place, _ in grouped)]
+    found += [one_resource(graph, resources), average(graph, resources)]
+    if len(shapes) > 1:
         found.append(cola(graph, resources))
     home = given.home
     if (home >= 0).any():

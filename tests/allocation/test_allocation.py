@@ -31,6 +31,7 @@ from penstock.allocation import (
 )
 from penstock.allocation.bound import lower_bound
 from penstock.allocation.exact import Proof
+from penstock.allocation.network import task_flows
 from penstock.allocation.problem import problem
 from penstock.allocation.shares import search_shares
 from penstock.errors import ConfigurationError, PenstockError, TopologyError
@@ -39,6 +40,11 @@ ALONE = ("one", "round-robin", "average", "disc", "disc-printed", "min-k", "sear
 CAPACITIES = st.lists(st.sampled_from([1.0, 1.0, 2.0, 0.5]), min_size=1, max_size=3).map(
     lambda speeds: {f"m{i}": speed for i, speed in enumerate(speeds)}
 )
+
+
+def certifying_flows(given_problem):
+    flow = search_shares(given_problem, given_problem.free_network)[1]
+    return task_flows(given_problem.free_network, flow, len(given_problem.weights))
 
 
 def close(value, other):
@@ -53,7 +59,7 @@ def test_shares_bounds_optimum_and_algorithms_are_in_order(graph, resources):
     capped = continuous_shares(graph, resources, cap=1.0).lower_bound
     exact = allocate(graph, resources, "exact")
     given_problem = problem(graph, Resources.of(resources))
-    bound = lower_bound(given_problem, search_shares(given_problem)[1])
+    bound = lower_bound(given_problem, certifying_flows(given_problem))
     assert delta <= capped * (1 + 1e-6) + 1e-12
     assert capped <= bound * (1 + 1e-6) + 1e-12
     assert bound <= optimum * (1 + 1e-9)
@@ -104,7 +110,7 @@ def test_the_optimum_under_constraints_and_prices_is_that_of_trying_everything(g
 def test_a_proof_can_stop_after_every_placement_and_go_on():
     graph = random_graph("dag", 9, transfer=1.0, seed=4)
     given_problem = problem(graph, Resources.of(3))
-    flows = search_shares(given_problem)[1]
+    flows = certifying_flows(given_problem)
     start = np.zeros(9, np.int64)
     whole, stopping = (Proof(given_problem, flows, start, math.inf) for _ in range(2))
     whole.proceed(10**7)
