@@ -19,11 +19,13 @@ def blocks(path, language):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_python_in_documents_runs(path, tmp_path):
+def test_python_in_documents_runs(path, tmp_path, monkeypatch):
     if path.name == "tutorial.md":
         return  # below, as its reader would go through it
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": f"document_{path.stem}"}  # a page is read from its beginning
     for block in blocks(path, "python"):
-        exec(compile(block, str(path), "exec"), {"__name__": f"document_{path.stem}"})
+        exec(compile(block, str(path), "exec"), names)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -79,3 +81,14 @@ def test_every_public_name_is_documented():
     for name in penstock.__all__:
         if not name.startswith("__"):
             assert getattr(penstock, name).__doc__, f"{name} has no docstring"
+
+
+def test_the_commands_of_the_placement_tutorial_run(tmp_path):
+    placement = ROOT / "docs" / "placement.md"
+    names = {"__name__": "placement"}
+    exec(compile(blocks(placement, "python")[0], str(placement), "exec"), names)
+    (tmp_path / "clicks.json").write_text(json.dumps(names["clicks"].to_json()))
+    (commands,) = blocks(placement, "sh")
+    text = shell(commands, tmp_path)
+    assert "Proved optimal." in text
+    assert (tmp_path / "clicks.svg").exists()

@@ -277,9 +277,9 @@ class _Search:
                 self._bound_by_companions()
             if method != "search" and not self._done:
                 self._prove(math.inf if method == "exact" else 8e5 if small else 0)
+            self._tell(1.0)
         except KeyboardInterrupt:
             self.interrupted = True
-        self._tell(1.0)
 
     def _anneal(
         self, given: Problem, here: Ints, steps: int, heats: tuple[float, float], sharps: tuple[float, float],

@@ -93,9 +93,9 @@ class SpdTree:
 
 
 @overload
-def series(*parts: StreamGraph, cost: float = 0.0) -> StreamGraph: ...
-@overload
 def series(*parts: SpdTree | str | int) -> SpdTree: ...
+@overload
+def series(*parts: StreamGraph, cost: float = 0.0) -> StreamGraph: ...
 def series(*parts: StreamGraph | SpdTree | str | int, cost: float = 0.0) -> StreamGraph | SpdTree:
     """Compose in series: every sink of a part feeds every source of the next (section II-B).
 
@@ -115,9 +115,9 @@ def series(*parts: StreamGraph | SpdTree | str | int, cost: float = 0.0) -> Stre
 
 
 @overload
-def parallel(*parts: StreamGraph) -> StreamGraph: ...
-@overload
 def parallel(*parts: SpdTree | str | int) -> SpdTree: ...
+@overload
+def parallel(*parts: StreamGraph) -> StreamGraph: ...
 def parallel(*parts: StreamGraph | SpdTree | str | int) -> StreamGraph | SpdTree:
     """Compose in parallel: the parts side by side, without new transfers (section II-B).
 

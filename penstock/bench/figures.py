@@ -1,16 +1,15 @@
 """Figures 2 to 7 of "A Stream-Processing Server with an Internal and an External Queue", and its section 4 note."""
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from penstock.bench.plots import Curve, draw
-from penstock.errors import SinkError
+from penstock.bench.allocations import allocation, allocation_transfers
+from penstock.bench.figure import Comparison, FigureData
+from penstock.bench.plots import Curve
 from penstock.queueing import StreamServer, optimize, solve
 from penstock.queueing.iterative import solve_iterative
 from penstock.queueing.matrix_analytic import solve_matrix_analytic
@@ -19,69 +18,6 @@ from penstock.queueing.moments import moments
 ARRIVALS, SERVICES = 750.0, 1000.0
 TIMERS = tuple(np.geomspace(10, 10_000, 61))
 SIZES = (*range(1, 41), 50, 60, 80, 100)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A value that the paper states, beside ours.
-
-    Parameters
-    ----------
-    what: the quantity.
-    stated: as printed in the paper, or "".
-    ours: computed here.
-    why: where the difference comes from, if there is one.
-    """
-
-    what: str
-    stated: str
-    ours: str
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class FigureData:
-    """One figure: its curves and its stated values."""
-
-    name: str
-    title: str
-    x_label: str
-    y_label: str
-    curves: Sequence[Curve]
-    comparisons: Sequence[Comparison]
-    logarithmic: bool = False
-    marks: dict[str, tuple[float, float]] = field(default_factory=dict)
-    highest: float | None = None
-
-    def write(self, directory: Path) -> None:
-        """Write NAME.json, NAME.svg and NAME.png.
-
-        Raises
-        ------
-        SinkError: the directory cannot be written.
-        """
-        data = {
-            "figure": self.name,
-            "title": self.title,
-            "curves": [{"label": c.label, self.x_label: list(c.x), self.y_label: list(c.y)} for c in self.curves],
-            "comparisons": [vars(c) for c in self.comparisons],
-        }
-        for ending in (".svg", ".png"):
-            draw(
-                directory / f"{self.name}{ending}",
-                self.title,
-                self.x_label,
-                self.y_label,
-                self.curves,
-                logarithmic=self.logarithmic,
-                marks=self.marks,
-                highest=self.highest,
-            )
-        path = directory / f"{self.name}.json"
-        try:
-            path.write_text(json.dumps(data, indent=1) + "\n")
-        except OSError as error:
-            raise SinkError(f"{path} cannot be written ({error.strerror}); choose another place.") from error
 
 
 def figure_2() -> FigureData:
@@ -297,4 +233,6 @@ FIGURES: dict[str, Callable[[], FigureData]] = {
     "fig6": figure_6,
     "fig7": figure_7,
     "matrix-analytic": matrix_analytic,
+    "allocation": allocation,
+    "allocation-transfers": allocation_transfers,
 }

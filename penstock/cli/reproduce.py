@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-FIGURES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "matrix-analytic")
+FIGURES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "matrix-analytic", "allocation", "allocation-transfers")
 
 
 @click.command()
@@ -22,8 +22,9 @@ FIGURES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "matrix-analytic")
 def reproduce(what: str, output: Path) -> None:
     """Reproduce a figure of the papers: its data, its plot, and the values that the paper states beside ours.
 
-    fig2 to fig7 and matrix-analytic are of the paper on stream-server queues. Figures that were written before are
-    left as they are; delete one to draw it again.
+    fig2 to fig7 and matrix-analytic are of the paper on stream-server queues; allocation and allocation-transfers
+    compare all algorithms for the task allocation problem, over families of graphs, without and with transfer costs.
+    With "all", figures that were written before are left as they are; delete one to draw it again.
 
     \b
     Example:
