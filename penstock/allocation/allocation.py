@@ -308,24 +308,23 @@ class _Search:
             self._tell(runs / 80)
 
     def _anneal_once(self) -> None:
-        """Large graphs: one long cool run from the best start, in slices; its length is found from the first ones."""
-        arcs = len(self._given.network.task)
+        """Large graphs: one long cool run from the best start, in slices that are sized to fit a time limit."""
+        arcs, slices = len(self._given.network.task), 50
         batch = max(5, min(100, len(self._given.weights) // 20))
         paths = 1 + log_paths(self._given.network)
         here = self.place.copy()
-        slices, steps = 50, max(1, int(_WORK / arcs / 50))
-        if self._limit < math.inf:
-            begun, tried = time.perf_counter(), max(1, int(2e5 / arcs))
-            self._anneal(self._given, here, tried, (1e-5, 1e-5), (30 * paths, 30 * paths), batch, 16)
-            pace = (time.perf_counter() - begun) / tried
-            steps = max(1, int(max(0.0, self._left) * 0.9 / pace / slices))
+        steps = max(1, int(_WORK / arcs / slices if self._limit == math.inf else 2e5 / arcs))
         for number in range(slices):
             if self._done or self._left <= 0:
                 break
-            heats = [1e-5 * 0.1 ** (edge / slices) for edge in (number, number + 1)]
-            sharps = [30 * paths * 15 ** (edge / slices) for edge in (number, number + 1)]
-            self._anneal(self._given, here, steps, (heats[0], heats[1]), (sharps[0], sharps[1]), batch, 16)
+            heats = (1e-5 * 0.1 ** (number / slices), 1e-5 * 0.1 ** ((number + 1) / slices))
+            sharps = (30 * paths * 15 ** (number / slices), 30 * paths * 15 ** ((number + 1) / slices))
+            begun = time.perf_counter()
+            self._anneal(self._given, here, steps, heats, sharps, batch, 16)
             self._tell((number + 1) / slices)
+            if self._limit < math.inf and number + 1 < slices:
+                share = 0.9 * max(0.0, self._left) / (slices - number - 1)
+                steps = max(1, int(steps * min(5.0, share / (time.perf_counter() - begun))))
 
     def _bound_by_companions(self) -> None:
         given, arcs = self._given, len(self._given.network.task)

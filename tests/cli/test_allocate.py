@@ -127,9 +127,9 @@ def test_wrong_input_gets_one_sentence(capsys, directory, content, arguments, sa
 
 def test_ctrl_c_prints_the_best_so_far(directory):
     (directory / "large.json").write_text(json.dumps(random_graph("dag", 3000, seed=1).to_json()))
-    command = [sys.executable, "-m", "penstock", "allocate", "large.json", "-r", "30", "--time-limit", "120"]
+    command = [sys.executable, "-m", "penstock", "allocate", "large.json", "-r", "30", "--time-limit", "60"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(15)  # it has read, solved for the shares, and searches
+    time.sleep(10)  # it has read, solved for the shares, and searches
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
     assert process.returncode == 0, error
