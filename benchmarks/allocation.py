@@ -52,15 +52,17 @@ def table(rows: list[dict], sizes: list[int], transfers: list[float]) -> list[st
             "| --- |" + " --- |" * len(sizes),
         ]
         cells: dict[str, dict[int, str]] = defaultdict(dict)
+        firsts: dict[str, float] = {}
         for size in sizes:
             chosen = [row for row in rows if row["tasks"] == size and row["transfer"] == transfer]
             for method in {method for row in chosen for method in row["found"] if method != "bound"}:
                 ratios = [
                     row["found"][method][0] / row["found"]["bound"][0] for row in chosen if method in row["found"]
                 ]
+                firsts.setdefault(method, mean(ratios))
                 seconds = mean(row["found"][method][1] for row in chosen)
                 cells[method][size] = f"{mean(ratios):.3f}, {max(ratios):.3g}, {seconds:.2g} s"
-        order = sorted(cells, key=lambda method: cells[method].get(sizes[0], "~"))
+        order = sorted(cells, key=lambda method: firsts[method])
         lines += [f"| {m} | " + " | ".join(cells[m].get(size, "") for size in sizes) + " |" for m in order]
     return lines
 

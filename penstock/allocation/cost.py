@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numba import njit
 
-from penstock.allocation.graph import StreamGraph, Task, listed
+from penstock.allocation.graph import StreamGraph, Task, is_name, listed, shown
 from penstock.allocation.network import Floats, Ints, arc_costs, longest, worst_arcs
 from penstock.allocation.resources import Resources
 from penstock.errors import ConfigurationError, TopologyError
@@ -83,7 +83,9 @@ def _evaluate(
     graph: StreamGraph, assignment: Mapping[Task, Any], resources: Any, sharing: Sharing
 ) -> tuple[float, tuple[Task, ...]]:
     if not isinstance(assignment, Mapping):
-        raise ConfigurationError(f"assignment is {assignment!r}; give a mapping from task to resource.")
+        raise ConfigurationError(f"assignment is {shown(assignment)}; give a mapping from task to resource.")
+    if not all(map(is_name, assignment.values())):
+        raise ConfigurationError("A resource's label in the assignment is a list or the like; give strings or numbers.")
     used = (
         Resources(dict.fromkeys(dict.fromkeys(assignment.values()), 1.0)) if resources is None else resources
     ) if assignment else 1  # fmt: skip
@@ -105,7 +107,7 @@ def placed(graph: StreamGraph, assignment: Mapping[Task, Any], resources: Resour
     if unknown := [task for task in assignment if task not in graph.tasks]:
         raise TopologyError(f"Unknown tasks in the assignment: {listed(unknown)}; the graph has {listed(graph.tasks)}.")
     for task, label in assignment.items():
-        if label not in resources.index:
+        if not is_name(label) or label not in resources.index:
             raise ConfigurationError(f"Task {task!r} is on {label!r}; the resources are {listed(resources.names)}.")
     return np.array([resources.index[assignment[task]] for task in graph.tasks], np.int64)
 

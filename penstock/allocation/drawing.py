@@ -14,7 +14,6 @@ from penstock.allocation.graph import StreamGraph, Task
 from penstock.allocation.series_parallel import SpdTree
 from penstock.errors import ConfigurationError, SinkError
 
-matplotlib.rcParams["svg.hashsalt"] = "penstock"  # equal data, equal file
 WORST, FAINT, INK = "#c0392b", "#8a8f98", "#22262b"
 MANY = 150
 """Tasks beyond which names and costs would not be legible, and are left out."""
@@ -55,7 +54,7 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
     if allocation is not None:
         used = [name for name in allocation.resources.names if name in set(allocation.assignment.values())]
         for name in used[:24]:
-            axes.plot([], [], "s", color=colour[name], markeredgecolor=INK, label=str(name))
+            axes.plot([], [], "s", color=colour[name], markeredgecolor=INK, label=f" {name}")
         axes.plot([], [], "-", color=WORST, linewidth=2.2, label="worst path")
         axes.legend(frameon=False, fontsize=8, ncols=8, loc="upper center", bbox_to_anchor=(0.5, 0.0))
         axes.set_title(_title(allocation), fontsize=10)
@@ -159,6 +158,7 @@ def _save(figure: Figure, path: Path) -> None:
         raise ConfigurationError(f"{path} is no picture; give a path that ends in .svg or .png.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
+        with matplotlib.rc_context({"svg.hashsalt": "penstock", "text.parse_math": False}):  # equal data, equal file
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
     except OSError as error:
         raise SinkError(f"{path} cannot be written ({error.strerror}); choose another place.") from error

@@ -17,7 +17,7 @@ from penstock.allocation.problem import Problem
 
 
 @njit(cache=True)
-def _least_left(problem, tied, order, depth, heavy, crowd, opened):  # type: ignore[no-untyped-def]
+def _least_left(problem, tied, order, depth, heavy, crowd):  # type: ignore[no-untyped-def]
     """What units still to be placed add at least to the average path, each at its cheapest place."""
     total = 0.0
     places = len(problem.speeds)
@@ -60,7 +60,7 @@ def _path_bound(problem, place, crowd, own, fastest, reach):  # type: ignore[no-
 
 
 @njit(cache=True)
-def branch(problem, order, tied, constant, least_crowd, state, place, best_place, best, nodes):  # type: ignore[no-untyped-def]
+def branch(problem, order, tied, least_crowd, state, place, best_place, best, nodes):  # type: ignore[no-untyped-def]
     """Go on with the search for a number of placements.
 
     Parameters
@@ -68,7 +68,6 @@ def branch(problem, order, tied, constant, least_crowd, state, place, best_place
     problem: what to allocate.
     order: the units as they are placed.
     tied: f w, presence and f w x presence of every unit, for a unit flow f.
-    constant: not used by units alike; see :func:`prepared`.
     least_crowd: per task the least presence beside it: that of its own unit.
     state: per depth the next resource to try, and in the last entry the depth; changed.
     place: the resource of every task, -1 where open; changed.
@@ -142,7 +141,7 @@ def branch(problem, order, tied, constant, least_crowd, state, place, best_place
         goal = best * (1 - 1e-12) - problem.price * moved
         if _path_bound(problem, place, crowd, least_crowd, fastest, reach) >= goal:
             continue
-        average = _least_left(problem, tied, order, depth + 1, heavy, crowd, used)
+        average = _least_left(problem, tied, order, depth + 1, heavy, crowd)
         for other in range(places):
             average += (heavy[other] * (1 + crowd[other]) - drag[other]) / problem.speeds[other]
         if average >= goal:
@@ -175,7 +174,6 @@ class Proof:
         unit_of = np.repeat(np.arange(units), np.diff(given.unit_begin))
         order = given.unit_tasks
         tied = np.zeros((3, units))
-        # A little of every weight keeps the order meaningful where no flow goes.
         flow_weight = (flows * given.weights)[order]
         np.add.at(tied[0], unit_of, flow_weight)
         np.add.at(tied[1], unit_of, given.presence[order])
@@ -192,6 +190,6 @@ class Proof:
     def proceed(self, nodes: int) -> None:
         """Try so many more placements."""
         self.best, self.complete = branch(
-            self._problem, self._order, self._tied, 0.0, self._crowd, self._state, self._place, self.best_place,
+            self._problem, self._order, self._tied, self._crowd, self._state, self._place, self.best_place,
             self.best, nodes,
         )  # fmt: skip

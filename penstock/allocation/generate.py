@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from penstock.allocation.graph import StreamGraph
+from penstock.allocation.graph import StreamGraph, quantity, whole
 from penstock.allocation.series_parallel import SpdTree, parallel, series
 from penstock.errors import ConfigurationError
 
@@ -31,11 +31,13 @@ def random_graph(
     ------
     ConfigurationError: another family or kind of weights, or less than one task.
     """
-    if family not in FAMILIES or weights not in WEIGHTS or tasks < 1:
+    if family not in FAMILIES or weights not in WEIGHTS:
         raise ConfigurationError(
-            f"random_graph has families {', '.join(FAMILIES)}, weights {', '.join(WEIGHTS)} and 1 task or more; "
-            f"got {family!r}, {weights!r}, {tasks!r}."
+            f"random_graph has families {', '.join(FAMILIES)} and weights {', '.join(WEIGHTS)}; got {family!r}, {weights!r}."
         )
+    whole("tasks", tasks)
+    whole("seed", seed, least=0)
+    quantity("transfer", transfer)
     rng = np.random.default_rng([seed, tasks, FAMILIES.index(family), WEIGHTS.index(weights)])
     edges = {"layered": _layered, "dag": _dag}[family](tasks, rng) if family in ("layered", "dag") else None
     if edges is None:
@@ -70,7 +72,13 @@ def _tree(family: str, tasks: int, rng: np.random.Generator) -> SpdTree:
 
 
 def random_tree(tasks: int, rng: np.random.Generator) -> SpdTree:
-    """A random composition of tasks 0, 1, ...: nodes with 2 to 5 children of random sizes, kinds alternating."""
+    """A random composition of tasks 0, 1, ...: nodes with 2 to 5 children of random sizes, kinds alternating.
+
+    Raises
+    ------
+    ConfigurationError: the number of tasks is less than 1.
+    """
+    whole("tasks", tasks)
     kinds = (series, parallel)
     # (number of tasks, kind, children still to be made); built from the top, composed from the bottom.
     done: list[SpdTree | int] = []
@@ -123,10 +131,7 @@ def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[St
     ------
     ConfigurationError: no numbers, or a size that is not between 1 and their number.
     """
-    count, weight = len(numbers), float(sum(numbers))
-    if not 1 <= size <= count:
-        raise ConfigurationError(f"size is {size!r}; give 1 to {count}, the number of elements of the subset.")
-    shift = max(0.0, max(numbers) - 2 * target / size)
+    count, weight, shift = len(numbers), float(sum(numbers)), _shift(numbers, target, size)
     huge = 12 * count * weight + target + size * shift
     tasks: dict[str, float] = {}
     transfers: dict[tuple[str, str], float] = {}
@@ -142,13 +147,28 @@ def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[St
 
 def subset_sum_cost(numbers: Sequence[int], target: int, size: int) -> float:
     """The cost of :func:`subset_sum_graph` if, and only if, some ``size`` of the numbers add up to the target."""
-    shift = max(0.0, max(numbers) - 2 * target / size)
-    return (12 * len(numbers) - 6 * size) * float(sum(numbers)) + target + size * shift
+    return (12 * len(numbers) - 6 * size) * float(sum(numbers)) + target + size * _shift(numbers, target, size)
+
+
+def _shift(numbers: Sequence[int], target: int, size: int) -> float:
+    """What both edges of a pair cost more than printed, so that none is negative."""
+    for number in (*numbers, target):
+        whole("each number", number)
+    if not 1 <= whole("size", size) <= len(numbers):
+        raise ConfigurationError(f"size is {size!r}; give 1 to {len(numbers)}, the number of elements of the subset.")
+    return max(0.0, max(numbers) - 2 * target / size)
 
 
 def partition_graph(numbers: Sequence[int]) -> StreamGraph:
     """Theorem II.5's graph for 2 resources: it costs as much as it has tasks if, and only if, the numbers can be
-    parted into two sets of equal sum."""
+    parted into two sets of equal sum.
+
+    Raises
+    ------
+    ConfigurationError: one is no whole number of 1 or more.
+    """
+    for number in numbers:
+        whole("each number", number)
     parts = [
         series(parallel(*(f"l{i}.{k}" for k in range(number))), parallel(*(f"r{i}.{k}" for k in range(number))))
         for i, number in enumerate(numbers, 1)
@@ -159,8 +179,13 @@ def partition_graph(numbers: Sequence[int]) -> StreamGraph:
 def average_trap(tasks: int) -> StreamGraph:
     """The parallel tasks on which balanced weights (A_avg) lose a factor of order n with 2 resources (section III).
 
-    The optimum puts v1 alone and costs n - 1 when n is up to 3 (n - 1); balancing gives v1 about n / 3 companions.
+    v1 weighs n / 3 and the others 1; balancing gives v1 about n / 3 companions. The optimum gives it one and costs n - 2.
+
+    Raises
+    ------
+    ConfigurationError: the number of tasks is less than 1.
     """
+    whole("tasks", tasks)
     weights = {f"v{i}": 1.0 for i in range(1, tasks + 1)} | {"v1": tasks / 3}
     return StreamGraph(weights)
 
@@ -175,7 +200,7 @@ def greedy_trap(tasks: int) -> tuple[StreamGraph, int]:
     ------
     ConfigurationError: the number of tasks is not a multiple of 4, or less than 12.
     """
-    if tasks % 4 or tasks < 12:
+    if whole("tasks", tasks) % 4 or tasks < 12:
         raise ConfigurationError(f"greedy_trap has {tasks!r} tasks; give a multiple of 4, 12 or more.")
     half = tasks // 2
     weights: dict[str, float] = {f"v{i}": 2.0 for i in range(1, half + 1)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -68,7 +68,7 @@ class StreamGraph:
         return pair
 
     def _known(self, task: Task, where: str) -> None:
-        if task not in self.tasks:
+        if not is_name(task) or task not in self.tasks:
             raise TopologyError(f"Unknown task {task!r} in {where}; the tasks are {listed(self.tasks)}.")
 
     def _cycle(self) -> str:
@@ -126,7 +126,7 @@ class StreamGraph:
         return dict(zip(self.tasks, values, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as plain data: ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads": {...}}``."""
+        """The graph as plain data, names as strings: ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads": {...}}``."""
         data: dict[str, Any] = {
             "tasks": {str(task): weight for task, weight in self.tasks.items()},
             "transfers": [[str(start), str(end), cost] for (start, end), cost in self.transfers.items()],
@@ -236,31 +236,69 @@ class TopologyLike(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-def quantity(what: str, value: Any, most: float = math.inf) -> float:
-    """Check a finite number from zero to ``most``.
+def quantity(what: str, value: Any, most: float = 1e100) -> float:
+    """Check a number from zero to ``most``.
 
     Raises
     ------
     ConfigurationError: it is anything else.
     """
-    allowed = "zero or a positive number" if most == math.inf else f"a number from 0 to {most:g}"
+    allowed = f"a number from 0 to {most:g}"
     if value is None:
         raise ConfigurationError(f"{what} is missing; give {allowed}.")
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= most or value == math.inf:
-        raise ConfigurationError(f"{what} is {value!r}; give {allowed}.")
-    return float(value)
+    number = _number(value)
+    if not 0 <= number <= most:
+        raise ConfigurationError(f"{what} is {shown(value)}; give {allowed}.")
+    return number
 
 
 def positive(what: str, value: Any) -> float:
-    """Check a finite number above zero.
+    """Check a number above zero.
 
     Raises
     ------
     ConfigurationError: it is anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ConfigurationError(f"{what} is {value!r}; give a number above zero.")
-    return float(value)
+    number = _number(value)
+    if not 1e-100 <= number <= 1e100:
+        raise ConfigurationError(f"{what} is {shown(value)}; give a number above zero (1e-100 to 1e100).")
+    return number
+
+
+def whole(what: str, value: Any, least: int = 1) -> int:
+    """Check an integer of at least ``least``.
+
+    Raises
+    ------
+    ConfigurationError: it is anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise ConfigurationError(f"{what} is {shown(value)}; give an integer of {least} or more.")
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def shown(value: Any) -> str:
+    """A value for a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def is_name(value: Any) -> bool:
+    """Whether a value can name a task or a resource."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def listed(names: Iterable[Any], most: int = 8) -> str:

@@ -44,15 +44,33 @@ def discrete(graph: StreamGraph, resources: Resources, printed: bool = False) ->
     ``printed``: as the paper prints it, with c left as it is when a share is fixed at 1; then more than c resources can
     be asked for, and what is past the last one goes there. Otherwise c falls by one with every fixed task.
     """
-    return _grouped(_fixed_shares(graph, len(resources.names), printed), _singles(graph), resources)
+    return _grouped(lemma_shares(graph, len(resources.names), printed), _singles(graph), resources)
 
 
 def _singles(graph: StreamGraph) -> list[list[int]]:
     return [[task] for task in range(len(graph.tasks))]
 
 
-def _fixed_shares(graph: StreamGraph, capacity: int, printed: bool) -> Floats:
-    """Lines 1 to 8 of Algorithm 3: the largest share above 1 is fixed at 1 and its task removed, until none is."""
+def resources_asked_for(graph: StreamGraph, resources: int, printed: bool = False) -> int:
+    """How many resources Algorithm 3 fills; as printed that can be more than there are."""
+    shares = np.sort(lemma_shares(graph, resources, printed))[::-1]
+    position = groups = 0
+    while position < len(shares):
+        position += _size(shares[position], len(shares), resources)
+        groups += 1
+    return groups
+
+
+def _size(share: float, count: int, resources: int) -> int:
+    """ceil(2 n^(2/c) / x): how many tasks go to a resource whose largest share is x."""
+    return math.ceil(min(2 * count ** (2 / resources) / share, count)) if share > 0 else count
+
+
+def lemma_shares(graph: StreamGraph, capacity: int, printed: bool) -> Floats:
+    """Lines 1 to 8 of Algorithm 3: the largest share above 1 is fixed at 1 and its task removed, until none is.
+
+    Lemma III.6 says that these are optimal, which they are not; ``printed`` leaves the capacity as it is.
+    """
     shares, fixed = np.ones(len(graph.tasks)), np.zeros(len(graph.tasks), bool)
     weights = graph.weights.copy()
     left = capacity
@@ -76,11 +94,10 @@ def _grouped(shares: Floats, units: list[list[int]], resources: Resources) -> In
     count, places = len(shares), len(resources.names)
     ranking = np.argsort(-resources.speeds, kind="stable")
     place = np.empty(count, np.int64)
-    room, resource = 0.0, -1
+    room, resource = 0, -1
     for unit in sorted(units, key=lambda unit: -shares[unit].max()):
         if room <= 0:
-            largest = shares[unit].max()
-            room = math.ceil(min(2 * count ** (2 / places) / largest, count)) if largest > 0 else count
+            room = _size(shares[unit].max(), count, places)
             resource = min(resource + 1, places - 1)
         place[unit] = ranking[resource]
         room -= len(unit)
@@ -93,7 +110,7 @@ def greedy(given: Problem, graph: StreamGraph, resources: Resources, keep: str) 
     ``keep`` is "reduce" (only if d(G) falls), "equal" (unless d(G) rises: the strategy S of Theorem III.8) or "path"
     (unless the worst path through the edge rises).
     """
-    shares = _fixed_shares(graph, len(resources.names), printed=False)
+    shares = lemma_shares(graph, len(resources.names), printed=False)
     unit_of = np.arange(len(graph.tasks))
     place = _grouped(shares, _singles(graph), resources)
     cost = objective(given, place)

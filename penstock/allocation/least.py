@@ -10,7 +10,7 @@ from penstock.allocation.bound import lower_bound
 from penstock.allocation.cost import presences
 from penstock.allocation.graph import StreamGraph, quantity
 from penstock.allocation.network import longest, task_flows
-from penstock.allocation.problem import problem
+from penstock.allocation.problem import Constraints, problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.shares import search_shares
 from penstock.errors import ConfigurationError, InfeasibleAllocationError
@@ -71,11 +71,18 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
     found: dict[int, Allocation] = {}
 
     def enough(number: int) -> bool:
-        found[number] = allocate(graph, number, **options)
+        try:
+            found[number] = allocate(graph, number, **options)
+        except InfeasibleAllocationError:
+            if number == count:
+                raise
+            return False  # too few to keep apart what must be
+        if found[number].interrupted:
+            raise KeyboardInterrupt
         return found[number].cost <= target * (1 + 1e-9)
 
     # The optimum falls with every resource, and so, nearly always, does what the search finds.
-    step, number = 1, fewest
+    step, number = 1, max(fewest, _pinned(options.get("constraints")))
     while not enough(number):
         if number == count:
             raise InfeasibleAllocationError(
@@ -84,13 +91,21 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
             )
         number = min(number + step, count)
         step *= 2
-    failed = max((n for n in found if n < number), default=fewest - 1)
-    number = _bisect(failed + 1, number, enough)
+    failed = max((n for n in found if n < number), default=0)
+    number = _bisect(max(failed + 1, min(number, _pinned(options.get("constraints"))), fewest), number, enough)
     if number not in found:
         enough(number)
     while fewest < number and fewest in found and found[fewest].lower_bound > target * (1 + 1e-9):
         fewest += 1
     return LeastResources(number, found[number], fewest)
+
+
+def _pinned(constraints: Constraints | None) -> int:
+    """The highest resource R1, R2, ... that a task is pinned to."""
+    if not isinstance(constraints, Constraints):
+        return 1
+    numbers = [str(place)[1:] for place in constraints.pinned.values() if str(place).startswith("R")]
+    return max((int(number) for number in numbers if number.isdigit()), default=1)
 
 
 def _bound(graph: StreamGraph, number: int, options: dict[str, Any]) -> float:

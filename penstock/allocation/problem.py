@@ -1,5 +1,6 @@
 """An allocation problem as arrays: what the searches, the bounds and the proofs all work on."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from penstock.allocation.cost import Sharing, presences, processing_costs
-from penstock.allocation.graph import StreamGraph, Task, listed, quantity
+from penstock.allocation.graph import StreamGraph, Task, is_name, listed, quantity, shown
 from penstock.allocation.network import ArcNetwork, Floats, Ints, arc_costs, longest
 from penstock.allocation.resources import Resources
 from penstock.errors import ConfigurationError, InfeasibleAllocationError, TopologyError
@@ -23,11 +24,24 @@ class Constraints:
     pinned: task to the resource it must be on.
     together: sets of tasks that must share a resource.
     apart: sets of tasks of which no two may share one.
+
+    Raises
+    ------
+    ConfigurationError: one of them has another shape.
     """
 
     pinned: Mapping[Task, Any] = field(default_factory=dict)
     together: Iterable[Iterable[Task]] = ()
     apart: Iterable[Iterable[Task]] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pinned, Mapping):
+            raise ConfigurationError(f"pinned is {shown(self.pinned)}; give a mapping from task to resource.")
+        for name in ("together", "apart"):  # kept as tuples: an iterator would be empty the second time
+            object.__setattr__(self, name, _sets(name, getattr(self, name)))
+
+    def __bool__(self) -> bool:
+        return bool(self.pinned or self.together or self.apart)
 
 
 class Problem(NamedTuple):
@@ -43,8 +57,10 @@ class Problem(NamedTuple):
     unit_begin, unit_tasks: the tasks of every unit, a set that moves as one.
     pinned: the resource of a unit, or -1.
     apart_begin, apart_units: the units from which every unit must be apart.
-    home: the present resource of every task, or -1.
+    legal: a resource for every unit with constraints that meets them, or -1.
+    home: the present resource of every task; -1 if it has none, -2 if that is none of the resources.
     price: what it costs to move a task from home.
+    forced: the price of the moves that nothing can avoid.
     """
 
     network: ArcNetwork
@@ -59,8 +75,10 @@ class Problem(NamedTuple):
     pinned: Ints
     apart_begin: Ints
     apart_units: Ints
+    legal: Ints
     home: Ints
     price: float
+    forced: float
 
     @property
     def is_plain(self) -> bool:
@@ -85,17 +103,17 @@ def problem(
     ConfigurationError: a constraint names an unknown resource, or the price is no number.
     InfeasibleAllocationError: the constraints contradict each other.
     """
-    given = constraints or Constraints()
+    given = Constraints() if constraints is None else constraints
+    if not isinstance(given, Constraints) or not isinstance(present, Mapping | None):
+        raise ConfigurationError("constraints is a Constraints(...), and present a mapping from task to resource.")
     count, names = len(graph.tasks), list(graph.tasks)
-    unit_of = _units(graph, _sets("together", given.together))
+    unit_of = _units(graph, given.together)
     members = [np.flatnonzero(unit_of == unit) for unit in range(unit_of.max() + 1)] if unit_of.max() + 1 < count \
         else np.arange(count)[:, None]  # fmt: skip
     pinned = np.full(len(members), -1)
-    if not isinstance(given.pinned, Mapping):
-        raise ConfigurationError(f"pinned is {given.pinned!r}; give a mapping from task to resource.")
     for task, label in given.pinned.items():
         unit = unit_of[_position(graph, task, "pinned")]
-        if label not in resources.index:
+        if not is_name(label) or label not in resources.index:
             raise ConfigurationError(f"{task!r} is pinned to {label!r}; the resources are {listed(resources.names)}.")
         if pinned[unit] not in (-1, resources.index[label]):
             raise InfeasibleAllocationError(
@@ -104,7 +122,7 @@ def problem(
             )
         pinned[unit] = resources.index[label]
     apart: list[set[int]] = [set() for _ in members]
-    for group in _sets("apart", given.apart):
+    for group in given.apart:
         units = [unit_of[_position(graph, task, "apart")] for task in group]
         for first, task in zip(units, group, strict=True):
             for second, other in zip(units, group, strict=True):
@@ -116,7 +134,13 @@ def problem(
                     apart[first].add(int(second))
     home = np.full(count, -1)
     for task, label in (present or {}).items():
-        home[_position(graph, task, "the present assignment")] = resources.index.get(label, -2)
+        known = resources.index.get(label, -2) if is_name(label) else -2
+        home[_position(graph, task, "the present assignment")] = known
+    cost_of_move = quantity("The price of a move", price)
+    if cost_of_move and present is None:
+        raise ConfigurationError("There is a price of moves and no present assignment; give both, or neither.")
+    settled = pinned[unit_of]
+    forced = (home == -2) | ((home != -1) & (settled != -1) & (settled != home))
     result = Problem(
         graph.network,
         graph.free_network,
@@ -130,31 +154,36 @@ def problem(
         pinned,
         np.concatenate([[0], np.cumsum([len(units) for units in apart])]),
         np.array([unit for units in apart for unit in sorted(units)], np.int64),
+        pinned,
         home,
-        quantity("The price of a move", price) if present is not None else 0.0,
+        cost_of_move,
+        cost_of_move * int(forced.sum()),
     )
     if len(result.apart_units):
-        feasible(result, [", ".join(map(str, (names[t] for t in tasks))) for tasks in members])
+        legal = feasible(result, [", ".join(map(str, (names[t] for t in tasks))) for tasks in members])
+        result = result._replace(legal=legal)
     return result
 
 
-def _sets(what: str, given: Any) -> list[list[Task]]:
+def _sets(what: str, given: Any) -> tuple[tuple[Task, ...], ...]:
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"{what} is {given!r}; give sets of tasks, as [('a', 'b')].")
-    sets = list(given)
-    for group in sets:
-        if isinstance(group, str) or not isinstance(group, Iterable):
-            raise ConfigurationError(f"{what} has {group!r}; give sets of tasks, as [('a', 'b')].")
-    return [list(dict.fromkeys(group)) for group in sets]
+        raise ConfigurationError(f"{what} is {shown(given)}; give sets of tasks, as [('a', 'b')].")
+    found = []
+    for group in given:
+        tasks = () if isinstance(group, str) or not isinstance(group, Iterable) else tuple(group)
+        if not tasks or not all(map(is_name, tasks)):
+            raise ConfigurationError(f"{what} has {shown(group)}; give sets of tasks, as [('a', 'b')].")
+        found.append(tuple(dict.fromkeys(tasks)))
+    return tuple(found)
 
 
 def _position(graph: StreamGraph, task: Task, where: str) -> int:
-    if task not in graph.index:
+    if not is_name(task) or task not in graph.index:
         raise TopologyError(f"Unknown task {task!r} in {where}; the tasks are {listed(graph.tasks)}.")
     return graph.index[task]
 
 
-def _units(graph: StreamGraph, together: list[list[Task]]) -> Ints:
+def _units(graph: StreamGraph, together: Iterable[Iterable[Task]]) -> Ints:
     """The unit of every task: tasks joined by any chain of sets are one."""
     parent = list(range(len(graph.tasks)))
 
@@ -173,6 +202,9 @@ def _units(graph: StreamGraph, together: list[list[Task]]) -> Ints:
     return np.asarray(np.unique([root(task) for task in range(len(parent))], return_inverse=True)[1]).reshape(-1)
 
 
+_PATIENCE = 20_000
+
+
 def feasible(given: Problem, names: list[str] | None = None) -> Ints:
     """A resource for every unit such that pins and distances hold, by backtracking from the most constrained unit.
 
@@ -187,8 +219,7 @@ def feasible(given: Problem, names: list[str] | None = None) -> Ints:
     resources = len(given.speeds)
 
     def allowed(unit: int) -> list[int]:
-        taken = {int(chosen[other]) for other in neighbours[unit]}
-        free = [place for place in range(resources) if place not in taken]
+        free = [place for place in range(resources) if not taken[unit][place]]
         # Resources that are not in use yet and of one kind are alike: trying one is enough.
         used = set(chosen.tolist())
         first: dict[int, int] = {}
@@ -201,27 +232,38 @@ def feasible(given: Problem, names: list[str] | None = None) -> Ints:
             f"resources; add resources, or drop a pin or an apart."
         )
 
-    for unit, place in enumerate(chosen):
-        if place >= 0 and any(chosen[other] == place for other in neighbours[unit]):
+    for unit, fixed in enumerate(given.pinned):
+        if fixed >= 0 and any(chosen[other] == fixed for other in neighbours[unit]):
             raise clash(unit)
     tight = [unit for unit in range(len(chosen)) if chosen[unit] < 0 and len(neighbours[unit])]
     trail: list[tuple[int, list[int]]] = []
-    while True:
+    taken = [Counter(int(chosen[other]) for other in units if chosen[other] >= 0) for units in neighbours]
+
+    def place(unit: int, where: int) -> None:
+        left, chosen[unit] = chosen[unit], where
+        for other in neighbours[unit]:
+            if left >= 0:
+                taken[other][int(left)] -= 1
+                if not taken[other][int(left)]:
+                    del taken[other][int(left)]
+            if where >= 0:
+                taken[other][where] += 1
+
+    for _ in range(_PATIENCE):
         open_units = [unit for unit in tight if chosen[unit] < 0]
         if not open_units:
-            break
-        options = {unit: allowed(unit) for unit in open_units}
-        unit = min(open_units, key=lambda u: (len(options[u]), -len(neighbours[u])))
-        trail.append((unit, options[unit]))
+            return chosen
+        unit = max(open_units, key=lambda u: (len(taken[u]), len(neighbours[u])))
+        trail.append((unit, allowed(unit)))
         blamed = unit
         while trail and not trail[-1][1]:
-            chosen[trail.pop()[0]] = -1
-            if trail:
-                chosen[trail[-1][0]] = -1
+            place(trail.pop()[0], -1)
         if not trail:
             raise clash(blamed)
-        chosen[trail[-1][0]] = trail[-1][1].pop(0)
-    return chosen
+        place(trail[-1][0], trail[-1][1].pop(0))
+    raise InfeasibleAllocationError(
+        f"No allocation that keeps apart what must be was found in {_PATIENCE:,} steps; add resources or drop an apart."
+    )
 
 
 @njit(cache=True)

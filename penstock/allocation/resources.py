@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from penstock.allocation.graph import listed, positive
+from penstock.allocation.graph import listed, positive, shown
 from penstock.allocation.network import Floats, Ints
 from penstock.errors import ConfigurationError
+
+MOST = 5000
+"""Resources; every pair of them has an entry in a table of bandwidths."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class Resources:
             raise ConfigurationError(
                 f"capacities and bandwidths are mappings; got {self.capacities!r} and {self.bandwidths!r}."
             )
-        if not self.capacities:
-            raise ConfigurationError("There is no resource; give at least one.")
+        if not 1 <= len(self.capacities) <= MOST:
+            raise ConfigurationError(f"There are {len(self.capacities)} resources; give 1 to {MOST:,}.")
         for name, capacity in self.capacities.items():
             positive(f"The capacity of {name!r}", capacity)
         for pair, bandwidth in self.bandwidths.items():
@@ -59,11 +62,11 @@ class Resources:
             return given
         if isinstance(given, Mapping):
             return cls(given)
-        if isinstance(given, bool) or not isinstance(given, Real) or not float(given).is_integer() or float(given) < 1:
+        if isinstance(given, bool) or not isinstance(given, Real) or not 1 <= given <= MOST or given % 1:  # type: ignore[operator]
             raise ConfigurationError(
-                f"resources is {given!r}; give an integer of 1 or more, or a mapping from resource to capacity."
+                f"resources is {shown(given)}; give an integer from 1 to {MOST:,}, or a mapping from resource to capacity."
             )
-        return cls({f"R{number}": 1.0 for number in range(1, int(float(given)) + 1)})
+        return cls({f"R{number}": 1.0 for number in range(1, int(given) + 1)})  # type: ignore[call-overload]
 
     @cached_property
     def names(self) -> tuple[Any, ...]:

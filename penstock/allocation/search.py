@@ -31,12 +31,13 @@ def _uniform(state):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _may_go(problem, place, unit, target):  # type: ignore[no-untyped-def]
+def _may_go(problem, place, unit, target, leaving):  # type: ignore[no-untyped-def]
+    """Whether a unit may be on a resource, once the unit ``leaving`` (-1: none) has left it."""
     if problem.pinned[unit] >= 0 and problem.pinned[unit] != target:
         return False
     for position in range(problem.apart_begin[unit], problem.apart_begin[unit + 1]):
         other = problem.apart_units[position]
-        if place[problem.unit_tasks[problem.unit_begin[other]]] == target:
+        if other != leaving and place[problem.unit_tasks[problem.unit_begin[other]]] == target:
             return False
     return True
 
@@ -154,7 +155,7 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
 
     Returns
     -------
-    tuple: the cost of the best place, and the batch size in the end.
+    float: the cost of the best place.
     """
     network = problem.network
     count, arcs, places, units = len(place), len(network.task), len(problem.speeds), len(problem.pinned)
@@ -167,7 +168,7 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
     size = float(batch)
     current = np.inf
     if best <= 0 or places == 1:
-        return best, size
+        return best
     for step in range(steps + 1):
         progress = step / steps
         heat = heats[0] * (heats[1] / heats[0]) ** progress * best
@@ -184,9 +185,9 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
                 else:
                     other = _draw(state, units)
                     goal = place[problem.unit_tasks[problem.unit_begin[other]]]
-                if goal == source or not _may_go(problem, place, unit, goal):
+                if goal == source or not _may_go(problem, place, unit, goal, other):
                     continue
-                if other >= 0 and not _may_go(problem, place, other, source):
+                if other >= 0 and not _may_go(problem, place, other, source, unit):
                     continue
                 if candidates == 1:
                     change = 0.0
@@ -232,7 +233,7 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
                 _move(problem, place, log_unit[entry], log_source[entry], crowd, heavy, drag, tied)
             if candidates > 1:
                 _gather(problem, place, unit_of, task_flow, crowd, heavy, drag, tied)
-    return best, size
+    return best
 
 
 def seeded(seed: int) -> Ints:

@@ -111,6 +111,8 @@ def series(*parts: StreamGraph | SpdTree | str | int, cost: float = 0.0) -> Stre
     >>> series("read", parallel("parse", "count"), "write")
     s(read, p(parse, count), write)
     """
+    if cost and not any(isinstance(part, StreamGraph) for part in parts):
+        raise TopologyError("A tree has no transfer costs; give them to its graph(), as graph(weights, transfers).")
     return _compose("series", parts, cost)
 
 

@@ -73,16 +73,24 @@ def continuous_shares(
     capacity = capacity_of(resources)
     limit = math.inf if cap is None else positive("cap", cap)
     presence = presences(graph, sharing)
-    if math.isinf(limit) and (presence == 1).all():
+    if (presence == 1).all():
         try:
-            return _closed_form(graph, spd_tree(graph), capacity)
+            free = _closed_form(graph, spd_tree(graph), capacity)
         except NotSeriesParallelError:
             pass
+        else:
+            if max(free.shares.values()) <= limit:  # then the cap changes nothing
+                return free
     shares, flow = solve_shares(graph.free_network, graph.weights, presence, capacity, limit)
     flows = task_flows(graph.free_network, flow, len(shares))
     fixed = undivided(graph.weights, presence, capacity, limit)
     cost = shares_cost(graph.free_network, fixed, graph.weights * presence, shares)
     bound = flow_bound(graph.weights, presence, flows, capacity, limit)
+    if cost > bound * (1 + 1e-6):
+        raise NotSolvableError(
+            f"The shares are known only to {cost / bound - 1 if bound else math.inf:.1g}: the weights are too far apart for "
+            f"double precision; leave out tiny ones."
+        )
     return Shares(graph.named(shares.tolist()), cost, min(bound, cost), graph.named(flows.tolist()))
 
 
@@ -179,17 +187,29 @@ def solve_shares(
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     solution = clarabel.DefaultSolver(sparse.csc_matrix((width, width)), objective, matrix, bounds, cones, settings)
     answer = solution.solve()
-    share = np.array(answer.x)[network.nodes :] * share_unit
-    if not np.isfinite(share).all():
+    solved, dual = np.array(answer.x), np.array(answer.z)
+    if not np.isfinite(solved).all() or not np.isfinite(dual).all():
         raise NotSolvableError("The shares cannot be computed: the weights are too far apart; leave out tiny ones.")
-    share = np.clip(share, 1e-12 * share_unit, cap)
-    share *= min(1.0, capacity / share.sum())
-    dual = np.array(answer.z)
     flow = np.zeros(len(network.task))
     flow[links] = dual[2 + capped.shape[0] : 2 + capped.shape[0] + len(links)]
     cone_dual = dual[len(dual) - 3 * count :]
     flow[arcs] = cone_dual[0::3] + cone_dual[2::3]
-    return share, _unit_flow(network, flow)
+    unit_flow = _unit_flow(network, flow)
+    # Tiny shares are known to few digits only, but deadlines and flows give them too: whichever costs least.
+    time_of = solved[: network.nodes] * unit
+    spent = np.empty(count)
+    spent[tasks] = time_of[network.ends[arcs]] - time_of[network.starts[arcs]]
+    spent = np.maximum(spent - fixed, 1e-12 * max(time_of[-1], 1e-300))
+    flows = task_flows(network, unit_flow, count)
+    choices = (solved[network.nodes :] * share_unit, divided / spent, filled(weights, presence, flows, capacity, cap))
+    fitting = [_fitted(choice, capacity, cap, share_unit) for choice in choices]
+    return min(fitting, key=lambda share: shares_cost(network, fixed, divided, share)), unit_flow
+
+
+def _fitted(share: Floats, capacity: float, cap: float, unit: float) -> Floats:
+    """Shares above zero that keep to the cap and the capacity."""
+    share = np.clip(share, 1e-15 * unit, min(cap, capacity))
+    return np.asarray(share * min(1.0, capacity / share.sum()))
 
 
 def undivided(weights: Floats, presence: Floats, capacity: float, cap: float) -> Floats:
@@ -248,33 +268,30 @@ def flow_bound(weights: Floats, presence: Floats, flows: Floats, capacity: float
     divided = flows * weights * presence
     roots = np.sort(np.sqrt(divided[divided > 0]))[::-1]
     constant = float((flows * undivided(weights, presence, capacity, cap)).sum())
-    if not len(roots):
-        return constant
-    # The k largest are capped, the others share what is left in proportion to their roots.
-    rest = np.cumsum(roots[::-1])[::-1]
-    number = np.arange(len(roots))
-    with np.errstate(invalid="ignore"):
-        left = capacity - np.where(number > 0, number * cap, 0.0)
-    if cap * len(roots) <= capacity:
-        return constant + float((roots**2).sum() / cap)
-    fits = np.flatnonzero((left > 0) & (roots / rest * left <= cap))
-    first = int(fits[0])
-    head = float((roots[:first] ** 2).sum() / cap) if first else 0.0
-    return constant + head + float(rest[first] ** 2 / left[first])
+    capped, level = _water(roots, capacity, cap)
+    head = float((roots[:capped] ** 2).sum() / cap) if capped else 0.0
+    return constant + head + (float(roots[capped:].sum() / level) if capped < len(roots) else 0.0)
 
 
 def filled(weights: Floats, presence: Floats, flows: Floats, capacity: float, cap: float) -> Floats:
     """The shares at which :func:`flow_bound` attains its minimum: proportional to sqrt(f w), at most ``cap``."""
     roots = np.sqrt(flows * weights * presence)
-    shares = np.full(len(roots), cap)
-    order = np.sort(roots)[::-1]
-    rest = np.cumsum(order[::-1])[::-1]
-    left = capacity - np.arange(len(order)) * cap
-    with np.errstate(invalid="ignore", divide="ignore"):
-        fits = np.flatnonzero((left > 0) & (order / rest * left <= cap))
-    if len(fits) and rest[fits[0]] > 0:
-        shares = np.minimum(cap, roots * left[fits[0]] / rest[fits[0]])
-    return shares
+    ranked = np.sort(roots[roots > 0])[::-1]
+    capped, level = _water(ranked, capacity, cap)
+    return np.full(len(roots), cap) if capped == len(ranked) else np.minimum(cap, roots * level)
+
+
+def _water(roots: Floats, capacity: float, cap: float) -> tuple[int, float]:
+    """How many of the falling ``roots`` are capped, and what the others are multiplied by to fill the capacity."""
+    if not len(roots) or cap * len(roots) <= capacity:
+        return len(roots), math.inf
+    rest = np.cumsum(roots[::-1])[::-1]
+    number = np.arange(len(roots))
+    left = capacity - np.where(number > 0, number * min(cap, capacity), 0.0)
+    fits = np.flatnonzero((left > 0) & (roots * left <= min(cap, 2 * capacity) * rest * (1 + 1e-9)))
+    if not len(fits):  # rounding leaves nothing for the last one
+        return len(roots), math.inf
+    return int(fits[0]), float(left[fits[0]] / rest[fits[0]])
 
 
 def search_shares(given: Problem, network: ArcNetwork) -> tuple[Floats, Floats]:

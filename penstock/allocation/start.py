@@ -10,7 +10,7 @@ from penstock.allocation.graph import StreamGraph
 from penstock.allocation.grouping import min_k
 from penstock.allocation.heuristics import average, cola, one_resource
 from penstock.allocation.network import Floats, Ints
-from penstock.allocation.problem import Problem, feasible, objective
+from penstock.allocation.problem import Problem, objective
 from penstock.allocation.resources import Resources
 from penstock.allocation.reweighting import reweighted
 
@@ -33,8 +33,7 @@ def starts(
     if (home >= 0).any():
         found = [_aligned(given, place) for place in found]
         found += [np.where(home >= 0, home, place) for place in found[:1]]
-    legal = [_legal(given, place) for place in found]
-    return sorted(legal, key=lambda place: objective(given, place))
+    return sorted((legal(given, place) for place in found), key=lambda place: objective(given, place))
 
 
 def _clusterings(given: Problem, graph: StreamGraph) -> Iterator[Problem]:
@@ -91,16 +90,34 @@ def _clusters(count, starts, ends, most):  # type: ignore[no-untyped-def]
     return parent
 
 
-def _legal(given: Problem, place: Ints) -> Ints:
-    """The placement with every constrained unit where it may be, and every unit in one place."""
+def legal(given: Problem, place: Ints) -> Ints:
+    """The placement with every unit in one place, and moved where a constraint forbids that."""
     place = place.copy()
     if given.is_plain:
         return place
-    chosen = feasible(given)
-    first = place[given.unit_tasks[given.unit_begin[:-1]]]
-    unit_place = np.where(chosen >= 0, chosen, first)
+    first = given.unit_tasks[given.unit_begin[:-1]]
+    unit_place = np.where(given.pinned >= 0, given.pinned, place[first])
+    if len(given.apart_units) and not _kept_apart(given, unit_place):
+        unit_place = np.where(given.legal >= 0, given.legal, unit_place)
     place[given.unit_tasks] = np.repeat(unit_place, np.diff(given.unit_begin))
     return place
+
+
+def _kept_apart(given: Problem, unit_place: Ints) -> bool:
+    """Move units that clash to the first resource that is free for them; False if one finds none."""
+    open_units = []
+    for unit in range(len(unit_place)):
+        near = given.apart_units[given.apart_begin[unit] : given.apart_begin[unit + 1]]
+        if given.pinned[unit] < 0 and (unit_place[near] == unit_place[unit]).any():
+            unit_place[unit] = -1
+            open_units.append(unit)
+    for unit in open_units:
+        near = given.apart_units[given.apart_begin[unit] : given.apart_begin[unit + 1]]
+        free = np.setdiff1d(np.arange(len(given.speeds)), unit_place[near])
+        if not len(free):
+            return False
+        unit_place[unit] = free[0]
+    return True
 
 
 def _aligned(given: Problem, place: Ints) -> Ints:

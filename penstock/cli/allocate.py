@@ -84,8 +84,9 @@ def allocate(
         answer = chosen.to_json() | {"resources": least.resources, "fewest": least.fewest}
     else:
         where = _resources(resources, extra)
+        options["move_price"] = given["move_price"]
         if given["present"]:
-            options |= {"present": _assignment(given["present"]), "move_price": given["move_price"]}
+            options["present"] = _assignment(given["present"])
         if compare:
             _compare(shape, where, options, as_json)
             return
@@ -106,7 +107,10 @@ def allocate(
 
 def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:
     bandwidths = extra.get("bandwidths", [])
-    if not isinstance(bandwidths, list) or not all(isinstance(row, list) and len(row) == 3 for row in bandwidths):
+    if not isinstance(bandwidths, list) or not all(
+        isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str)
+        for row in bandwidths
+    ):
         raise ConfigurationError('"bandwidths" in JSON is [[resource, resource, bandwidth]].')
     given: Any = extra.get("resources")
     if text is not None:
@@ -151,7 +155,7 @@ def _assignment(path: Path) -> dict[str, Any]:
 
 
 def _show(chosen: Allocation, headline: str, explain: bool) -> None:
-    console = Console(width=110, highlight=False)
+    console = Console(width=110, highlight=False, markup=False)
     if headline:
         console.print(headline)
     table = Table(box=None, pad_edge=False, title_justify="left")
@@ -183,7 +187,7 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
         console.print("Proved optimal.")
     else:
         console.print(
-            f"At most {chosen.gap:.2%} above the optimum: none costs less than {chosen.lower_bound:.6g} (certified)."
+            f"At most {chosen.gap:.2%} above the optimum: none is better than {chosen.lower_bound:.6g} (certified)."
         )
     if chosen.interrupted:
         console.print("Interrupted: this is the best found so far.")
@@ -195,13 +199,15 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
     """Every method that goes with the constraints, best first; only the searching ones know any."""
     from time import perf_counter
 
-    plain = not any(vars(options["constraints"]).values()) and "present" not in options
+    plain = not options["constraints"] and "present" not in options
     rows: list[dict[str, Any]] = []
     for method in METHODS if plain else ("auto", "search"):
         if method == "exact" and len(shape.tasks) > 16:
             continue
         begun = perf_counter()
         found = allocated(shape, where, method, **options)
+        if found.interrupted:
+            break
         rows.append(
             {"method": method, "cost": found.cost, "seconds": perf_counter() - begun, "bound": found.lower_bound}
         )
@@ -214,7 +220,7 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
     for row in rows:
         over = f"{row['cost'] / bound:.3f}" if bound else "-"
         table.add_row(row["method"], f"{row['cost']:.6g}", over, f"{row['seconds']:.3f}")
-    Console(width=110, highlight=False).print(table)
+    Console(width=110, highlight=False, markup=False).print(table)
     click.echo(f"No allocation costs less than {bound:.6g} (certified).")
 
 

@@ -82,6 +82,14 @@ def test_lemma_iii_6_is_not_optimal():
     assert max(1000 + 10 / largest[1], 100 / largest[2]) == pytest.approx(2005)
 
 
+@pytest.mark.parametrize("small", [1e-3, 1e-6, 1e-8, 1e-10])
+def test_weights_far_apart_are_no_trouble(small):
+    for graph in (StreamGraph({"a": 1, "b": small}), StreamGraph({"a": 1, "b": small}, {("a", "b"): 0})):
+        found = continuous_shares(graph, 1, cap=1.0)
+        assert found.cost == pytest.approx(found.lower_bound, rel=1e-6)
+        assert found.cost == pytest.approx((1 + small) if not graph.transfers else (1 + small**0.5) ** 2, rel=1e-6)
+
+
 def test_by_load_only_what_is_shared_is_divided():
     idle = StreamGraph({"a": 2, "b": 3}, {("a", "b"): 0}, {"a": 0, "b": 0})
     assert continuous_shares(idle, 1, cap=1.0, sharing="load").cost == pytest.approx(5)
