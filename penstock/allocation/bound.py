@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from penstock.allocation.grouping import grouping_bound
-from penstock.allocation.network import Floats, Ints, arc_costs, soft_flow, task_flows
+from penstock.allocation.network import Floats, Ints, arc_costs, links_at, soft_flow, task_flows
 from penstock.allocation.problem import Problem
 from penstock.allocation.shares import flow_bound
 
@@ -41,7 +41,7 @@ def companions_bound(given: Problem, place: Ints, flow: Floats | None = None, ro
     kinds, numbers = np.unique(given.speeds, return_counts=True)
     between = given.slowness[~np.eye(len(given.speeds), dtype=bool)]
     price = network.price * (between.min() if len(between) else 0.0)
-    begin, links = _links_of_tasks(network, count)
+    begin, links = links_at(network, np.arange(count), count)
 
     def evaluated(flow: Floats) -> tuple[float, Floats, Floats]:
         found: tuple[float, Floats, Floats] = _companions(
@@ -69,25 +69,6 @@ def companions_bound(given: Problem, place: Ints, flow: Floats | None = None, ro
             if step < 1e-3:
                 break
     return max(best, lower_bound(given, task_flows(network, flow, count))) * _SAFE
-
-
-@njit(cache=True)
-def _links_of_tasks(network, count):  # type: ignore[no-untyped-def]
-    """The priced links at every task, in compressed rows."""
-    begin = np.zeros(count + 1, np.int64)
-    for arc in range(len(network.task)):
-        if network.price[arc] > 0:
-            begin[network.tail[arc] + 1] += 1
-            begin[network.head[arc] + 1] += 1
-    for task in range(count):
-        begin[task + 1] += begin[task]
-    links, fill = np.empty(begin[-1], np.int64), begin[:-1].copy()
-    for arc in range(len(network.task)):
-        if network.price[arc] > 0:
-            for task in (network.tail[arc], network.head[arc]):
-                links[fill[task]] = arc
-                fill[task] += 1
-    return begin, links
 
 
 @njit(cache=True)

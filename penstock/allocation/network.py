@@ -220,6 +220,25 @@ def soft_longest(network, cost, sharpness, reach, soft, crowd):  # type: ignore[
     return soft[-1]
 
 
+@njit(cache=True)
+def links_at(network, owner, owners):  # type: ignore[no-untyped-def]
+    """The priced links at every owner of tasks, in compressed rows: where each row begins, and the arcs."""
+    begin = np.zeros(owners + 1, np.int64)
+    for arc in range(len(network.task)):
+        if network.price[arc] > 0:
+            begin[owner[network.tail[arc]] + 1] += 1
+            begin[owner[network.head[arc]] + 1] += 1
+    for row in range(owners):
+        begin[row + 1] += begin[row]
+    links, fill = np.empty(begin[-1], np.int64), begin[:-1].copy()
+    for arc in range(len(network.task)):
+        if network.price[arc] > 0:
+            for row in (owner[network.tail[arc]], owner[network.head[arc]]):
+                links[fill[row]] = arc
+                fill[row] += 1
+    return begin, links
+
+
 def log_paths(network: ArcNetwork) -> float:
     """The logarithm of the number of paths, links that are free counted as they are."""
     scratch = [np.empty(network.nodes) for _ in range(3)]

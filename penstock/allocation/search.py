@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from penstock.allocation.cost import processing_costs
-from penstock.allocation.network import Ints, arc_costs, soft_flows, soft_longest
+from penstock.allocation.network import Ints, arc_costs, links_at, soft_flows, soft_longest
 from penstock.allocation.problem import moving_cost
 
 
@@ -93,29 +93,12 @@ def _move(problem, place, unit, target, crowd, heavy, drag, tied):  # type: igno
 
 
 @njit(cache=True)
-def _links_of_units(problem):  # type: ignore[no-untyped-def]
-    """The priced links at every unit, in compressed rows."""
-    network = problem.network
-    units = len(problem.pinned)
+def _unit_of_tasks(problem):  # type: ignore[no-untyped-def]
     unit_of = np.empty(len(problem.weights), np.int64)
-    for unit in range(units):
+    for unit in range(len(problem.pinned)):
         for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
             unit_of[task] = unit
-    begin = np.zeros(units + 1, np.int64)
-    for arc in range(len(network.task)):
-        if network.price[arc] > 0:
-            begin[unit_of[network.tail[arc]] + 1] += 1
-            begin[unit_of[network.head[arc]] + 1] += 1
-    for unit in range(units):
-        begin[unit + 1] += begin[unit]
-    links = np.empty(begin[-1], np.int64)
-    fill = begin[:-1].copy()
-    for arc in range(len(network.task)):
-        if network.price[arc] > 0:
-            for unit in (unit_of[network.tail[arc]], unit_of[network.head[arc]]):
-                links[fill[unit]] = arc
-                fill[unit] += 1
-    return begin, links, unit_of
+    return unit_of
 
 
 @njit(cache=True)
@@ -163,7 +146,8 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
     reach, soft, scratch = np.empty(network.nodes), np.empty(network.nodes), np.empty(network.nodes)
     crowd, heavy, drag, tied = np.zeros(places), np.zeros(places), np.zeros(places), np.zeros((3, units))
     task_flow = np.zeros(count)
-    begin, links, unit_of = _links_of_units(problem)
+    unit_of = _unit_of_tasks(problem)
+    begin, links = links_at(network, unit_of, units)
     log_unit, log_source = np.empty(4 * batch + 8, np.int64), np.empty(4 * batch + 8, np.int64)
     size = float(batch)
     current = np.inf

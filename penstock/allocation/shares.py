@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import clarabel
 import numpy as np
 from numba import njit
-from scipy import sparse
 
+from penstock.allocation.cone import solve_cone
 from penstock.allocation.cost import Sharing, presences
 from penstock.allocation.graph import StreamGraph, Task, positive
 from penstock.allocation.network import ArcNetwork, Floats, log_paths, longest, soft_flow, task_flows, worst_arcs
@@ -133,11 +132,9 @@ def _closed_form(graph: StreamGraph, tree: SpdTree, capacity: float) -> Shares:
 def solve_shares(
     network: ArcNetwork, weights: Floats, presence: Floats, capacity: float, cap: float, tolerance: float = 1e-10
 ) -> tuple[Floats, Floats]:
-    """Optimal shares and the unit flow that certifies them, as a second-order cone program.
+    """Optimal shares and the unit flow that certifies them, by a cone program.
 
-    Variables are the time at which each node of the network is reached and the share of each task; a task with
-    duration t and share y satisfies (t - a) y >= q, where q = w x presence is what the share divides and
-    a = (w - q) / cap what it does not.
+    A task costs a + q / y with share y: q = w x presence is what the share divides, a = (w - q) / cap what it does not.
 
     Returns
     -------
@@ -149,60 +146,18 @@ def solve_shares(
         share = np.full(count, min(cap, capacity / count))
         return share, _worst_flow(network, fixed, divided, share)
     # Shares in units of capacity / count and times in those of weight x count / capacity are near 1.
-    unit = weights.max() * count / capacity
-    share_unit = capacity / count
-    arcs, tasks = np.flatnonzero(network.task >= 0), network.task[network.task >= 0]
-    links = np.flatnonzero(network.task < 0)
-    width = network.nodes + count
-    rows = np.arange(count)
-    duration = sparse.csr_matrix(
-        (np.repeat([1.0, -1.0], count), (np.tile(rows, 2), np.concatenate([network.ends[arcs], network.starts[arcs]]))),
-        shape=(count, width),
+    time_unit, share_unit = weights.max() * count / capacity, capacity / count
+    times, solved, flow = solve_cone(
+        network, divided / weights.max(), fixed / time_unit, float(count), cap / share_unit, tolerance
     )
-    share_of = sparse.csr_matrix((np.ones(count), (rows, network.nodes + tasks)), shape=(count, width))
-    link_rows = np.arange(len(links))
-    link = sparse.csr_matrix(
-        (
-            np.repeat([1.0, -1.0], len(links)),
-            (np.tile(link_rows, 2), np.concatenate([network.starts[links], network.ends[links]])),
-        ),
-        shape=(len(links), width),
-    )
-    origin = sparse.csr_matrix(([1.0], ([0], [0])), shape=(1, width))
-    total = sparse.csr_matrix(np.concatenate([np.zeros(network.nodes), np.ones(count)])[None])
-    capped = share_of if math.isfinite(cap) else share_of[:0]
-    # |(2 sqrt(q), t - a - y)| <= t - a + y, three rows a task, interleaved.
-    cone = sparse.vstack([-duration - share_of, 0 * share_of, share_of - duration]).tocsr()
-    interleave = np.arange(3 * count).reshape(3, count).T.ravel()
-    offset = fixed[tasks] / unit
-    right = np.concatenate([-offset, 2 * np.sqrt(divided[tasks] / weights.max()), -offset])[interleave]
-    matrix = sparse.vstack([origin, total, capped, link, cone[interleave]]).tocsc()
-    bounds = np.concatenate([[0.0, count], np.full(capped.shape[0], cap / share_unit), np.zeros(len(links)), right])
-    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(1 + capped.shape[0] + len(links))]
-    cones += [clarabel.SecondOrderConeT(3)] * count
-    objective = np.zeros(width)
-    objective[network.nodes - 1] = 1.0
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
-    solution = clarabel.DefaultSolver(sparse.csc_matrix((width, width)), objective, matrix, bounds, cones, settings)
-    answer = solution.solve()
-    solved, dual = np.array(answer.x), np.array(answer.z)
-    if not np.isfinite(solved).all() or not np.isfinite(dual).all():
-        raise NotSolvableError("The shares cannot be computed: the weights are too far apart; leave out tiny ones.")
-    flow = np.zeros(len(network.task))
-    flow[links] = dual[2 + capped.shape[0] : 2 + capped.shape[0] + len(links)]
-    cone_dual = dual[len(dual) - 3 * count :]
-    flow[arcs] = cone_dual[0::3] + cone_dual[2::3]
     unit_flow = _unit_flow(network, flow)
     # Tiny shares are known to few digits only, but deadlines and flows give them too: whichever costs least.
-    time_of = solved[: network.nodes] * unit
     spent = np.empty(count)
-    spent[tasks] = time_of[network.ends[arcs]] - time_of[network.starts[arcs]]
-    spent = np.maximum(spent - fixed, 1e-12 * max(time_of[-1], 1e-300))
-    flows = task_flows(network, unit_flow, count)
-    choices = (solved[network.nodes :] * share_unit, divided / spent, filled(weights, presence, flows, capacity, cap))
-    fitting = [_fitted(choice, capacity, cap, share_unit) for choice in choices]
+    arcs = network.task >= 0
+    spent[network.task[arcs]] = time_unit * (times[network.ends[arcs]] - times[network.starts[arcs]])
+    spent = np.maximum(spent - fixed, 1e-12 * max(time_unit * times[-1], 1e-300))
+    by_flow = filled(weights, presence, task_flows(network, unit_flow, count), capacity, cap)
+    fitting = [_fitted(share, capacity, cap, share_unit) for share in (solved * share_unit, divided / spent, by_flow)]
     return min(fitting, key=lambda share: shares_cost(network, fixed, divided, share)), unit_flow
 
 
