@@ -15,10 +15,12 @@ from penstock.allocation.series_parallel import SpdTree
 from penstock.errors import ConfigurationError, SinkError
 
 WORST, FAINT, INK = "#c0392b", "#8a8f98", "#22262b"
+STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data, equal file; a $ is a $
 MANY = 150
 """Tasks beyond which names and costs would not be legible, and are left out."""
 
 
+@matplotlib.rc_context(STYLE)
 def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = None) -> None:
     """Write a picture of a graph, tasks in columns from sources to sinks, to ``path``, which ends in .svg or .png.
 
@@ -73,6 +75,7 @@ def colours(allocation: Allocation) -> dict[Any, Any]:
     return {name: palette[number % len(palette)] for number, name in enumerate(allocation.resources.names)}
 
 
+@matplotlib.rc_context(STYLE)
 def draw_tree(path: Path, tree: SpdTree) -> None:
     """Write a picture of a decomposition tree to ``path``, which ends in .svg or .png.
 
@@ -158,7 +161,6 @@ def _save(figure: Figure, path: Path) -> None:
         raise ConfigurationError(f"{path} is no picture; give a path that ends in .svg or .png.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context({"svg.hashsalt": "penstock", "text.parse_math": False}):  # equal data, equal file
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
     except OSError as error:
         raise SinkError(f"{path} cannot be written ({error.strerror}); choose another place.") from error

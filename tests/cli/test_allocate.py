@@ -96,6 +96,13 @@ def test_a_picture_is_drawn(capsys, directory, ending):
         assert "parse" in (directory / "plan.svg").read_text()
 
 
+def test_names_are_taken_as_they_are(capsys, directory):
+    odd = {"tasks": {"a[/b]": 1, "y[bold]": 1, "_z$\\foo$": 2}, "transfers": [["a[/b]", "y[bold]", 1]]}
+    (directory / "odd.json").write_text(json.dumps(odd))
+    text = said(capsys, "odd.json", "-r", "1", "--draw", "odd.png")
+    assert "a[/b] > y[bold]" in text
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "says"),
     [
@@ -106,6 +113,11 @@ def test_a_picture_is_drawn(capsys, directory, ending):
         ('{"tasks": {"a": -1}}', ["-r", "2"], "weight of 'a' is -1"),
         ('{"tasks": {"a": 1, "b": 1}, "transfers": [["a","b"],["b","a"]]}', ["-r", "2"], "cycle"),
         ('{"tasks": {"a": 1}, "transfers": [["a","b",1]]}', ["-r", "2"], "Unknown task 'b'"),
+        ('{"tasks": {"a": 1}, "together": [[["a"], "b"]]}', ["-r", "2"], "together has"),
+        ('{"tasks": {"a": 1}, "pinned": {"a": ["R1"]}}', ["-r", "2"], "pinned to ['R1']"),
+        ('{"tasks": {"a": 1}, "bandwidths": [[["x"], "y", 1]]}', ["-r", "2"], '"bandwidths" in JSON'),
+        (json.dumps(GRAPH), ["-r", "2", "--move-price", "1"], "no present assignment"),
+        (json.dumps(GRAPH), ["-r", "1000000"], "from 1 to 5,000"),
         (json.dumps(GRAPH), [], "Give --resources"),
         (json.dumps(GRAPH), ["-r", "0"], "resources is 0"),
         (json.dumps(GRAPH), ["-r", "many"], "--resources is 'many'"),
