@@ -1,7 +1,6 @@
 """Allocating tasks to resources, with a bound that says how far from the optimum the result can be."""
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -10,22 +9,17 @@ from typing import Any
 import numpy as np
 
 from penstock.allocation import heuristics
-from penstock.allocation.bound import companions_bound, lower_bound
+from penstock.allocation.bound import lower_bound
 from penstock.allocation.cost import Sharing, evaluated, placed, presences, processing_costs
-from penstock.allocation.exact import Proof
 from penstock.allocation.graph import StreamGraph, Task, quantity, shown, whole
 from penstock.allocation.grouping import min_k
 from penstock.allocation.interrupt import Interrupts
-from penstock.allocation.network import Ints, log_paths, task_flows
+from penstock.allocation.network import Ints, task_flows
 from penstock.allocation.problem import Constraints, Problem, objective, problem
 from penstock.allocation.resources import Resources
-from penstock.allocation.search import anneal, seeded
 from penstock.allocation.shares import search_shares
-from penstock.allocation.start import legal, loosely_clustered, starts
+from penstock.allocation.strategy import Progress, Strategy
 from penstock.errors import ConfigurationError
-
-Progress = Callable[[float, float, float], None]
-"""Called with the fraction done (0 to 1), the best cost so far and the lower bound so far."""
 
 _Heuristic = Callable[[StreamGraph, Resources], Ints]
 
@@ -41,13 +35,6 @@ HEURISTICS: dict[str, _Heuristic] = {
 }
 GREEDY = {"greedy-reduce": "reduce", "greedy-equal": "equal", "greedy-path": "path"}
 METHODS = ("auto", "exact", "search", "min-k", *HEURISTICS, *GREEDY)
-
-_SMALL = 40
-"""Up to so many tasks a look at all paths takes microseconds, and asking the flow first does not pay."""
-_DETAILED = 10_000
-"""Up to so many arcs, shares are computed once more with every priced transfer as a link, for the bound."""
-_WORK = 6e7
-"""Arcs looked at by a search without a time limit: about 2 seconds."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +197,7 @@ def allocate(
     given = problem(graph, where, sharing, constraints, present, move_price)
     if method in ("auto", "exact", "search"):
         with Interrupts() as interrupts:
-            run = _Search(given, graph, where, int(seed), limit, progress, interrupts)
+            run = Strategy(given, graph, where, int(seed), limit, progress, interrupts)
             run.go(method)
         return _result(given, graph, where, sharing, run.place, run.bound, method, run.interrupted)
     if not given.is_plain:
@@ -237,132 +224,3 @@ def _result(
     return Allocation(
         graph, where, sharing, assignment, cost, path, min(bound, total), total, moved, method, interrupted
     )
-
-
-class _Search:
-    """The best placement so far, and what it takes to better it."""
-
-    def __init__(
-        self, given: Problem, graph: StreamGraph, where: Resources, seed: int, limit: float, progress: Progress | None,
-        interrupts: Interrupts,
-    ) -> None:  # fmt: skip
-        self._given, self._graph, self._progress, self._limit = given, graph, progress, limit
-        self._interrupts = interrupts
-        self._begun = time.perf_counter()
-        self._state, self._rng = seeded(seed), np.random.default_rng(seed)
-        self._coarsens = given.is_plain and bool(given.network.price.any())
-        shares, flow = search_shares(given, given.free_network)
-        self._flows = task_flows(given.free_network, flow, len(shares))
-        self._flow = flow if given.free_network is given.network else None
-        arcs = len(given.network.task)
-        self._starts = starts(given, graph, where, shares, self._flows, int(min(300, 3e6 / arcs * min(1.0, limit))))
-        self.place = self._starts[0].copy()
-        self.cost = objective(given, self.place)
-        self.bound = lower_bound(given, self._flows) + given.forced
-        self.interrupted = False
-
-    @property
-    def _left(self) -> float:
-        return self._limit - (time.perf_counter() - self._begun)
-
-    @property
-    def _done(self) -> bool:
-        return self.bound >= self.cost * (1 - 1e-9)
-
-    def _tell(self, fraction: float) -> None:
-        if self._interrupts.asked:
-            raise KeyboardInterrupt
-        if self._progress:
-            self._progress(min(1.0, fraction), self.cost, self.bound)
-
-    def go(self, method: str) -> None:
-        """Search, then prove as far as the method asks; then search on if there is time."""
-        small = len(self._given.weights) <= _SMALL
-        try:
-            self._tell(0.0)
-            if small:
-                self._anneal_often(60)
-            else:
-                self._anneal_once()
-            if self._left > 0:
-                self._bound_by_companions()
-            if method != "search" and (small or method == "exact"):
-                self._prove(math.inf if method == "exact" else 8e5)
-            while small and not self._done and 0 < self._left < math.inf:
-                self._anneal_often(4)
-            self._tell(1.0)
-        except KeyboardInterrupt:
-            self.interrupted = True
-
-    def _anneal(
-        self, given: Problem, here: Ints, steps: int, heats: tuple[float, float], sharps: tuple[float, float],
-        batch: int = 1, candidates: int = 1,
-    ) -> None:  # fmt: skip
-        self.cost = anneal(given, here, self.place, self.cost, steps, heats, sharps, batch, candidates, self._state)
-
-    def _anneal_often(self, most: int) -> None:
-        """Small graphs: short runs, three in four from random starts.
-
-        One in four begins hot. Where transfers cost something, half of all first move clusters of tasks, then the tasks.
-        """
-        given = self._given
-        length = int(10_000 * max(1.0, (len(given.weights) / 16) ** 2))
-        for runs in range(most):
-            if self._done or self._left <= 0:
-                return
-            if runs % 4 == 0:
-                here = self._starts[runs // 4 % len(self._starts)].copy()
-            else:
-                here = legal(given, self._rng.integers(0, len(given.speeds), len(given.weights)))
-            heats, sharps = ((0.2, 0.001), (20.0, 400.0)) if runs % 4 == 3 else ((0.03, 0.001), (50.0, 1000.0))
-            steps = length
-            if runs % 4 >= 2 and self._coarsens:
-                coarse = loosely_clustered(given, self._graph, self._rng)
-                of_unit = here[coarse.unit_tasks[coarse.unit_begin[:-1]]].repeat(np.diff(coarse.unit_begin))
-                here[coarse.unit_tasks] = of_unit
-                steps = length // 2
-                self._anneal(coarse, here, steps, heats, sharps)
-                heats = (0.02, 0.001)
-            self._anneal(given, here, steps, heats, sharps)
-            self._tell(0.5 * (runs + 1) / most)
-
-    def _anneal_once(self) -> None:
-        """Large graphs: one long cool run from the best start, in slices that are sized to fit a time limit."""
-        arcs, slices = len(self._given.network.task), 50
-        batch = max(5, min(100, len(self._given.weights) // 20))
-        paths = 1 + log_paths(self._given.network)
-        here = self.place.copy()
-        steps = max(1, int(_WORK / arcs / slices if self._limit == math.inf else 2e5 / arcs))
-        for number in range(slices):
-            if self._done or self._left <= 0:
-                break
-            heats = (1e-5 * 0.1 ** (number / slices), 1e-5 * 0.1 ** ((number + 1) / slices))
-            sharps = (30 * paths * 15 ** (number / slices), 30 * paths * 15 ** ((number + 1) / slices))
-            begun = time.perf_counter()
-            self._anneal(self._given, here, steps, heats, sharps, batch, 16)
-            self._tell((number + 1) / slices)
-            if self._limit < math.inf and number + 1 < slices:
-                share = 0.9 * max(0.0, self._left) / (slices - number - 1)
-                steps = max(1, int(steps * min(5.0, share / (time.perf_counter() - begun))))
-
-    def _bound_by_companions(self) -> None:
-        if self._done:
-            return
-        given, arcs = self._given, len(self._given.network.task)
-        if self._flow is None and arcs <= _DETAILED:
-            self._flow = search_shares(given, given.network)[1]
-        found = companions_bound(given, self.place, self._flow, int(min(60, 3e5 / arcs))) + given.forced
-        self.bound = max(self.bound, found)
-
-    def _prove(self, nodes: float) -> None:
-        """Branch and bound, until it is complete or has tried so many placements."""
-        proof = Proof(self._given, self._flows, self.place, self.cost)
-        tried, at_once = 0, 20_000
-        while not self._done and not proof.complete and tried < nodes and self._left > 0:
-            proof.proceed(at_once)
-            tried += at_once
-            if proof.best < self.cost:
-                self.place, self.cost = proof.best_place.copy(), proof.best
-            self._tell(0.5 + 0.5 * tried / nodes if nodes < math.inf else 0.5)
-        if proof.complete:
-            self.bound = max(self.bound, self.cost)
