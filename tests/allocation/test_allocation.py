@@ -215,6 +215,17 @@ def test_subset_sum_is_an_allocation():
             assert sum(numbers[i - 1] for i in cut) == target
 
 
+def test_the_costs_of_theorem_ii_4_are_made_non_negative():
+    graph, _ = subset_sum_graph([4, 1, 1], 4, 3)  # 2x/k - s = 8/3 - 4 as printed
+    assert min(graph.transfers.values()) == 0
+    assert graph.transfers["u'1", "v'1"] + graph.transfers["u1", "v1"] == pytest.approx(8 / 3 + 2 * (4 - 8 / 3))
+
+
+def test_the_ceiling_of_lemma_ii_6_is_no_bound_for_fractional_weights():
+    tasks = series(*range(3)).graph(0.1)  # D = 3, c = 3: ceil(0.1 x 9 / 3) = 1
+    assert allocate(tasks, 3).cost == pytest.approx(0.3)
+
+
 def test_partition_is_an_allocation_to_two_resources():
     for numbers, solvable in (([1, 2, 3], True), ([1, 1, 3], False), ([2, 2], True)):
         graph = partition_graph(numbers)
