@@ -49,6 +49,7 @@ class Strategy:
         self.cost = objective(given, self.place)
         self.bound = lower_bound(given, self._flows) + given.forced
         self.interrupted = False
+        self._proof: Proof | None = None
 
     @property
     def _left(self) -> float:
@@ -69,14 +70,17 @@ class Strategy:
         small = len(self._given.weights) <= _SMALL
         try:
             self._tell(0.0)
-            if small:
-                self._anneal_often(60)
+            if small:  # most small graphs are proved at once, and need no long search
+                self._anneal_often(20)
+                if method != "search":
+                    self._prove(2e5)
+                self._anneal_often(40)
             else:
                 self._anneal_once()
             if self._left > 0:
                 self._bound_by_companions()
             if method != "search" and (small or method == "exact"):
-                self._prove(math.inf if method == "exact" else 8e5)
+                self._prove(math.inf if method == "exact" else 6e5)
             while small and not self._done and 0 < self._left < math.inf:
                 self._anneal_often(4)
             self._tell(1.0)
@@ -144,8 +148,9 @@ class Strategy:
         self.bound = max(self.bound, found)
 
     def _prove(self, nodes: float) -> None:
-        """Branch and bound, until it is complete or has tried so many placements."""
-        proof = Proof(self._given, self._flows, self.place, self.cost)
+        """Go on with branch and bound, until it is complete or has tried so many placements more."""
+        proof = self._proof = self._proof or Proof(self._given, self._flows, self.place, self.cost)
+        proof.best = min(proof.best, self.cost)
         tried, at_once = 0, 20_000
         while not self._done and not proof.complete and tried < nodes and self._left > 0:
             proof.proceed(at_once)
