@@ -71,7 +71,7 @@ def _title(allocation: Allocation) -> str:
 
 def colours(allocation: Allocation) -> dict[Any, Any]:
     """A light colour for every resource."""
-    palette = [*matplotlib.colormaps["Pastel1"].colors, *matplotlib.colormaps["Set3"].colors]  # type: ignore[attr-defined]
+    palette = [*matplotlib.colormaps["Pastel1"](range(9)), *matplotlib.colormaps["Set3"](range(12))]
     return {name: palette[number % len(palette)] for number, name in enumerate(allocation.resources.names)}
 
 
@@ -128,8 +128,8 @@ def _layout(graph: StreamGraph) -> Mapping[Task, tuple[float, float]]:
     tallest = max(map(len, columns))
     place: dict[Task, tuple[float, float]] = {}
     for number, tasks in enumerate(columns):
-        mean = {task: np.mean([place[start][1] for start in before[task]]) if before[task] else 0.0 for task in tasks}
-        tasks.sort(key=lambda task, mean=mean: mean[task])  # type: ignore[misc]
+        mean = {task: sum(place[start][1] for start in before[task]) / max(1, len(before[task])) for task in tasks}
+        tasks.sort(key=mean.__getitem__)
         for row, task in enumerate(tasks):
             place[task] = (number, row + (tallest - len(tasks)) / 2)
     return place
@@ -156,9 +156,14 @@ def _frame(axes: Axes, columns: int, rows: int) -> None:
     axes.axis("off")
 
 
-def _save(figure: Figure, path: Path) -> None:
+def require_picture(path: Path) -> None:
+    """Raise ``ConfigurationError`` unless the path ends in .svg or .png."""
     if path.suffix not in (".svg", ".png"):
         raise ConfigurationError(f"{path} is no picture; give a path that ends in .svg or .png.")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    require_picture(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})

@@ -12,8 +12,8 @@ Resources that are alike and empty are tried once. The search keeps its stack in
 import numpy as np
 from numba import njit
 
-from penstock.allocation.network import Floats, Ints
-from penstock.allocation.problem import Problem
+from penstock.allocation.network import Floats, Ints, longest
+from penstock.allocation.problem import Problem, put, unit_sums
 
 
 @njit(cache=True)
@@ -36,27 +36,23 @@ def _least_left(problem, tied, order, depth, heavy, crowd):  # type: ignore[no-u
 
 
 @njit(cache=True)
-def _path_bound(problem, place, crowd, own, fastest, reach):  # type: ignore[no-untyped-def]
-    """The worst path when placed tasks cost what they cost now and the others the least possible."""
+def _path_bound(problem, place, crowd, own, fastest, cost, reach):  # type: ignore[no-untyped-def]
+    """The worst path when placed tasks cost what they cost now and the others the least possible; two scratch."""
     network = problem.network
-    reach[:] = 0.0
     for arc in range(len(network.task)):
         task = network.task[arc]
-        cost = 0.0
+        cost[arc] = 0.0
         if task >= 0:
             here = place[task]
             if here >= 0:
-                cost = problem.weights[task] * (1 + (crowd[here] - problem.presence[task])) / problem.speeds[here]
+                cost[arc] = problem.weights[task] * (1 + (crowd[here] - problem.presence[task])) / problem.speeds[here]
             else:
-                cost = problem.weights[task] * (1 + own[task]) / fastest
+                cost[arc] = problem.weights[task] * (1 + own[task]) / fastest
         elif network.price[arc] > 0:
             tail, head = place[network.tail[arc]], place[network.head[arc]]
             if tail >= 0 and head >= 0:
-                cost = network.price[arc] * problem.slowness[tail, head]
-        until = reach[network.starts[arc]] + cost
-        if until > reach[network.ends[arc]]:
-            reach[network.ends[arc]] = until
-    return reach[-1]
+                cost[arc] = network.price[arc] * problem.slowness[tail, head]
+    return longest(network, cost, reach)
 
 
 @njit(cache=True)
@@ -80,7 +76,7 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
     """
     places, units = len(problem.speeds), len(order)
     network = problem.network
-    reach = np.empty(network.nodes)
+    cost, reach = np.empty(len(network.task)), np.empty(network.nodes)
     crowd, heavy, drag = np.zeros(places), np.zeros(places), np.zeros(places)
     used = np.zeros(places, np.int64)
     fastest = problem.speeds.max()
@@ -92,9 +88,7 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
         here = place[problem.unit_tasks[problem.unit_begin[unit]]]
         if here < 0:  # the last one may or may not stand where it was tried before the stop
             break
-        heavy[here] += tied[0, unit]
-        crowd[here] += tied[1, unit]
-        drag[here] += tied[2, unit]
+        put(tied, unit, here, 1.0, heavy, crowd, drag)
         used[here] += 1
         for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
             moved += problem.home[task] != -1 and problem.home[task] != here
@@ -108,9 +102,7 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
         if here >= 0 and place[problem.unit_tasks[first]] >= 0:  # take the unit back from where it was tried last
             for task in problem.unit_tasks[first:last]:
                 place[task] = -1
-            heavy[here] -= tied[0, unit]
-            crowd[here] -= tied[1, unit]
-            drag[here] -= tied[2, unit]
+            put(tied, unit, here, -1.0, heavy, crowd, drag)
             used[here] -= 1
         here += 1
         while here < places:
@@ -133,13 +125,11 @@ def branch(problem, order, tied, least_crowd, state, place, best_place, best, no
         for task in problem.unit_tasks[first:last]:
             place[task] = here
             moved += problem.home[task] != -1 and problem.home[task] != here
-        heavy[here] += tied[0, unit]
-        crowd[here] += tied[1, unit]
-        drag[here] += tied[2, unit]
+        put(tied, unit, here, 1.0, heavy, crowd, drag)
         used[here] += 1
         moved_at[depth + 1] = moved
         goal = best * (1 - 1e-12) - problem.price * moved
-        if _path_bound(problem, place, crowd, least_crowd, fastest, reach) >= goal:
+        if _path_bound(problem, place, crowd, least_crowd, fastest, cost, reach) >= goal:
             continue
         average = _least_left(problem, tied, order, depth + 1, heavy, crowd)
         for other in range(places):
@@ -170,22 +160,14 @@ class Proof:
     def __init__(self, given: Problem, flows: Floats, place: Ints, cost: float) -> None:
         self.best_place, self.best, self.complete = place.copy(), cost, False
         self._problem = given
-        units = len(given.pinned)
-        unit_of = np.repeat(np.arange(units), np.diff(given.unit_begin))
-        order = given.unit_tasks
-        tied = np.zeros((3, units))
-        flow_weight = (flows * given.weights)[order]
-        np.add.at(tied[0], unit_of, flow_weight)
-        np.add.at(tied[1], unit_of, given.presence[order])
-        np.add.at(tied[2], unit_of, flow_weight * given.presence[order])
-        weight = np.zeros(units)
-        np.add.at(weight, unit_of, given.weights[order])
-        self._tied = tied
-        self._order = np.lexsort((-weight, -tied[0]))
-        self._crowd = np.empty(len(given.weights))
-        self._crowd[order] = tied[1][unit_of] - given.presence[order]
+        units, count = len(given.pinned), len(given.weights)
+        unit_of, self._tied = np.empty(count, np.int64), np.empty((3, units))
+        unit_sums(given, flows, unit_of, self._tied)
+        weight = np.bincount(unit_of, given.weights, units)
+        self._order = np.lexsort((-weight, -self._tied[0]))
+        self._crowd = self._tied[1][unit_of] - given.presence
         self._state = np.zeros(units + 1, np.int64)
-        self._place = np.full(len(given.weights), -1)
+        self._place = np.full(count, -1)
 
     def proceed(self, nodes: int) -> None:
         """Try so many more placements."""

@@ -227,7 +227,8 @@ class StreamGraph:
                 shared = set(before["emits"]) & set(after["inputs"])
                 if shared:
                     edges[before["name"], after["name"]] = sum(costs.get(stream, 0.0) for stream in sorted(shared))
-        return cls({name: weights.get(name) for name in names}, edges, loads or {})  # type: ignore[misc]
+        tasks: dict[Task, Any] = {name: weights.get(name) for name in names}
+        return cls(tasks, edges, loads or {})
 
 
 class TopologyLike(Protocol):
@@ -246,10 +247,10 @@ def quantity(what: str, value: Any, most: float = 1e100) -> float:
     allowed = f"a number from 0 to {most:g}"
     if value is None:
         raise ConfigurationError(f"{what} is missing; give {allowed}.")
-    number = _number(value)
-    if not 0 <= number <= most:
+    found = number(value)
+    if not 0 <= found <= most:
         raise ConfigurationError(f"{what} is {shown(value)}; give {allowed}.")
-    return number
+    return found
 
 
 def positive(what: str, value: Any) -> float:
@@ -259,10 +260,10 @@ def positive(what: str, value: Any) -> float:
     ------
     ConfigurationError: it is anything else.
     """
-    number = _number(value)
-    if not 1e-100 <= number <= 1e100:
+    found = number(value)
+    if not 1e-100 <= found <= 1e100:
         raise ConfigurationError(f"{what} is {shown(value)}; give a number above zero (1e-100 to 1e100).")
-    return number
+    return found
 
 
 def whole(what: str, value: Any, least: int = 1) -> int:
@@ -277,7 +278,8 @@ def whole(what: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
+    """A value as a float; NaN if it is no number, infinity if it is too large."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:

@@ -47,9 +47,9 @@ def _least_factor(order, share, presence, speeds, ranking, place):  # type: igno
 def min_k(given: Problem, shares: Floats) -> Ints:
     """Tasks by falling share, a resource for each K x speed / x of them, with the least K for which they all fit.
 
-    A ratio of K + 1 to the optimum is certain, with K at most (c/(c-1))^((c-1)/c) n^(1/c) on c equal resources, for any
-    graph whose transfers cost nothing: the argument of Theorem III.7 looks only at the shares. Units stay together;
-    pins and distances are not looked at.
+    With optimal capped shares K bounds the ratio to the optimum, for any graph whose transfers cost nothing, and on c
+    equal resources it is at most n^(1/c) + 1 (docs/background/allocation.md; Theorem III.7 has 2 n^(2/c) + 1). Units stay
+    together; pins and distances are not looked at.
     """
     first, count = given.unit_begin[:-1], len(given.pinned)
     share = np.maximum.reduceat(shares[given.unit_tasks], first)

@@ -7,7 +7,6 @@ import numpy as np
 
 from penstock.allocation.allocation import Allocation, allocate
 from penstock.allocation.bound import lower_bound
-from penstock.allocation.cost import presences
 from penstock.allocation.graph import StreamGraph, quantity
 from penstock.allocation.network import longest, task_flows
 from penstock.allocation.problem import Constraints, problem
@@ -59,7 +58,8 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
     target = quantity("cost", cost)
     if refused := set(options) - {"method", "time_limit", "seed", "sharing", "constraints", "progress"}:
         raise ConfigurationError(f"least_resources() has no option {', '.join(sorted(refused))}.")
-    count = len(graph.tasks)
+    pinned = _pinned(options.get("constraints"))
+    count = max(len(graph.tasks), pinned)
     network = graph.free_network
     alone = float(longest(network, np.where(network.task >= 0, graph.weights[network.task], 0.0),
                           np.empty(network.nodes)))  # fmt: skip
@@ -82,19 +82,18 @@ def least_resources(graph: StreamGraph, cost: float, **options: Any) -> LeastRes
         return found[number].cost <= target * (1 + 1e-9)
 
     # The optimum falls with every resource, and so, nearly always, does what the search finds.
-    step, number = 1, max(fewest, _pinned(options.get("constraints")))
+    step = 1
+    number = least = max(fewest, pinned)
     while not enough(number):
         if number == count:
             raise InfeasibleAllocationError(
                 f"No allocation that costs {target:g} was found, even with a resource per task: transfers cost too "
                 f"much; the least cost found is {min(a.cost for a in found.values()):g}."
             )
+        least = number + 1
         number = min(number + step, count)
         step *= 2
-    failed = max((n for n in found if n < number), default=0)
-    number = _bisect(max(failed + 1, min(number, _pinned(options.get("constraints"))), fewest), number, enough)
-    if number not in found:
-        enough(number)
+    number = _bisect(least, number, enough)
     while fewest < number and fewest in found and found[fewest].lower_bound > target * (1 + 1e-9):
         fewest += 1
     return LeastResources(number, found[number], fewest)
@@ -109,7 +108,6 @@ def _pinned(constraints: Constraints | None) -> int:
 
 
 def _bound(graph: StreamGraph, number: int, options: dict[str, Any]) -> float:
-    presences(graph, options.get("sharing", "count"))
     given = problem(graph, Resources.of(number), options.get("sharing", "count"))
     flow = search_shares(given, given.free_network)[1]
     return lower_bound(given, task_flows(given.free_network, flow, len(graph.tasks)))

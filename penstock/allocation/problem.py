@@ -267,6 +267,27 @@ def feasible(given: Problem, names: list[str] | None = None) -> Ints:
 
 
 @njit(cache=True)
+def unit_sums(problem, task_flow, unit_of, tied):  # type: ignore[no-untyped-def]
+    """Fill ``unit_of``, the unit of every task, and ``tied``: of every unit the sums of f w, presence and f w x presence."""
+    tied[:] = 0.0
+    for unit in range(len(problem.pinned)):
+        for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
+            unit_of[task] = unit
+            heavy = task_flow[task] * problem.weights[task]
+            tied[0, unit] += heavy
+            tied[1, unit] += problem.presence[task]
+            tied[2, unit] += heavy * problem.presence[task]
+
+
+@njit(cache=True)
+def put(tied, unit, resource, sign, heavy, crowd, drag):  # type: ignore[no-untyped-def]
+    """Add a unit to the sums of a resource (``sign`` 1.0), or take it away (-1.0)."""
+    heavy[resource] += sign * tied[0, unit]
+    crowd[resource] += sign * tied[1, unit]
+    drag[resource] += sign * tied[2, unit]
+
+
+@njit(cache=True)
 def true_cost(problem, place, crowd, processing, cost, reach):  # type: ignore[no-untyped-def]
     """d(G) plus the price of the moves; the last four arguments are scratch, per resource, task, arc and node."""
     processing_costs(problem.weights, problem.presence, place, problem.speeds, crowd, processing)

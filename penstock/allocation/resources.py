@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from penstock.allocation.graph import listed, positive, shown
+from penstock.allocation.graph import listed, number, positive, shown
 from penstock.allocation.network import Floats, Ints
 from penstock.errors import ConfigurationError
 
@@ -62,11 +61,12 @@ class Resources:
             return given
         if isinstance(given, Mapping):
             return cls(given)
-        if isinstance(given, bool) or not isinstance(given, Real) or not 1 <= given <= MOST or given % 1:  # type: ignore[operator]
+        count = number(given)
+        if not 1 <= count <= MOST or count % 1:
             raise ConfigurationError(
                 f"resources is {shown(given)}; give an integer from 1 to {MOST:,}, or a mapping from resource to capacity."
             )
-        return cls({f"R{number}": 1.0 for number in range(1, int(given) + 1)})  # type: ignore[call-overload]
+        return cls({f"R{index}": 1.0 for index in range(1, int(count) + 1)})
 
     @cached_property
     def names(self) -> tuple[Any, ...]:

@@ -16,8 +16,8 @@ _SHARPNESS = (30.0, 8.0)  # in units of (1 + log of the number of paths) / cost;
 _PATIENCE = 20
 
 
-def reweighted(given: Problem, flows: Floats, rounds: int, place: Ints) -> tuple[Ints, float]:
-    """The best placement of a number of rounds, and its objective; begins from ``place`` and a unit flow per task.
+def reweighted(given: Problem, flows: Floats, rounds: int, place: Ints) -> Ints:
+    """The best placement of a number of rounds; begins from ``place`` and a unit flow per task.
 
     Constraints other than tasks kept together are not looked at.
     """
@@ -42,4 +42,4 @@ def reweighted(given: Problem, flows: Floats, rounds: int, place: Ints) -> tuple
         soft_longest(network, cost, sharpness, reach, soft, scratch)
         soft_flows(network, cost, sharpness, soft, scratch, flow)
         flows = (1 - step) * flows + step * task_flows(network, flow, count)
-    return best_place, float(best)
+    return best_place

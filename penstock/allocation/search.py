@@ -8,10 +8,11 @@ makes a batch of those that the flow says are best, and looks at all paths once 
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from penstock.allocation.cost import processing_costs
-from penstock.allocation.network import Ints, arc_costs, links_at, soft_flows, soft_longest
-from penstock.allocation.problem import moving_cost
+from penstock.allocation.network import arc_costs, links_at, soft_flows, soft_longest
+from penstock.allocation.problem import moving_cost, put, unit_sums
 
 
 @njit(cache=True)
@@ -83,41 +84,19 @@ def _move(problem, place, unit, target, crowd, heavy, drag, tied):  # type: igno
     source = place[problem.unit_tasks[problem.unit_begin[unit]]]
     for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
         place[task] = target
-    heavy[source] -= tied[0, unit]
-    crowd[source] -= tied[1, unit]
-    drag[source] -= tied[2, unit]
-    heavy[target] += tied[0, unit]
-    crowd[target] += tied[1, unit]
-    drag[target] += tied[2, unit]
+    put(tied, unit, source, -1.0, heavy, crowd, drag)
+    put(tied, unit, target, 1.0, heavy, crowd, drag)
     return source
 
 
 @njit(cache=True)
-def _unit_of_tasks(problem):  # type: ignore[no-untyped-def]
-    unit_of = np.empty(len(problem.weights), np.int64)
-    for unit in range(len(problem.pinned)):
-        for task in problem.unit_tasks[problem.unit_begin[unit] : problem.unit_begin[unit + 1]]:
-            unit_of[task] = unit
-    return unit_of
-
-
-@njit(cache=True)
-def _gather(problem, place, unit_of, task_flow, crowd, heavy, drag, tied):  # type: ignore[no-untyped-def]
-    """Fill the sums that :func:`_gain` looks at."""
-    tied[:] = 0.0
-    for task in range(len(place)):
-        g = task_flow[task] * problem.weights[task]
-        tied[0, unit_of[task]] += g
-        tied[1, unit_of[task]] += problem.presence[task]
-        tied[2, unit_of[task]] += g * problem.presence[task]
+def _gather(problem, place, tied, crowd, heavy, drag):  # type: ignore[no-untyped-def]
+    """Fill the sums of every resource that :func:`_gain` looks at."""
     crowd[:] = 0.0
     heavy[:] = 0.0
     drag[:] = 0.0
     for unit in range(len(problem.pinned)):
-        here = place[problem.unit_tasks[problem.unit_begin[unit]]]
-        heavy[here] += tied[0, unit]
-        crowd[here] += tied[1, unit]
-        drag[here] += tied[2, unit]
+        put(tied, unit, place[problem.unit_tasks[problem.unit_begin[unit]]], 1.0, heavy, crowd, drag)
 
 
 @njit(cache=True)
@@ -145,10 +124,10 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
     processing, cost, flow = np.empty(count), np.empty(arcs), np.zeros(arcs)
     reach, soft, scratch = np.empty(network.nodes), np.empty(network.nodes), np.empty(network.nodes)
     crowd, heavy, drag, tied = np.zeros(places), np.zeros(places), np.zeros(places), np.zeros((3, units))
-    task_flow = np.zeros(count)
-    unit_of = _unit_of_tasks(problem)
+    task_flow, unit_of = np.zeros(count), np.empty(count, np.int64)
+    unit_sums(problem, task_flow, unit_of, tied)
     begin, links = links_at(network, unit_of, units)
-    log_unit, log_source = np.empty(4 * batch + 8, np.int64), np.empty(4 * batch + 8, np.int64)
+    log_unit, log_source = np.empty(batch + 2, np.int64), np.empty(batch + 2, np.int64)
     size = float(batch)
     current = np.inf
     if best <= 0 or places == 1:
@@ -210,16 +189,17 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
                 for arc in range(arcs):
                     if network.task[arc] >= 0:
                         task_flow[network.task[arc]] = flow[arc]
-                _gather(problem, place, unit_of, task_flow, crowd, heavy, drag, tied)
+                unit_sums(problem, task_flow, unit_of, tied)
+                _gather(problem, place, tied, crowd, heavy, drag)
         else:
             size = max(size * 0.8, 1.0)
             for entry in range(made - 1, -1, -1):
                 _move(problem, place, log_unit[entry], log_source[entry], crowd, heavy, drag, tied)
             if candidates > 1:
-                _gather(problem, place, unit_of, task_flow, crowd, heavy, drag, tied)
+                _gather(problem, place, tied, crowd, heavy, drag)
     return best
 
 
-def seeded(seed: int) -> Ints:
-    """The state of the random generator for a seed."""
-    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)  # type: ignore[return-value]
+def seeded(seed: int) -> NDArray[np.uint64]:
+    """The state of the random generator for a seed; never 0, which xorshift would keep."""
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)

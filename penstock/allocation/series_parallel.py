@@ -7,7 +7,7 @@ Lawler (1982): the line graphs of two-terminal series-parallel multigraphs. Both
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class SpdTree:
         if len(set(leaves)) < len(leaves):
             twice = {task for task in leaves if leaves.count(task) > 1}
             raise TopologyError(f"Tasks occur twice in the tree: {listed(twice)}; each task has one place.")
-        weights = {task: tasks.get(task) if isinstance(tasks, Mapping) else tasks for task in leaves}
+        weights: dict[Task, Any] = {t: tasks.get(t) if isinstance(tasks, Mapping) else tasks for t in leaves}
         edges: list[tuple[Task, Task]] = []
         ends: dict[int, tuple[list[Task], list[Task]]] = {}  # of every node: its sources and its sinks
         for node in self.postorder():
@@ -80,7 +80,7 @@ class SpdTree:
             costs = {edge: transfers.get(edge, 0.0) for edge in edges}
         else:
             costs = dict.fromkeys(edges, transfers)
-        return StreamGraph(weights, costs, loads or {})  # type: ignore[arg-type]
+        return StreamGraph(weights, costs, loads or {})
 
     def __str__(self) -> str:
         text: dict[int, str] = {}
@@ -159,7 +159,7 @@ def _union(graphs: list[StreamGraph], cost: float | None) -> StreamGraph:
     return StreamGraph(tasks, transfers, loads)
 
 
-_Binary = tuple[str, "_Binary", "_Binary"] | int
+_Binary = tuple[Literal["series", "parallel"], "_Binary", "_Binary"] | int
 """A tree while it is found: an arc's task, or two parts; only binary, so that composing takes constant time."""
 
 
@@ -232,7 +232,7 @@ def _flat(binary: _Binary, names: list[Task]) -> SpdTree:
             built.append(SpdTree("task", names[root]))
         else:
             children = tuple(built[len(roots) - 1 - child] for child in range(first[position], end))
-            built.append(SpdTree(root[0], None, children))  # type: ignore[arg-type]
+            built.append(SpdTree(root[0], None, children))
     return built[-1]
 
 
@@ -323,7 +323,8 @@ def _forbidden(arcs: dict[tuple[int, int], _Binary], nodes: int) -> tuple[int, i
     q = max((node for node in into if len(into[node]) == 1 and node in out_of), key=place.__getitem__)
     h, other, *_ = sorted(out_of[q], key=place.__getitem__)
     p = next(start for start in into[h] if start != q)
-    return (*(_leaf(arcs[pair]) for pair in ((p, h), (into[q][0], q), (h, out_of[h][0]), (q, other))), False)  # type: ignore[return-value]
+    a, b, c, d = (_leaf(arcs[pair]) for pair in ((p, h), (into[q][0], q), (h, out_of[h][0]), (q, other)))
+    return a, b, c, d, False
 
 
 def _leaf(part: _Binary) -> int:

@@ -25,7 +25,7 @@ def starts(
     shapes = [given, *(_clusterings(given, graph) if given.network.price.any() else ())]
     grouped = [(min_k(shape, shares), shape) for shape in shapes]
     first, shape = min(grouped, key=lambda pair: objective(given, pair[0]))
-    found = [reweighted(shape, flows, rounds, first)[0], *(place for place, _ in grouped)]
+    found = [reweighted(shape, flows, rounds, first), *(place for place, _ in grouped)]
     found += [one_resource(graph, resources), average(graph, resources)]
     if len(shapes) > 1:
         found.append(cola(graph, resources))

@@ -1,15 +1,15 @@
 """``penstock allocate``: put the tasks of a graph on resources, and say how far from the optimum the result can be."""
 
 import json
-import sys
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from penstock.allocation import (
@@ -23,6 +23,8 @@ from penstock.allocation import (
 )
 from penstock.allocation import allocate as allocated
 from penstock.allocation.graph import read_json
+from penstock.allocation.strategy import Progress
+from penstock.cli.bar import Bar
 from penstock.errors import ConfigurationError
 
 _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
@@ -33,7 +35,7 @@ _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 @click.option("--resources", "-r", help='How many, or capacities, as "8" or "big=4,small=1"; or in the file.')
 @click.option("--for-cost", type=float, help="Find the least number of resources for this streaming cost instead.")
 @click.option("--method", "-m", type=click.Choice(METHODS), default="auto", show_default=True)
-@click.option("--compare", is_flag=True, help="Allocate with every method, and compare.")
+@click.option("--compare", is_flag=True, help='Allocate with every method and compare; "exact" up to 16 tasks.')
 @click.option("--time-limit", type=float, help="Seconds; by default a fixed number of steps.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 @click.option("--sharing", type=click.Choice(["count", "load"]), default="count", show_default=True,
@@ -60,8 +62,10 @@ def allocate(
     Example:
       penstock allocate graph.json --resources 8 --draw allocation.svg
     """
-    if draw is not None and draw.suffix not in (".svg", ".png"):  # known before the search, not after it
-        raise ConfigurationError(f"{draw} is no picture; give a path that ends in .svg or .png.")
+    if draw is not None:  # refused before the search, not after it
+        from penstock.allocation.drawing import draw_graph, require_picture
+
+        require_picture(draw)
     data = read_json(graph)
     extra = {key: data.pop(key) for key in _EXTRA if key in data}
     shape = StreamGraph.from_json(data)
@@ -72,11 +76,11 @@ def allocate(
         "constraints": _constraints(extra, given),
     }
     if for_cost is not None:
-        if resources is not None or compare or given["present"]:
+        if resources is not None or compare or given["present"] or given["move_price"]:
             raise ConfigurationError(
-                "--for-cost finds the number of resources; give no --resources, --compare or --present."
+                "--for-cost finds the number of resources; give no --resources, --compare, --present or --move-price."
             )
-        with _Bar() as advance:
+        with _bar() as advance:
             least = least_resources(shape, for_cost, method=method, progress=advance, **options)
         chosen = least.allocation
         note = "" if least.optimal else f"; whether {least.fewest} could be enough is not known"
@@ -90,12 +94,10 @@ def allocate(
         if compare:
             _compare(shape, where, options, as_json)
             return
-        with _Bar() as advance:
+        with _bar() as advance:
             chosen = allocated(shape, where, method, progress=advance, **options)
         headline, answer = "", chosen.to_json()
     if draw is not None:
-        from penstock.allocation.drawing import draw_graph
-
         draw_graph(draw, shape, chosen)
     if as_json:
         click.echo(json.dumps(answer, default=str))
@@ -159,14 +161,10 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
     if headline:
         console.print(headline)
     table = Table(box=None, pad_edge=False, title_justify="left")
-    for heading, side in (
-        ("resource", "left"),
-        ("capacity", "right"),
-        ("tasks", "right"),
-        ("weight", "right"),
-        ("", "left"),
-    ):
-        table.add_column(heading, justify=side, overflow="fold")  # type: ignore[arg-type]
+    table.add_column("resource", overflow="fold")
+    for heading in ("capacity", "tasks", "weight"):
+        table.add_column(heading, justify="right")
+    table.add_column("", overflow="fold")
     on: dict[Any, list[Any]] = {name: [] for name in chosen.resources.names}
     for task, place in chosen.assignment.items():
         on[place].append(task)
@@ -197,8 +195,6 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
 
 def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], as_json: bool) -> None:
     """Every method that goes with the constraints, best first; only the searching ones know any."""
-    from time import perf_counter
-
     plain = not options["constraints"] and "present" not in options
     rows: list[dict[str, Any]] = []
     for method in METHODS if plain else ("auto", "search"):
@@ -206,11 +202,10 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
             continue
         begun = perf_counter()
         found = allocated(shape, where, method, **options)
+        seconds = perf_counter() - begun
+        rows.append({"method": method, "cost": found.cost, "seconds": seconds, "bound": found.lower_bound})
         if found.interrupted:
             break
-        rows.append(
-            {"method": method, "cost": found.cost, "seconds": perf_counter() - begun, "bound": found.lower_bound}
-        )
     bound = max(row["bound"] for row in rows)
     rows.sort(key=lambda row: float(row["cost"]))
     if as_json:
@@ -221,24 +216,11 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
         over = f"{row['cost'] / bound:.3f}" if bound else "-"
         table.add_row(row["method"], f"{row['cost']:.6g}", over, f"{row['seconds']:.3f}")
     Console(width=110, highlight=False, markup=False).print(table)
-    click.echo(f"No allocation costs less than {bound:.6g} (certified).")
+    click.echo(f"None is better than {bound:.6g} (certified).")
 
 
-class _Bar:
-    """A progress bar on the screen, if there is one, with the best cost and the bound so far."""
-
-    def __init__(self) -> None:
-        self._progress = Progress(
-            TextColumn("allocating"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"),
-            console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
-        )  # fmt: skip
-
-    def __enter__(self) -> Any:
-        self._progress.__enter__()
-        return partial(self._advance, self._progress.add_task("", total=1.0))
-
-    def __exit__(self, *error: Any) -> None:
-        self._progress.__exit__(*error)
-
-    def _advance(self, task: Any, fraction: float, best: float, bound: float) -> None:
-        self._progress.update(task, completed=fraction, description=f"best {best:.5g}, bound {bound:.5g}")
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    """A progress bar with the best cost and the bound so far."""
+    with Bar("allocating", TaskProgressColumn(), TextColumn("{task.description}")) as advance:
+        yield lambda fraction, best, bound: advance(fraction, 1.0, f"best {best:.5g}, bound {bound:.5g}")

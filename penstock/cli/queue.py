@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
@@ -12,9 +11,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.table import Table
 
+from penstock.cli.bar import Bar
 from penstock.errors import ConfigurationError, NotSolvableError, SinkError, SourceError
 from penstock.queueing import MicroBatchServer, SteadyState, StreamServer, optimize, simulate, solve, with_scv
 from penstock.queueing.estimate import Estimate
@@ -179,7 +179,7 @@ def simulate_command(jobs: int, seed: int, arrival_scv: float, service_scv: floa
     numbers: dict[str, Value | Estimate] = {}
     if isinstance(server, StreamServer):
         services = with_scv(1 / server.service_rate, service_scv)
-        with _Bar("simulating") as advance:
+        with Bar("simulating", MofNCompleteColumn(), TimeRemainingColumn()) as advance:
             run = simulate(server, jobs=jobs, seed=seed, interarrival=arrivals, service=services, progress=advance)
         for name in ("mean_jobs", "transfers_per_second", "idle_probability", "mean_response_time"):
             numbers[name] = getattr(run, name)
@@ -289,7 +289,7 @@ def sweep_command(
         results: Iterator[dict[str, Value]] = spark_map(solved, missing, master, "penstock-sweep")
     else:
         results = map(solved, missing)
-    with _Bar("settings") as advance:
+    with Bar("settings", MofNCompleteColumn(), TimeRemainingColumn()) as advance:
         for number, (setting, result) in enumerate(zip(missing, results, strict=True), 1):
             known[_key(setting)] = result
             _append(output, result)
@@ -404,26 +404,3 @@ def _table_of(points: list[dict[str, Value]]) -> None:
         cells = [f"{p[c]:.6g}" if c in p else "unstable" for c in columns if c != "stable"]
         table.add_row(*cells)
     Console(width=30 * len(columns)).print(table)
-
-
-class _Bar:
-    """A progress bar on the screen, if there is one: ``with _Bar("jobs") as advance: advance(done, total)``."""
-
-    def __init__(self, what: str) -> None:
-        self._progress = Progress(
-            TextColumn(what),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-
-    def __enter__(self) -> Callable[[int, int], None]:
-        self._progress.start()
-        task = self._progress.add_task("", total=None)
-        return lambda done, total: self._progress.update(task, completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()

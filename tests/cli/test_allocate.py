@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
+from cli import command
 
 from penstock.allocation import StreamGraph, random_graph, streaming_cost
-from penstock.cli import main
 
 GRAPH = {
     "tasks": {"read": 1, "parse": 4, "count": 2, "write": 1},
@@ -25,18 +25,11 @@ def directory(tmp_path, monkeypatch):
 
 
 def said(capsys, *arguments):
-    main(["allocate", *arguments])
-    return capsys.readouterr().out
+    return command.said(capsys, "allocate", *arguments)
 
 
 def complaint(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(["allocate", *arguments])
-    assert caught.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("penstock: ")
-    assert "\n" not in text
-    return text
+    return command.complaint(capsys, "allocate", *arguments)
 
 
 def test_a_table_a_path_and_a_proof(capsys):

@@ -7,8 +7,7 @@ import sys
 import time
 
 import pytest
-
-from penstock.cli import main
+from cli.command import complaint, said
 
 SERVER = ["--arrival-rate", "750", "--service-rate", "1000"]
 COSTS = ["--holding-cost", "1", "--transfer-cost", "0.1"]
@@ -18,21 +17,6 @@ COSTS = ["--holding-cost", "1", "--transfer-cost", "0.1"]
 def directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def said(capsys, *arguments):
-    main(list(arguments))
-    return capsys.readouterr().out
-
-
-def complaint(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(list(arguments))
-    assert caught.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("penstock: ")
-    assert "\n" not in text
-    return text
 
 
 def test_solve_prints_a_table_with_units_and_says_that_it_predicts(capsys):

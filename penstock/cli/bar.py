@@ -1,0 +1,45 @@
+"""A progress bar on standard error, where somebody looks at it."""
+
+import sys
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+
+
+class Advance(Protocol):
+    """Say how much is done, of how much, and what else there is to say."""
+
+    def __call__(self, done: float, total: float, note: str = "") -> None: ...
+
+
+class Bar:
+    """A bar if standard error is a screen: ``with Bar("jobs", ...) as advance: advance(done, total)``.
+
+    Parameters
+    ----------
+    what: the words before it.
+    columns: what stands after it; ``{task.description}`` is the note given last.
+    """
+
+    def __init__(self, what: str, *columns: ProgressColumn) -> None:
+        self._progress = Progress(
+            TextColumn(what),
+            BarColumn(),
+            *columns,
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+
+    def __enter__(self) -> Advance:
+        self._progress.start()
+        task = self._progress.add_task("", total=None)
+
+        def advance(done: float, total: float, note: str = "") -> None:
+            self._progress.update(task, completed=done, total=total, description=note)
+
+        return advance
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
