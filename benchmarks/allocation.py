@@ -1,6 +1,7 @@
 """How far every allocation algorithm is from the lower bound, and how long it takes, over families of random graphs.
 
-python benchmarks/allocation.py [--sizes 10,100,1000,10000] [--transfers 0,10] [--output FILE.md] [--results FILE.jsonl]
+python benchmarks/allocation.py [--sizes 10,100,1000,10000] [--transfers 0,10] [--families spd,...] [--methods auto,...]
+                                [--output FILE.md] [--results FILE.jsonl]
 
 Families: spd, chain, fork, stages, layered, dag; weights: equal, uniform, lognormal, heavy (see penstock.allocation.
 random_graph); transfer costs uniform with the mean given, in units of the mean weight; n / 10 resources for up to 100
@@ -15,7 +16,7 @@ from pathlib import Path
 from statistics import mean
 from time import perf_counter
 
-from penstock.allocation import FAMILIES, StreamGraph, allocate, random_graph, streaming_cost
+from penstock.allocation import FAMILIES, METHODS, StreamGraph, allocate, random_graph, streaming_cost
 from penstock.allocation.allocation import GREEDY, HEURISTICS
 from penstock.allocation.generate import WEIGHTS
 from penstock.allocation.resources import Resources
@@ -23,17 +24,23 @@ from penstock.allocation.resources import Resources
 LIMITS = {10: None, 100: None, 1000: 2.0, 10_000: 5.0}
 
 
-def measure(graph: StreamGraph, resources: int, limit: float | None) -> dict[str, tuple[float, float]]:
+def measure(
+    graph: StreamGraph, resources: int, limit: float | None, methods: list[str]
+) -> dict[str, tuple[float, float]]:
     """Method to its cost and seconds; "bound" to the best bound."""
     found: dict[str, tuple[float, float]] = {}
     bound = 0.0
     for method in ("min-k", "auto", *(GREEDY if len(graph.tasks) <= 100 else ())):
+        if method not in methods:
+            continue
         begun = perf_counter()
         result = allocate(graph, resources, method, time_limit=limit if method == "auto" else None)
         found[method] = (result.cost, perf_counter() - begun)
         bound = max(bound, result.lower_bound)
     where = Resources.of(resources)
     for method, heuristic in HEURISTICS.items():
+        if method not in methods:
+            continue
         begun = perf_counter()
         place = heuristic(graph, where)
         seconds = perf_counter() - begun
@@ -92,11 +99,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="10,100,1000,10000")
     parser.add_argument("--transfers", default="0,10")
+    parser.add_argument("--families", default=",".join(FAMILIES))
+    parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--output", type=Path)
     parser.add_argument("--results", type=Path, default=Path("allocation.jsonl"))
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",")]
     transfers = [float(cost) for cost in given.transfers.split(",")]
+    families, methods = given.families.split(","), given.methods.split(",")
     allocate(random_graph("dag", 20, transfer=1.0), 3)  # compiles
     rows = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
     known = {(row["family"], row["weights"], row["tasks"], row["transfer"]) for row in rows}
@@ -104,7 +114,7 @@ def main() -> None:
         (family, weights, size, transfer)
         for size in sizes
         for transfer in transfers
-        for family in FAMILIES
+        for family in families
         for weights in WEIGHTS
         if size <= 1000 or weights in ("lognormal", "heavy")
     ]
@@ -114,7 +124,7 @@ def main() -> None:
                 continue
             graph = random_graph(family, size, weights=weights, transfer=transfer, seed=1)
             resources = max(2, size // (10 if size <= 100 else 20))
-            found = measure(graph, resources, LIMITS.get(size, 5.0))
+            found = measure(graph, resources, LIMITS.get(size, 5.0), methods)
             row = {"family": family, "weights": weights, "tasks": size, "transfer": transfer, "found": found}
             rows.append(row)
             results.write(json.dumps(row) + "\n")
