@@ -15,6 +15,8 @@ PenstockError
 ├── ApplicationNotFoundError (LookupError) the file to run holds no application
 ├── SourceError (OSError)                  a source cannot be read
 ├── SinkError (OSError)                    a sink cannot be written
+├── PortInUseError (OSError)               the adapter cannot listen where it is told to
+├── RefusedError (RuntimeError)            an adapter refused what a client sent
 ├── RunLockedError (RuntimeError)          another process is running this run
 ├── JavaNotFoundError (RuntimeError)       no Java that Spark can use
 ├── ClusterError (RuntimeError)            the Spark master cannot be reached
@@ -94,6 +96,21 @@ class SourceError(PenstockError, OSError):
 
 class SinkError(PenstockError, OSError):
     """A sink cannot be written."""
+
+
+class PortInUseError(PenstockError, OSError):
+    """The adapter cannot listen where it is told to."""
+
+
+class RefusedError(PenstockError, RuntimeError):
+    """An adapter refused what a client sent; ``status`` is HTTP's."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.status)
 
 
 class RunLockedError(PenstockError, RuntimeError):

@@ -1,4 +1,7 @@
-"""The door for clients: for now the embedded log, which producers append to and the engine follows."""
+"""The door for clients in any language: HTTP/JSON and WebSockets in and out, on the embedded log or on Kafka.
+
+`penstock.adapter.server` is the process, `penstock.adapter.log` the log that it shares with the engine.
+"""
 
 from penstock.adapter.log import EventLog
 

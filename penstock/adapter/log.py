@@ -1,23 +1,41 @@
-"""The embedded log: named sequences of events in one SQLite file, durable when `append` returns."""
+"""The embedded log: for each stream one SQLite file of events, durable when `append` returns."""
 
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
 
 from penstock.errors import SinkError, SourceError
 
-FILE = "log.sqlite"
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS streams (
-    id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, start INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL DEFAULT 0
+SUFFIX = ".log.sqlite"
+VERSION = 2
+"""Of the files' layout."""
+
+BLOCK_EVENTS, BLOCK_BYTES = 2_000, 1 << 20
+"""Events lie in blocks of at most so many events and, but for a last one that is larger, so many bytes."""
+
+PATIENCE_S = 30.0
+"""How long to wait for another process that is writing to the same stream."""
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS log (
+    one INTEGER PRIMARY KEY CHECK (one = 1), start INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE IF NOT EXISTS events (
-    stream INTEGER NOT NULL, offset INTEGER NOT NULL, born INTEGER NOT NULL, payload BLOB NOT NULL,
-    PRIMARY KEY (stream, offset)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ids (stream INTEGER NOT NULL, id TEXT NOT NULL, PRIMARY KEY (stream, id)) WITHOUT ROWID;
+INSERT OR IGNORE INTO log (one) VALUES (1);
+CREATE TABLE IF NOT EXISTS blocks (
+    first INTEGER PRIMARY KEY, next INTEGER NOT NULL, written INTEGER NOT NULL, content BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY, noted INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, number INTEGER NOT NULL, payload BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS readers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS positions (origin TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = {VERSION};
 """
 
 
@@ -29,11 +47,242 @@ class LogRecord(NamedTuple):
     payload: bytes
 
 
-class EventLog:
-    """A log in a directory, for one machine: one writer at a time, any number of readers.
+class Entry(msgspec.Struct):
+    """Events to be appended together.
+
+    Parameters
+    ----------
+    payloads: the events, as JSON.
+    born: their intended send times in microseconds since the epoch; the time of writing, unless given.
+    ids: names of the events; one whose name the stream knows is not appended again.
+    key: a name of the whole entry; if the stream knows it, nothing is appended.
+    result_keys: for each event the key under which `latest` is to find it.
+    """
+
+    payloads: Sequence[bytes]
+    born: Sequence[int] | None = None
+    ids: Sequence[str] | None = None
+    key: str | None = None
+    result_keys: Sequence[str] | None = None
+
+
+class _Block(msgspec.Struct, array_like=True):
+    born: list[int]
+    payloads: list[bytes]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Block).decode
+
+
+class StreamLog:
+    """One stream of a log: one writer at a time, any number of readers, in any number of processes.
 
     It is SQLite in write-ahead mode with full synchronisation: what `append` has returned for is on
-    disk, and a torn write is rolled back when the log is opened next.
+    disk, and a torn write is rolled back when the file is opened next. A thread has it to itself
+    while it calls one of its methods.
+
+    Raises
+    ------
+    SinkError: it cannot be opened or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        with self._open("opened"):
+            pass
+
+    def append(self, entries: Sequence[Entry], positions: Mapping[str, int] | None = None) -> list[int]:
+        """Append entries, all or none; returns for each how many of its events are new.
+
+        Parameters
+        ----------
+        positions: how far the origins have been copied from, where the events are a copy; see `positions`.
+
+        Raises
+        ------
+        SinkError: the disk is full or read-only; nothing was appended.
+        """
+        now = time.time_ns() // 1000
+        with self._transaction() as connection:
+            (first,) = connection.execute("SELECT next FROM log").fetchone()
+            payloads: list[bytes] = []
+            born: list[int] = []
+            counts = []
+            for entry in entries:
+                rows = self._new_rows(entry, now)
+                payloads.extend([entry.payloads[row] for row in rows])
+                born.extend([now] * len(rows) if entry.born is None else [entry.born[row] for row in rows])
+                if entry.result_keys is not None:
+                    keys, start = entry.result_keys, first + len(payloads) - len(rows)
+                    self._note_latest([(keys[row], start + n, entry.payloads[row]) for n, row in enumerate(rows)])
+                counts.append(len(rows))
+            connection.execute("UPDATE log SET next = next + ?", (len(payloads),))
+            for low, high in _blocks(payloads):
+                content = _encode(_Block(born[low:high], payloads[low:high]))
+                connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", (first + low, first + high, now, content))
+            self._note_positions(positions or {})
+        return counts
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Those of some ids that the stream knows."""
+        with self._open("read") as connection:
+            query = "SELECT 1 FROM ids WHERE id = ?"
+            return {name for name in ids if connection.execute(query, (name,)).fetchone()}
+
+    def note_ids(self, ids: Iterable[str], positions: Mapping[str, int]) -> None:
+        """Know ids of events that are kept elsewhere, in the order of their origins up to some positions."""
+        now = time.time_ns() // 1000
+        with self._transaction() as connection:
+            for name in ids:
+                connection.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (name, now))
+            self._note_positions(positions)
+
+    def positions(self) -> dict[str, int]:
+        """How far each origin has been copied, or its ids been noted."""
+        with self._open("read") as connection:
+            return dict(connection.execute("SELECT origin, number FROM positions").fetchall())
+
+    def bounds(self) -> tuple[int, int]:
+        """The offset of the oldest event kept, and the one that the next event will get."""
+        with self._open("read") as connection:
+            start, end = connection.execute("SELECT start, next FROM log").fetchone()
+        return int(start), int(end)
+
+    def read(self, start: int, end: int) -> list[LogRecord]:
+        """The events with offsets in [start, end).
+
+        Raises
+        ------
+        SourceError: some of them have been trimmed.
+        """
+        with self._open("read") as connection:
+            (oldest,) = connection.execute("SELECT start FROM log").fetchone()
+            if start < min(end, oldest):
+                raise SourceError(
+                    f"Events {start} to {oldest} of {_stream(self.path)} have been trimmed from {self.path.parent}."
+                )
+            blocks = connection.execute(
+                "SELECT first, content FROM blocks WHERE first < ? AND next > ? ORDER BY first", (end, start)
+            ).fetchall()
+        records: list[LogRecord] = []
+        for first, content in blocks:
+            block = _decode(content)
+            low, high = max(0, start - first), min(len(block.payloads), end - first)
+            records.extend(
+                map(LogRecord, range(first + low, first + high), block.born[low:high], block.payloads[low:high])
+            )
+        return records
+
+    def latest(self, key: str) -> LogRecord | None:
+        """The last event of a key; its birth is not kept."""
+        with self._open("read") as connection:
+            row = connection.execute("SELECT number, 0, payload FROM latest WHERE key = ?", (key,)).fetchone()
+        return LogRecord(*row) if row else None
+
+    def note_reader(self, name: str, before: int) -> None:
+        """Note that a reader is done with the events below an offset; `trim` waits for the slowest reader."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO readers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET number = excluded.number",
+                (name, before),
+            )
+
+    def trim(self, before: int) -> None:
+        """Forget the events with offsets below one, but for those that a noted reader has yet to pass."""
+        with self._transaction() as connection:
+            (slowest,) = connection.execute("SELECT min(number) FROM readers").fetchone()
+            before = before if slowest is None else min(before, slowest)
+            connection.execute("UPDATE log SET start = max(start, min(?, next))", (before,))
+            connection.execute("DELETE FROM blocks WHERE next <= (SELECT start FROM log)")
+
+    def expire(self, written_before: float, noted_before: float) -> None:
+        """Trim the events that were written before a time, and forget the names noted before another (seconds)."""
+        with self._open("read") as connection:
+            (kept,) = connection.execute(
+                "SELECT max(next) FROM blocks WHERE written < ?", (round(written_before * 1e6),)
+            ).fetchone()
+        if kept is not None:
+            self.trim(kept)
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM ids WHERE noted < ?", (round(noted_before * 1e6),))
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._forget_connection()
+
+    def _new_rows(self, entry: Entry, now: int) -> Sequence[int]:
+        every = range(len(entry.payloads))
+        if entry.key is not None and not self._is_new(entry.key, now):
+            return ()
+        if entry.ids is None:
+            return every
+        return [row for row, name in zip(every, entry.ids, strict=True) if self._is_new(name, now)]
+
+    def _is_new(self, name: str, now: int) -> bool:
+        assert self._connection is not None
+        return self._connection.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (name, now)).rowcount == 1
+
+    def _note_positions(self, positions: Mapping[str, int]) -> None:
+        assert self._connection is not None
+        self._connection.executemany(
+            "INSERT INTO positions VALUES (?, ?) ON CONFLICT (origin) DO UPDATE SET number = max(number, excluded.number)",
+            list(positions.items()),
+        )
+
+    def _note_latest(self, rows: list[tuple[str, int, bytes]]) -> None:
+        assert self._connection is not None
+        self._connection.executemany(
+            "INSERT INTO latest VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE "
+            "SET number = excluded.number, payload = excluded.payload",
+            rows,
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._open("written") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _open(self, what: str) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; made anew after a failure, of which SQLite may not recover."""
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = _connect(self.path)
+                yield self._connection
+            except (OSError, sqlite3.Error) as error:
+                self._forget_connection()
+                if isinstance(error, SourceError | SinkError):
+                    raise
+                raise SinkError(
+                    f"The log of stream {_stream(self.path)} in {self.path.parent} cannot be {what}: {error}; free space "
+                    "on the disk, or mend the directory's permissions."
+                ) from error
+
+    def _forget_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class EventLog:
+    """A directory of streams, for one machine.
 
     >>> from tempfile import mkdtemp
     >>> log = EventLog(mkdtemp())
@@ -49,17 +298,36 @@ class EventLog:
     """
 
     def __init__(self, directory: str | Path, *, create: bool = True) -> None:
-        self.path = Path(directory) / FILE
-        if not create and not self.path.exists():
-            raise SourceError(f"{directory} holds no event log ({FILE}); append to it first, or check the path.")
+        self.directory = Path(directory)
+        self._create = create
+        self._streams: dict[str, StreamLog] = {}
+        if not create and not self.directory.is_dir():
+            raise SourceError(f"{directory} holds no event log; append to it first, or check the path.")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.executescript(SCHEMA)
-        except (OSError, sqlite3.Error) as error:
-            raise SinkError(f"The event log in {directory} cannot be opened: {error}.") from error
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SinkError(f"The event log in {directory} cannot be opened: {error.strerror}.") from error
+
+    def streams(self) -> list[str]:
+        """The streams that something has been appended to, or that have been opened for it."""
+        return sorted(map(_stream, self.directory.glob(f"*{SUFFIX}")))
+
+    def stream(self, name: str) -> StreamLog:
+        """One stream; made, if it is not there and the log may be created.
+
+        Raises
+        ------
+        SourceError: it is not there, and is not to be made.
+        """
+        if name not in self._streams:
+            path = self.directory / f"{quote(name, safe='')}{SUFFIX}"
+            if not self._create and not path.exists():
+                raise SourceError(
+                    f"The event log in {self.directory} has no stream {name} (it has {', '.join(self.streams()) or 'none'}); "
+                    "append to it first, or check the path."
+                )
+            self._streams[name] = StreamLog(path)
+        return self._streams[name]
 
     def append(
         self,
@@ -69,82 +337,55 @@ class EventLog:
         born: Sequence[int] | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        """Append events, all or none; returns how many are new.
-
-        Parameters
-        ----------
-        born: intended send times in microseconds since the epoch; now, unless given.
-        ids: names of the events; one whose name the stream has seen is not appended again.
-
-        Raises
-        ------
-        SinkError: the disk is full or read-only; nothing was appended.
-        """
-        births = born if born is not None else [time.time_ns() // 1000] * len(payloads)
-        execute = self._connection.execute
-        try:
-            execute("BEGIN IMMEDIATE")
-            try:
-                execute("INSERT OR IGNORE INTO streams (name) VALUES (?)", (stream,))
-                number, offset = execute("SELECT id, next FROM streams WHERE name = ?", (stream,)).fetchone()
-                rows = list(zip(births, payloads, strict=True))
-                if ids is not None:
-                    rows = [row for row, name in zip(rows, ids, strict=True) if self._is_new(number, name)]
-                self._connection.executemany(
-                    "INSERT INTO events VALUES (?, ?, ?, ?)",
-                    ((number, offset + index, *row) for index, row in enumerate(rows)),
-                )
-                execute("UPDATE streams SET next = next + ? WHERE id = ?", (len(rows), number))
-                execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            raise SinkError(f"The event log in {self.path.parent} cannot be written: {error}.") from error
-        return len(rows)
-
-    def end(self, stream: str) -> int:
-        """The offset that the next event will get."""
-        row = self._connection.execute("SELECT next FROM streams WHERE name = ?", (stream,)).fetchone()
-        return int(row[0]) if row else 0
+        """Append events, all or none; returns how many are new. See `Entry` and `StreamLog.append`."""
+        return self.stream(stream).append([Entry(payloads, born, ids)])[0]
 
     def start(self, stream: str) -> int:
         """The offset of the oldest event kept."""
-        row = self._connection.execute("SELECT start FROM streams WHERE name = ?", (stream,)).fetchone()
-        return int(row[0]) if row else 0
+        return self.stream(stream).bounds()[0]
 
-    def read(self, stream: str, start: int, end: int) -> Iterator[LogRecord]:
-        """The events with offsets in [start, end).
+    def end(self, stream: str) -> int:
+        """The offset that the next event will get."""
+        return self.stream(stream).bounds()[1]
 
-        Raises
-        ------
-        SourceError: some of them have been trimmed.
-        """
-        if start < min(end, self.start(stream)):
-            raise SourceError(
-                f"Events {start} to {self.start(stream)} of {stream} have been trimmed from {self.path.parent}."
-            )
-        rows = self._connection.execute(
-            "SELECT offset, born, payload FROM events JOIN streams ON stream = id "
-            "WHERE name = ? AND offset >= ? AND offset < ? ORDER BY offset",
-            (stream, start, end),
-        )
-        return map(LogRecord._make, rows)
+    def read(self, stream: str, start: int, end: int) -> list[LogRecord]:
+        """The events with offsets in [start, end); see `StreamLog.read`."""
+        return self.stream(stream).read(start, end)
 
     def trim(self, stream: str, before: int) -> None:
-        """Forget the events with offsets below one that every reader has passed."""
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        execute("UPDATE streams SET start = max(start, min(?, next)) WHERE name = ?", (before, stream))
-        execute(
-            "DELETE FROM events WHERE stream = (SELECT id FROM streams WHERE name = ?) AND offset < ?", (stream, before)
-        )
-        execute("COMMIT")
+        """Forget the events below an offset that every noted reader has passed."""
+        self.stream(stream).trim(before)
 
     def close(self) -> None:
-        """Close the log."""
-        self._connection.close()
+        """Close all files."""
+        for stream in self._streams.values():
+            stream.close()
 
-    def _is_new(self, stream: int, name: str) -> bool:
-        return self._connection.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (stream, name)).rowcount == 1
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, VERSION):
+        connection.close()
+        raise SinkError(f"{path} has layout {version} of the event log, and this Penstock reads layout {VERSION}.")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    if version == 0:
+        connection.executescript(SCHEMA)
+    return connection
+
+
+def _stream(path: Path) -> str:
+    return unquote(path.name.removesuffix(SUFFIX))
+
+
+def _blocks(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Where to divide payloads into blocks."""
+    low = size = 0
+    for high, payload in enumerate(payloads):
+        if high > low and (high - low >= BLOCK_EVENTS or size + len(payload) > BLOCK_BYTES):
+            yield low, high
+            low, size = high, 0
+        size += len(payload)
+    if payloads:
+        yield low, len(payloads)

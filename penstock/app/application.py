@@ -74,9 +74,17 @@ class App:
         self._streams.append(stream)
         return stream
 
-    def sink(self, name: str, stream: Stream[Any], *, uri: str | None = None) -> Sink:
-        """Declare where a stream leaves; without a URI it is JSON Lines in the run's directory."""
-        sink = Sink(name, stream, uri)
+    def sink(
+        self, name: str, stream: Stream[Any], *, uri: str | None = None, key: str | Sequence[str] | None = None
+    ) -> Sink:
+        """Declare where a stream leaves; without a URI it is JSON Lines in the run's directory.
+
+        Parameters
+        ----------
+        key: field or fields whose values name a result: a table keeps the last event of each, and the
+            adapter answers with it.
+        """
+        sink = Sink(name, stream, uri, (key,) if isinstance(key, str) else tuple(key or ()))
         self._sinks.append(sink)
         return sink
 

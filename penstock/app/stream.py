@@ -89,8 +89,15 @@ class Source(Stream[E]):
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the events of a stream leave; ``uri`` says in which form, unless the run says otherwise."""
+    """Where the events of a stream leave.
+
+    Parameters
+    ----------
+    uri: in which form, unless the run says otherwise.
+    key: the fields by whose values the last event is looked up, or upserted in a table.
+    """
 
     name: str
     stream: Stream[Any]
     uri: str | None
+    key: tuple[str, ...] = ()

@@ -39,6 +39,11 @@ class Topology:
             self._check_element(element)
         for sink in self.sinks:
             self._check_known(sink.stream, f"Sink {sink.name}")
+            for field in sink.key:
+                if field not in field_types(sink.stream.event_type):
+                    raise TopologyError(
+                        f"Sink {sink.name} has the key {field!r}, which is no field of {sink.stream.event_type.__name__}."
+                    )
         self._check_cycles()
         self._check_fed()
 

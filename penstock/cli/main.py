@@ -10,7 +10,7 @@ import click
 import penstock
 from penstock.errors import PenstockError
 
-VERBS = ("run", "graph", "new", "queue", "allocate", "reproduce")
+VERBS = ("run", "adapter", "graph", "new", "queue", "allocate", "reproduce")
 
 
 class _Verbs(click.Group):

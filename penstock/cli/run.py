@@ -8,6 +8,7 @@ import click
 
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
+from penstock.cli.arguments import pairs, parameters
 from penstock.errors import ConfigurationError
 
 
@@ -42,7 +43,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
       penstock run examples/divisibility/app.py --keys 4 --until-idle \\
           --source RawWords=text:data/divisibility/words
     """
-    application, reference = load_app(app, _parameters(context.args))
+    application, reference = load_app(app, parameters(context.args))
     from penstock.engine import RunOptions
     from penstock.engine import run as run_application
 
@@ -51,17 +52,17 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
     options = RunOptions(
         name=_name(given["name"]),
         runs=given["runs"],
-        sources=_pairs("--source", given["sources"]),
-        sinks=_pairs("--sink", given["sinks"]),
+        sources=pairs("--source", given["sources"]),
+        sinks=pairs("--sink", given["sinks"]),
         master=given["master"],
         partitions=given["partitions"],
         duration=None if given["duration"] is None else seconds(given["duration"]),
         until_idle=given["until_idle"],
         fresh=given["fresh"],
         report=given["report"],
-        groups=_pairs("--group", given["groups"]),
+        groups=pairs("--group", given["groups"]),
         archives=given["archives"],
-        conf=_pairs("--conf", given["conf"]),
+        conf=pairs("--conf", given["conf"]),
     )
     result = run_application(application, options, application=reference)
     if given["as_json"]:
@@ -103,29 +104,3 @@ def _name(name: str | None) -> str | None:
     if name is not None and (not name or "/" in name or name.startswith(".")):
         raise ConfigurationError(f"--name {name!r} must be a plain directory name.")
     return name
-
-
-def _pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise ConfigurationError(f"{flag} {text}: write NAME=VALUE.")
-        pairs[name] = value
-    return pairs
-
-
-def _parameters(arguments: list[str]) -> dict[str, str]:
-    """The application's parameters, from what the command itself did not know: ``--keys 4`` or ``--keys=4``."""
-    parameters: dict[str, str] = {}
-    rest = iter(arguments)
-    for argument in rest:
-        if not argument.startswith("--"):
-            raise ConfigurationError(f"{argument!r} is not understood here; options begin with --, as in --until-idle.")
-        name, equals, value = argument[2:].partition("=")
-        if not equals:
-            value = next(rest, "")
-            if not value or value.startswith("--"):
-                raise ConfigurationError(f"--{name} is no option of penstock run, and as a parameter it needs a value.")
-        parameters[name] = value
-    return parameters

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from penstock.app.stream import Sink
-from penstock.engine.uri import Uri, parse_uri
+from penstock.app.uri import Uri, parse_uri
 from penstock.errors import ConfigurationError, SinkError
 from penstock.runtime.staging import STAGING, FileKind, SinkFiles
 

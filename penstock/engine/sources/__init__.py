@@ -5,10 +5,10 @@ from typing import Any
 
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source
+from penstock.app.uri import parse_uri
 from penstock.engine.sources.base import BoundSource
 from penstock.engine.sources.files import FileSource, HopSource
 from penstock.engine.sources.follow import FollowedSource
-from penstock.engine.uri import parse_uri
 from penstock.errors import SourceError
 
 GATE = ("min_rows", "max_delay", "max_rows")

@@ -14,9 +14,9 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 
 from penstock.app.event import field_types
 from penstock.app.stream import Source
+from penstock.app.uri import Uri
 from penstock.engine.checkpoint import committed_offsets, files_by_log_offset
 from penstock.engine.sources.base import Reckoning, RowKind
-from penstock.engine.uri import Uri
 from penstock.errors import SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.staging import BORN

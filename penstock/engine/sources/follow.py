@@ -17,11 +17,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from penstock.app.duration import seconds
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source
+from penstock.app.uri import Uri
 from penstock.engine.checkpoint import committed_offsets
 from penstock.engine.sources.base import Reckoning, RowKind
 from penstock.engine.sources.gate import Gate
 from penstock.engine.sources.sequence import Followed, Sequenced
-from penstock.engine.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
 
 DEFAULT_MAX_ROWS = 200_000

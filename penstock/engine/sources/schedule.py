@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.uri import Uri
+from penstock.app.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
 
 CHUNK = 4096

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from penstock.adapter.log import EventLog
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source
+from penstock.app.uri import Uri
 from penstock.engine.sources.schedule import RecordedSchedule, Schedule, schedule_of, speed_up
-from penstock.engine.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
 from penstock.runtime.codec import Codec
 
@@ -46,19 +46,19 @@ class LogSequence:
     """A stream of the embedded log."""
 
     def __init__(self, directory: str, stream: str) -> None:
-        self._log, self._stream = EventLog(directory, create=False), stream
+        self._log = EventLog(directory, create=False).stream(stream)
 
     def start(self) -> int:
-        return self._log.start(self._stream)
+        return self._log.bounds()[0]
 
     def end(self, started: float) -> int:
-        return self._log.end(self._stream)
+        return self._log.bounds()[1]
 
     def last(self) -> int | None:
         return None
 
     def read(self, start: int, end: int, started: float) -> Slice:
-        records = list(self._log.read(self._stream, start, end))
+        records = self._log.read(start, end)
         return Slice([record.payload for record in records], [record.born for record in records])
 
 

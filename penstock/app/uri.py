@@ -1,5 +1,6 @@
 """URIs of sources and sinks: ``scheme:place?option=value``, or just a path."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -17,6 +18,10 @@ SUFFIXES = {
 
 PLACELESS = ("console", "memory")
 """Schemes that mean something by themselves."""
+
+
+KAFKA = "kafka."
+"""Options of a Kafka URI that begin so are Kafka's own, and handed on."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,38 @@ class Uri:
         return value
 
 
+@dataclass(frozen=True)
+class KafkaPlace:
+    """A topic, and how to reach it.
+
+    Parameters
+    ----------
+    brokers: as Kafka's ``bootstrap.servers``.
+    options: Kafka's own client settings, such as ``security.protocol``.
+    """
+
+    brokers: str
+    topic: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, uri: Uri) -> "KafkaPlace":
+        """The topic of ``kafka:HOST:PORT,HOST:PORT/TOPIC``.
+
+        Raises
+        ------
+        ConfigurationError: it is not of that form.
+        """
+        brokers, _, topic = uri.place.removeprefix("//").partition("/")
+        if not brokers or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
+            raise ConfigurationError(f"{uri}: write kafka:HOST:PORT/TOPIC, with several brokers divided by commas.")
+        own = tuple((name[len(KAFKA) :], value) for name, value in uri.options.items() if name.startswith(KAFKA))
+        return cls(brokers, topic, own)
+
+    def __str__(self) -> str:
+        return f"kafka:{self.brokers}/{self.topic}"
+
+
 def parse_uri(text: str, schemes: tuple[str, ...], allowed: dict[str, tuple[str, ...]]) -> Uri:
     """Read a URI.
 
@@ -75,7 +112,7 @@ def parse_uri(text: str, schemes: tuple[str, ...], allowed: dict[str, tuple[str,
             f"{text!r} has no known scheme; write one of {', '.join(f'{s}:...' for s in schemes)}."
         )
     for option in options:
-        if option not in allowed[scheme]:
+        if option not in allowed[scheme] and not (scheme == "kafka" and option.startswith(KAFKA)):
             raise ConfigurationError(
                 f"{text!r}: {scheme} takes no option {option!r}; it takes {', '.join(allowed[scheme]) or 'none'}."
             )

@@ -1,0 +1,59 @@
+"""Who may do what: tokens for producers, consumers and operators."""
+
+import hmac
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from penstock.errors import ConfigurationError
+
+Role = Literal["produce", "consume", "operate"]
+ROLES: tuple[Role, ...] = ("produce", "consume", "operate")
+
+
+class Access:
+    """Which tokens may act in which role; without any tokens, everybody may.
+
+    Parameters
+    ----------
+    tokens: for each role its tokens; a role that is left out is open to nobody.
+    """
+
+    def __init__(self, tokens: Mapping[str, list[str]] | None = None) -> None:
+        self.open = tokens is None
+        self._tokens = {role: [token.encode() for token in (tokens or {}).get(role, [])] for role in ROLES}
+
+    @classmethod
+    def read(cls, path: Path) -> "Access":
+        """Tokens from a JSON file such as ``{"produce": ["a-secret"], "consume": ["another"]}``.
+
+        Raises
+        ------
+        ConfigurationError: the file is not of that form.
+        """
+        shape = 'write {"produce": ["SECRET"], "consume": ["SECRET"], "operate": ["SECRET"]}'
+        try:
+            tokens = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"The tokens in {path} cannot be read ({error}); {shape}.") from error
+        fits = isinstance(tokens, dict) and all(
+            role in ROLES
+            and isinstance(held, list)
+            and all(isinstance(token, str) and len(token) >= 8 for token in held)
+            for role, held in tokens.items()
+        )
+        if not fits:
+            raise ConfigurationError(f"The tokens in {path} are not understood; {shape}, of 8 characters at least.")
+        return cls(tokens)
+
+    def allows(self, role: Role, token: str | None) -> bool:
+        """Whether a token may act in a role; takes equally long for every wrong token."""
+        if self.open:
+            return True
+        given = (token or "").encode()
+        return sum(hmac.compare_digest(given, held) for held in self._tokens[role]) > 0
+
+    def knows(self, token: str | None) -> bool:
+        """Whether a token may act in any role."""
+        return any(self.allows(role, token) for role in ROLES)

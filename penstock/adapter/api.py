@@ -1,0 +1,493 @@
+"""The HTTP and WebSocket API of the adapter."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+import msgspec
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from penstock.adapter.access import Access, Role
+from penstock.adapter.body import Malformed, Parsed, Rejection, gunzip
+from penstock.adapter.door import Gate
+from penstock.adapter.log import Entry
+from penstock.adapter.metrics import Metrics
+from penstock.adapter.openapi import description
+from penstock.adapter.streams import Input, Output
+from penstock.app.event import json_schema
+from penstock.errors import ConfigurationError, PenstockError, SinkError
+
+RETRY_AFTER_S = 1
+IDLE_POLL_S = (0.01, 0.25)
+"""How often a consumer's stream is looked at: at first, and after nothing has come for a while."""
+CHUNK = 500
+"""Events that are read for a consumer at a time."""
+IDEMPOTENCY_KEY = 200
+"""Characters that an Idempotency-Key, or an id, may have."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client may ask of the adapter; times are in seconds, sizes in bytes.
+
+    Parameters
+    ----------
+    body, event: of a request, unpacked, and of one event.
+    receive: in which a request's body must have come.
+    answer: after which a request that is still not durable is answered with 503.
+    memory: of all requests being received or waiting for a transfer.
+    """
+
+    body: int = 8 << 20
+    event: int = 1 << 20
+    receive: float = 30.0
+    answer: float = 30.0
+    memory: int = 128 << 20
+
+
+class Answer(msgspec.Struct):
+    """What became of a request's events: ``accepted`` are durable, ``duplicates`` had been before."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: list[Rejection] = []
+
+
+class Problem(HTTPException):
+    """A request that is refused, as RFC 9457 has it; ``detail`` is one sentence for a person."""
+
+
+def refusal(status: int, detail: str) -> Problem:
+    """A problem; where trying again later may help it says when."""
+    return Problem(status, detail, {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None)
+
+
+class Api:
+    """The routes over some streams.
+
+    Parameters
+    ----------
+    inputs, outputs: by the name of the stream.
+    origins: web origins whose pages may use it.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        inputs: Mapping[str, Input],
+        outputs: Mapping[str, Output],
+        access: Access,
+        limits: Limits,
+        metrics: Metrics,
+        origins: tuple[str, ...] = (),
+    ) -> None:
+        self._inputs, self._outputs = inputs, outputs
+        self._access, self._limits, self._metrics = access, limits, metrics
+        self._held = 0
+        self._stopping = asyncio.Event()
+        self._openapi = msgspec.json.encode(description(title, inputs, outputs, limits.body))
+        self.application = Starlette(
+            routes=[
+                Route("/openapi.json", self._get_openapi),
+                Route("/health", self._get_health),
+                Route("/metrics", self._get_metrics),
+                Route("/schemas/{name}", self._get_schema),
+                Route("/streams", self._get_streams),
+                Route("/streams/{name}", self._post_events, methods=["POST"]),
+                Route("/streams/{name}", self._get_events, methods=["GET"]),
+                Route("/streams/{name}/gate", self._get_gate, methods=["GET"]),
+                Route("/streams/{name}/gate", self._put_gate, methods=["PUT"]),
+                Route("/streams/{name}/arrivals", self._get_arrivals),
+                Route("/results/{name}/{key:path}", self._get_result),
+                WebSocketRoute("/streams/{name}", self._open_socket),
+            ],
+            exception_handlers={HTTPException: _show_problem, Exception: _show_failure},
+            middleware=[
+                Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
+            ]
+            if origins
+            else [],
+        )
+
+    def stop(self) -> None:
+        """End the streams of all consumers; they can resume elsewhere."""
+        self._stopping.set()
+
+    # --- events in ------------------------------------------------------------------------------
+
+    async def _post_events(self, request: Request) -> Response:
+        self._check(request, "produce")
+        stream = self._input(request)
+        began = time.monotonic()
+        lines = _is_ndjson(request)
+        names = _Names(request.headers.get("idempotency-key"), request.query_params.get("id"), stream.event_type)
+        async with self._hold() as hold:
+            body = await self._receive(request, hold)
+            answer = await self._accept(stream, body, names, lines)
+        self._metrics.acknowledged.labels(stream.name).observe(time.monotonic() - began)
+        none_fits = bool(answer.rejected) and not answer.accepted and not answer.duplicates
+        return _json(answer, 422 if none_fits else 200)
+
+    async def _receive(self, request: Request, hold: "Callable[[int], None]") -> bytes:
+        """The body, unpacked, of a client that sends it in time."""
+        limit = self._limits.body
+        packed = request.headers.get("content-encoding", "identity").lower()
+        if packed not in ("identity", "gzip"):
+            raise refusal(415, f"Content-Encoding {packed} is not understood; send the body plain or as gzip.")
+        announced = request.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > limit:
+            raise self._too_large()
+        chunks = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.receive):
+                async for chunk in request.stream():
+                    hold(len(chunk))
+                    chunks += chunk
+                    if len(chunks) > limit:
+                        raise self._too_large()
+        except TimeoutError:
+            raise refusal(
+                408, f"The body did not come within {self._limits.receive:g} s; nothing was accepted."
+            ) from None
+        if packed == "identity":
+            return bytes(chunks)
+        try:
+            body = gunzip(bytes(chunks), limit)
+        except OverflowError:
+            raise self._too_large() from None
+        except Malformed as error:
+            raise refusal(400, str(error)) from None
+        hold(len(body))
+        return body
+
+    async def _accept(self, stream: Input, body: bytes, names: "_Names", lines: bool) -> Answer:
+        """Check a body's events, and have those that fit made durable."""
+        try:
+            parsed = stream.reader.read(body, lines=lines)
+        except Malformed as error:
+            raise refusal(400, str(error)) from None
+        answer = Answer(rejected=parsed.rejected)
+        if parsed.rejected:
+            self._metrics.rejected.labels(stream.name).inc(len(parsed.rejected))
+        if not parsed.payloads:
+            return answer
+        stream.arrivals.note(len(parsed.payloads))
+        entry = names.entry(parsed)
+        try:
+            async with asyncio.timeout(self._limits.answer):
+                answer.accepted = await stream.door.deliver(entry)
+        except (SinkError, TimeoutError) as error:
+            self._metrics.refused.labels(stream.name).inc()
+            why = str(error) or f"The store has not answered within {self._limits.answer:g} s."
+            raise refusal(
+                503,
+                f"{why} These events may or may not have been kept: send them again with the same Idempotency-Key or ids.",
+            ) from None
+        answer.duplicates = len(parsed.payloads) - answer.accepted
+        self._metrics.accepted.labels(stream.name).inc(answer.accepted)
+        self._metrics.duplicate.labels(stream.name).inc(answer.duplicates)
+        return answer
+
+    @asynccontextmanager
+    async def _hold(self) -> AsyncIterator[Callable[[int], None]]:
+        """Within the block, the bytes that are handed to the function count as held in memory."""
+        mine = 0
+
+        def hold(size: int) -> None:
+            nonlocal mine
+            if self._held + size > self._limits.memory:
+                raise refusal(
+                    503, f"More than {self._limits.memory} bytes of events wait to be written; try again later."
+                )
+            mine += size
+            self._held += size
+
+        try:
+            yield hold
+        finally:
+            self._held -= mine
+
+    def _too_large(self) -> Problem:
+        return refusal(413, f"The body has more than {self._limits.body} bytes, unpacked; send fewer events at a time.")
+
+    # --- events out -----------------------------------------------------------------------------
+
+    async def _get_events(self, request: Request) -> Response:
+        self._check(request, "consume")
+        stream = self._output(request)
+        asked = request.headers.get("last-event-id") or request.query_params.get("offset", "latest")
+        position = _position(stream, asked)
+
+        async def send() -> AsyncIterator[ServerSentEvent]:
+            async for next_, payload in self._follow(stream, position):
+                yield ServerSentEvent(data=payload.decode(), id=next_)
+
+        return EventSourceResponse(send(), ping=15, send_timeout=60)
+
+    async def _get_result(self, request: Request) -> Response:
+        self._check(request, "consume")
+        stream = self._output(request)
+        if not stream.key:
+            raise refusal(409, f"Stream {stream.name} has no key; declare one, as app.sink(..., key='field').")
+        # As it came, still quoted, so that a slash within a value is no division between two.
+        parts = request.scope["raw_path"].decode("latin-1").partition("?")[0].split("/")
+        key = "/".join(quote(unquote(part), safe="") for part in parts[3:])
+        found = stream.store.latest(key)
+        if found is None:
+            raise refusal(404, f"Stream {stream.name} has had no event of this key.")
+        return Response(found.payload, media_type="application/json", headers={"X-Offset": str(found.offset)})
+
+    async def _follow(self, stream: Output, position: int) -> AsyncIterator[tuple[str, bytes]]:
+        """The events of a stream from a position on, as they come, until the adapter stops."""
+        sent = self._metrics.sent.labels(stream.name)
+        idle, longest = IDLE_POLL_S
+        pause = idle
+        while not self._stopping.is_set():
+            events = await asyncio.to_thread(stream.store.read, position, CHUNK)
+            for received in events:
+                yield received.next, received.payload
+                sent.inc()
+            if events:
+                position, pause = int(events[-1].next), idle
+                continue
+            try:
+                await asyncio.wait_for(self._stopping.wait(), pause)
+            except TimeoutError:
+                pause = min(longest, pause * 1.5)
+
+    # --- both, over a WebSocket -----------------------------------------------------------------
+
+    async def _open_socket(self, socket: WebSocket) -> None:
+        """With an ``offset`` in the query the socket sends a stream's events; without, it receives them."""
+        receiving = "offset" not in socket.query_params
+        try:
+            self._check(socket, "produce" if receiving else "consume")
+            if receiving:
+                await self._receive_from(socket, self._input(socket))
+            else:
+                stream = self._output(socket)
+                await self._send_to(socket, stream, _position(stream, socket.query_params["offset"]))
+        except Problem as problem:
+            await socket.close(1008, problem.detail[:120])
+        except (WebSocketDisconnect, RuntimeError):  # Starlette raises the latter where a client has gone while we send
+            return
+
+    async def _receive_from(self, socket: WebSocket, stream: Input) -> None:
+        """Answer each message, which is a body as POST takes it or an envelope, as POST would."""
+        await socket.accept()
+        field = socket.query_params.get("id")
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            text = message.get("text")
+            body = text.encode() if text is not None else message.get("bytes") or b""
+            try:
+                async with self._hold() as hold:
+                    hold(len(body))
+                    if len(body) > self._limits.body:
+                        raise self._too_large()
+                    key, events, lines = _unwrap(body)
+                    names = _Names(key, field, stream.event_type)
+                    answer: Any = msgspec.to_builtins(await self._accept(stream, events, names, lines))
+            except Problem as problem:
+                key, answer = _key_of(body), {"status": problem.status_code, "detail": problem.detail}
+            await socket.send_text(msgspec.json.encode({"key": key, **answer}).decode())
+
+    async def _send_to(self, socket: WebSocket, stream: Output, position: int) -> None:
+        await socket.accept()
+        gone = asyncio.create_task(_until_gone(socket))
+        try:
+            async for next_, payload in self._follow(stream, position):
+                if gone.done():
+                    return
+                await socket.send_text(f'{{"next":"{next_}","event":{payload.decode()}}}')
+            await socket.close(1001, "The adapter stops; resume from the last offset.")
+        finally:
+            gone.cancel()
+
+    # --- what is there, and how it goes ---------------------------------------------------------
+
+    async def _get_openapi(self, request: Request) -> Response:
+        self._check(request, None)
+        return Response(self._openapi, media_type="application/json")
+
+    async def _get_health(self, request: Request) -> Response:
+        return _json(
+            {"status": "stopping" if self._stopping.is_set() else "up"}, 503 if self._stopping.is_set() else 200
+        )
+
+    async def _get_metrics(self, request: Request) -> Response:
+        self._check(request, None)
+        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _get_schema(self, request: Request) -> Response:
+        self._check(request, None)
+        return _json(json_schema(self._stream(request).event_type), media_type="application/schema+json")
+
+    async def _get_streams(self, request: Request) -> Response:
+        self._check(request, None)
+        listed = [
+            {"name": stream.name, "direction": direction, "event": stream.event_type.__name__}
+            for direction, streams in (("in", self._inputs), ("out", self._outputs))
+            for stream in streams.values()
+        ]
+        return _json(listed)
+
+    async def _get_gate(self, request: Request) -> Response:
+        self._check(request, "operate")
+        return _json(_shown(self._input(request).door.gate))
+
+    async def _put_gate(self, request: Request) -> Response:
+        self._check(request, "operate")
+        stream = self._input(request)
+        async with self._hold() as hold:
+            body = await self._receive(request, hold)
+        try:
+            wanted = msgspec.json.decode(body, type=GateSetting)
+            stream.door.set_gate(Gate(wanted.batch_size, wanted.flush_timer_s))
+        except (msgspec.DecodeError, ConfigurationError) as error:
+            raise refusal(422, f'{error} Send {{"batch_size": 1000, "flush_timer_s": 0.05}}.') from None
+        return _json(_shown(stream.door.gate))
+
+    async def _get_arrivals(self, request: Request) -> Response:
+        self._check(request, "operate")
+        return _json(self._input(request).arrivals.measured())
+
+    # --- who asks for what ----------------------------------------------------------------------
+
+    def _check(self, asked: HTTPConnection, role: Role | None) -> None:
+        """Refuse a request whose token does not allow a role (any, if None)."""
+        scheme, _, token = asked.headers.get("authorization", "").partition(" ")
+        given = token if scheme.lower() == "bearer" else asked.query_params.get("access_token")
+        if not self._access.knows(given):
+            raise Problem(401, "A token is needed: send Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"})
+        if role is not None and not self._access.allows(role, given):
+            raise refusal(403, f"This token does not allow to {role}.")
+
+    def _input(self, asked: HTTPConnection) -> Input:
+        stream = self._stream(asked)
+        if not isinstance(stream, Input):
+            raise Problem(405, f"Stream {stream.name} is a result; it can be received, not sent to.", {"Allow": "GET"})
+        return stream
+
+    def _output(self, asked: HTTPConnection) -> Output:
+        stream = self._stream(asked)
+        if not isinstance(stream, Output):
+            raise Problem(
+                405, f"Stream {stream.name} comes in here; it can be sent to, not received.", {"Allow": "POST"}
+            )
+        return stream
+
+    def _stream(self, asked: HTTPConnection) -> Input | Output:
+        name = asked.path_params["name"]
+        stream = self._inputs.get(name) or self._outputs.get(name)
+        if stream is None:
+            known = ", ".join((*self._inputs, *self._outputs))
+            raise refusal(404, f"There is no stream of this name; there are {known}.")
+        return stream
+
+
+class GateSetting(msgspec.Struct, forbid_unknown_fields=True):
+    """A gate as it is asked for."""
+
+    batch_size: int
+    flush_timer_s: float = 0.0
+
+
+class _Names:
+    """By what a request's events are known, so that sending it again does no harm.
+
+    Parameters
+    ----------
+    key: of the whole request, or None.
+    field: of the events, whose value is an event's id, or None.
+    """
+
+    def __init__(self, key: str | None, field: str | None, event_type: type) -> None:
+        self._key, self._field = key, field
+        if key is not None and not 1 <= len(key) <= IDEMPOTENCY_KEY:
+            raise refusal(400, f"An Idempotency-Key has from 1 to {IDEMPOTENCY_KEY} characters.")
+        if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
+            raise refusal(400, f"?id= names no field of {event_type.__name__}.")
+
+    def entry(self, parsed: Parsed) -> Entry:
+        """The events, with their names."""
+        if self._field is None:
+            return Entry(parsed.payloads, key=None if self._key is None else f"request {self._key}")
+        return Entry(parsed.payloads, ids=[f"event {getattr(event, self._field)}" for event in parsed.events])
+
+
+def _unwrap(body: bytes) -> tuple[str | None, bytes, bool]:
+    """The key and the events of a WebSocket's message; NDJSON if it has several lines that are no array."""
+    key = _key_of(body)
+    if key is not None:
+        return key, bytes(msgspec.json.decode(body, type=_Envelope).events), False
+    return None, body, b"\n" in body.strip() and body.lstrip()[:1] == b"{"
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    events: msgspec.Raw
+
+
+def _key_of(body: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(body, type=_Envelope).key
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _position(stream: Output, asked: str) -> int:
+    try:
+        return stream.store.position(asked)
+    except ConfigurationError as error:
+        raise refusal(400, str(error)) from None
+    except LookupError as error:
+        raise refusal(410, str(error)) from None
+
+
+def _is_ndjson(request: Request) -> bool:
+    media = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if media in ("application/x-ndjson", "application/ndjson", "application/jsonl"):
+        return True
+    if media in ("application/json", "application/x-www-form-urlencoded"):  # the latter is what curl -d says
+        return False
+    raise refusal(415, "The Content-Type is not understood; send application/json or application/x-ndjson.")
+
+
+async def _until_gone(socket: WebSocket) -> None:
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+def _shown(gate: Gate) -> GateSetting:
+    return GateSetting(gate.batch_size, gate.flush_timer)
+
+
+def _json(content: Any, status: int = 200, media_type: str = "application/json") -> Response:
+    return Response(msgspec.json.encode(content), status, media_type=media_type)
+
+
+async def _show_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = {"title": "refused", "status": error.status_code, "detail": error.detail}
+    return Response(msgspec.json.encode(problem), error.status_code, error.headers, "application/problem+json")
+
+
+async def _show_failure(request: Request, error: Exception) -> Response:
+    detail = str(error) if isinstance(error, PenstockError) else f"internal error: {type(error).__name__}"
+    status = 503 if isinstance(error, PenstockError) else 500
+    return await _show_problem(request, refusal(status, detail))

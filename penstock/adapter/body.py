@@ -1,0 +1,114 @@
+"""Bodies of requests: one JSON event, an array of them, or a line each (NDJSON)."""
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.app.event import Event
+
+
+class Malformed(ValueError):
+    """A body that is no JSON, or not what its headers say; the text says what is allowed."""
+
+
+class Rejection(msgspec.Struct):
+    """Why an event was not accepted; ``index`` counts the events of the request from 0."""
+
+    index: int
+    reason: str
+
+
+class Parsed(msgspec.Struct):
+    """The events of a body that fit the stream, and the others."""
+
+    rows: list[int] = []
+    """The accepted events' places in the request."""
+    payloads: list[bytes] = []
+    events: list[Any] = []
+    rejected: list[Rejection] = []
+
+
+_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class BodyReader:
+    """Reads the bodies that producers of one event type send.
+
+    Parameters
+    ----------
+    max_event: bytes that one event may have.
+    """
+
+    def __init__(self, event_type: type[Event], max_event: int) -> None:
+        self._one: Callable[[bytes], Any] = msgspec.json.Decoder(event_type).decode
+        self._many: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[event_type]).decode  # type: ignore[valid-type]
+        self._max_event = max_event
+
+    def read(self, body: bytes, *, lines: bool = False) -> Parsed:
+        """Divide a body into events and check each.
+
+        Parameters
+        ----------
+        lines: whether it is NDJSON.
+
+        Raises
+        ------
+        Malformed: it cannot be divided.
+        """
+        payloads = self._divide(body, lines)
+        if not lines and body.lstrip()[:1] == b"[" and max(map(len, payloads), default=0) <= self._max_event:
+            try:
+                return Parsed(list(range(len(payloads))), payloads, self._many(body))
+            except Exception:
+                pass  # some event is at fault; find out which
+        parsed = Parsed()
+        for index, payload in enumerate(payloads):
+            try:
+                if len(payload) > self._max_event:
+                    raise ValueError(f"the event has {len(payload)} bytes; at most {self._max_event} are allowed")
+                event = self._one(payload)
+            except Exception as error:  # besides wrong types, say, JSON nested too deep
+                parsed.rejected.append(Rejection(index, str(error)))
+            else:
+                parsed.rows.append(index)
+                parsed.payloads.append(payload)
+                parsed.events.append(event)
+        return parsed
+
+    def _divide(self, body: bytes, lines: bool) -> list[bytes]:
+        if lines:
+            return [line for line in body.splitlines() if line.strip()]
+        if not body.strip():
+            raise Malformed("The body is empty; send one JSON event, an array of them, or NDJSON.")
+        try:
+            if body.lstrip()[:1] == b"[":
+                return list(map(bytes, _raws(body)))
+            return [bytes(_raw(body)).strip()]
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Malformed(
+                f"The body is not JSON ({error}); send one event, an array of events, or a line each with "
+                "Content-Type: application/x-ndjson."
+            ) from error
+
+
+def gunzip(body: bytes, limit: int) -> bytes:
+    """What a gzip body holds.
+
+    Raises
+    ------
+    Malformed: it is damaged.
+    OverflowError: it holds more than ``limit`` bytes.
+    """
+    unzip = zlib.decompressobj(wbits=31)
+    try:
+        content = unzip.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise Malformed(f"The body says Content-Encoding: gzip and is not ({error}).") from error
+    if len(content) > limit:
+        raise OverflowError
+    if not unzip.eof or unzip.unused_data:
+        raise Malformed("The gzip body is cut off, or goes on after its end.")
+    return content

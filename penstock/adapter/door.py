@@ -1,0 +1,153 @@
+"""The door of a stream: the paper's external queue, from which transfers take events to the store."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.adapter.log import Entry
+from penstock.adapter.store import Store
+from penstock.errors import ConfigurationError, SinkError
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """When a transfer starts, and how much it takes: the settings K and tau of the model.
+
+    A transfer starts as soon as the one before it is done and ``batch_size`` events wait, or the
+    oldest has waited for ``flush_timer`` seconds. It takes at most ``batch_size`` events, in whole
+    requests (a larger request is a transfer by itself).
+
+    Raises
+    ------
+    ConfigurationError: a setting is out of range.
+    """
+
+    batch_size: int = 20_000
+    flush_timer: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.batch_size <= 1_000_000 and 0 <= self.flush_timer <= 3600):
+            raise ConfigurationError(
+                f"A gate of batch_size={self.batch_size} and flush_timer={self.flush_timer} s: choose a batch_size from 1 to "
+                "1000000 and a flush_timer from 0 to 3600 seconds."
+            )
+
+
+class Transfer(NamedTuple):
+    """A transfer that has been made."""
+
+    events: int
+    seconds: float
+
+
+class _Waiting(NamedTuple):
+    entry: Entry
+    since: float
+    answer: "asyncio.Future[int]"
+
+
+class Door:
+    """Queues the entries of one stream and transfers them to its store, one transfer at a time.
+
+    Parameters
+    ----------
+    note: called with every transfer made.
+    """
+
+    def __init__(self, store: Store, gate: Gate, note: Callable[[Transfer], None]) -> None:
+        self.gate = gate
+        self._store, self._note = store, note
+        self._queue: deque[_Waiting] = deque()
+        self._waiting = 0
+        self._changed = asyncio.Event()
+        self._writer = ThreadPoolExecutor(1)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def waiting(self) -> int:
+        """Events in the external queue."""
+        return self._waiting
+
+    def set_gate(self, gate: Gate) -> None:
+        """Change the settings, at once."""
+        self.gate = gate
+        self._changed.set()
+
+    async def deliver(self, entry: Entry) -> int:
+        """Queue an entry and wait until it is durable; returns how many of its events are new.
+
+        An entry whose request is given up stays queued.
+
+        Raises
+        ------
+        SinkError: the store cannot be written.
+        """
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(entry, time.monotonic(), answer))
+        self._waiting += len(entry.payloads)
+        self._changed.set()
+        return await asyncio.shield(answer)
+
+    async def close(self) -> None:
+        """Transfer what waits, then stop."""
+        self.set_gate(Gate(self.gate.batch_size))
+        while self._queue:
+            await asyncio.sleep(0.01)
+        self._task.cancel()
+        await asyncio.to_thread(self._writer.shutdown)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._until_due()
+            taken = self._take()
+            began = time.monotonic()
+            events = sum(len(waiting.entry.payloads) for waiting in taken)
+            try:
+                counts = await loop.run_in_executor(
+                    self._writer, self._store.append, [waiting.entry for waiting in taken]
+                )
+            except SinkError as error:
+                for waiting in taken:
+                    _settle(waiting.answer, error)
+            except Exception as error:
+                for waiting in taken:
+                    _settle(waiting.answer, SinkError(f"The store failed: {type(error).__name__}: {error}."))
+            else:
+                for waiting, count in zip(taken, counts, strict=True):
+                    _settle(waiting.answer, count)
+                self._note(Transfer(events, time.monotonic() - began))
+
+    async def _until_due(self) -> None:
+        while True:
+            self._changed.clear()
+            left = self._queue[0].since + self.gate.flush_timer - time.monotonic() if self._queue else None
+            if self._queue and ((left or 0) <= 0 or self._waiting >= self.gate.batch_size):
+                return
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                continue
+
+    def _take(self) -> list[_Waiting]:
+        taken = [self._queue.popleft()]
+        events = len(taken[0].entry.payloads)
+        while self._queue and events + len(self._queue[0].entry.payloads) <= self.gate.batch_size:
+            taken.append(self._queue.popleft())
+            events += len(taken[-1].entry.payloads)
+        self._waiting -= events
+        return taken
+
+
+def _settle(answer: "asyncio.Future[int]", outcome: int | SinkError) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, int):
+        answer.set_result(outcome)
+    else:
+        answer.set_exception(outcome)
+        answer.exception()  # the request may be gone, and nobody asks for it

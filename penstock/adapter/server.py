@@ -1,0 +1,229 @@
+"""The adapter as a process: opens the streams' stores, serves the API, and stops without losing what it holds."""
+
+import asyncio
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from penstock.adapter.access import Access
+from penstock.adapter.api import Api, Limits
+from penstock.adapter.door import Gate
+from penstock.adapter.kafka import KafkaMirror, KafkaStore
+from penstock.adapter.log import EventLog
+from penstock.adapter.metrics import Metrics
+from penstock.adapter.store import LogStore, Store
+from penstock.adapter.streams import Input, Output, outputs_of
+from penstock.app.topology import Topology
+from penstock.app.uri import KafkaPlace
+from penstock.errors import ConfigurationError, PortInUseError
+
+LOOPBACK = "127.0.0.1"
+PORT = 8470
+CONNECTIONS = 1_000
+GRACE_S = 10
+NOTED_EVERY_S = 10.0
+"""How often the arrivals are written down, and old events looked for."""
+
+
+@dataclass(frozen=True)
+class AdapterOptions:
+    """Options of an adapter.
+
+    Parameters
+    ----------
+    spool: the directory of the embedded log.
+    kafka: for each stream that is a Kafka topic where that is; the others are in the spool.
+    host, port: where to listen.
+    certificate, private_key: files in PEM for TLS; both or none.
+    access: who may do what.
+    limits: what one client may ask.
+    gates: by stream; the others get the default gate.
+    retain: seconds for which events that every reader has passed are kept.
+    remember: seconds for which ids are known.
+    origins: web origins whose pages may use the API.
+    """
+
+    spool: Path
+    kafka: Mapping[str, KafkaPlace] = field(default_factory=dict)
+    host: str = LOOPBACK
+    port: int = PORT
+    certificate: Path | None = None
+    private_key: Path | None = None
+    access: Access = field(default_factory=Access)
+    limits: Limits = field(default_factory=Limits)
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+    retain: float = 7 * 86400.0
+    remember: float = 86400.0
+    origins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.private_key is None):
+            raise ConfigurationError("TLS needs both --certificate and --private-key.")
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"{'http' if self.certificate is None else 'https'}://{self.host}:{self.port}"
+
+
+class Adapter:
+    """The door of one application.
+
+    Raises
+    ------
+    PenstockError: the spool cannot be written, Kafka cannot be reached, or the port is in use.
+    """
+
+    def __init__(self, topology: Topology, options: AdapterOptions) -> None:
+        self._topology, self._options = topology, options
+        _check(topology, options)
+        self._socket = _listen(options.host, options.port)
+        try:
+            self._spool = EventLog(options.spool)
+            self._inputs = {source.name: self._input_store(source.name) for source in topology.sources}
+            self._outputs = {name: self._spool.stream(name) for name in outputs_of(topology)}
+            self._mirrors = [
+                KafkaMirror(place, self._outputs[name], key)
+                for name, (_, key) in outputs_of(topology).items()
+                if (place := options.kafka.get(name)) is not None
+            ]
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _input_store(self, name: str) -> Store:
+        place = self._options.kafka.get(name)
+        if place is None:
+            return LogStore(self._spool.stream(name))
+        return KafkaStore(place, self._spool.stream(f"{name} in Kafka"), self._options.remember)
+
+    def serve(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until a signal says to stop; then answer what is under way, and end.
+
+        Parameters
+        ----------
+        ready: called when requests are taken.
+        """
+        asyncio.run(self._serve(ready))
+
+    async def _serve(self, ready: Callable[[], None]) -> None:
+        options, metrics = self._options, Metrics()
+        inputs = {
+            source.name: Input(
+                source.name, source.event_type, self._inputs[source.name], options.gates.get(source.name, Gate()),
+                options.limits.event, metrics,
+            )
+            for source in self._topology.sources
+        }  # fmt: skip
+        outputs = {
+            name: Output(name, event_type, LogStore(self._outputs[name]), key)
+            for name, (event_type, key) in outputs_of(self._topology).items()
+        }
+        api = Api(self._topology.application, inputs, outputs, options.access, options.limits, metrics, options.origins)
+        server = _Server(
+            uvicorn.Config(
+                api.application, log_config=None, access_log=False, lifespan="off", server_header=False,
+                limit_concurrency=CONNECTIONS, ws_max_size=options.limits.body + 1024, ws_ping_interval=20,
+                timeout_keep_alive=75, timeout_graceful_shutdown=GRACE_S, ssl_certfile=options.certificate,
+                ssl_keyfile=options.private_key,
+            ),
+            ready,
+            api.stop,
+        )  # fmt: skip
+        mirrors = [asyncio.create_task(asyncio.to_thread(mirror.run)) for mirror in self._mirrors]
+        upkeep = asyncio.create_task(self._keep_up(inputs))
+        try:
+            await server.serve(sockets=[self._socket])
+        finally:
+            upkeep.cancel()
+            for stream in inputs.values():
+                await stream.door.close()
+                stream.store.close()
+            for mirror in self._mirrors:
+                mirror.stop()
+            await asyncio.gather(*mirrors)
+            self._spool.close()
+
+    async def _keep_up(self, inputs: Mapping[str, Input]) -> None:
+        """Note how events arrive, for the planner, and let go of old ones."""
+        path = self._options.spool / "arrivals.jsonl"
+        while True:
+            await asyncio.sleep(NOTED_EVERY_S)
+            now = time.time()
+            for name, stream in inputs.items():
+                measured = stream.arrivals.measured()
+                if measured.events:
+                    line = {"time": now, "stream": name, **msgspec.to_builtins(measured)}
+                    await asyncio.to_thread(_append_line, path, msgspec.json.encode(line))
+            for store in (*self._inputs.values(), *map(LogStore, self._outputs.values())):
+                with suppress(OSError):  # a full disk is for the next request to complain of
+                    await asyncio.to_thread(store.expire, now - self._options.retain, now - self._options.remember)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves at a signal without raising it again, for there is more to close."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready, self._stop = ready, stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._leave, number)
+        yield
+
+    def _leave(self, number: int) -> None:
+        self._stop()
+        self.handle_exit(number, None)
+
+
+def _check(topology: Topology, options: AdapterOptions) -> None:
+    inputs, outputs = [source.name for source in topology.sources], list(outputs_of(topology))
+    for name in (*options.kafka, *options.gates):
+        if name not in inputs and (name not in outputs or name in options.gates):
+            raise ConfigurationError(
+                f"There is no such stream here as {name}; there are {', '.join((*inputs, *outputs))}."
+            )
+    if options.certificate is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                options.certificate, options.private_key
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"The certificate {options.certificate} and key {options.private_key} cannot be used: {error}; both must be "
+                "PEM files, and belong together."
+            ) from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise PortInUseError(
+            f"The adapter cannot listen on {host}:{port} ({error.strerror or error}); stop what does, or choose another with "
+            "--host and --port."
+        ) from error
+    return listening
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    with suppress(OSError), path.open("ab") as file:
+        file.write(line + b"\n")

@@ -1,0 +1,71 @@
+"""Stores: where the events of a stream are kept, as the adapter sees it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from penstock.adapter.log import Entry, StreamLog
+from penstock.errors import ConfigurationError
+
+
+class Received(NamedTuple):
+    """An event as a consumer gets it; reading on from ``next`` gets the one after it."""
+
+    next: str
+    payload: bytes
+
+
+class Store(Protocol):
+    """What is written to by one thread at a time, and read by any."""
+
+    def append(self, entries: Sequence[Entry]) -> list[int]:
+        """Make entries durable, all or none; returns for each how many of its events are new.
+
+        Raises
+        ------
+        SinkError: it cannot be written; with entries that carry ids, trying again does no harm.
+        """
+
+    def expire(self, written_before: float, noted_before: float) -> None:
+        """Forget old events, and older ids (seconds since the epoch)."""
+
+    def size(self) -> int:
+        """Bytes that it takes on this machine's disk."""
+
+    def close(self) -> None:
+        """Release files and connections."""
+
+
+class LogStore:
+    """A stream of the embedded log."""
+
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
+        self.append = log.append
+        self.expire = log.expire
+        self.size = log.size
+        self.close = log.close
+        self.latest = log.latest
+
+    def position(self, text: str) -> int:
+        """The offset that a consumer asks for: a number, ``earliest`` or ``latest`` (what comes from now on).
+
+        Raises
+        ------
+        ConfigurationError: it is none of these, or beyond the end.
+        LookupError: the events there have been trimmed.
+        """
+        oldest, end = self._log.bounds()
+        if text in ("earliest", "latest"):
+            return oldest if text == "earliest" else end
+        if not (text.isascii() and text.isdigit() and int(text) <= end):
+            raise ConfigurationError(f"offset={text[:40]} is none of earliest, latest and a number up to {end}.")
+        if int(text) < oldest:
+            raise LookupError(
+                f"The events before offset {oldest} have been trimmed; ask for offset={oldest} or earliest."
+            )
+        return int(text)
+
+    def read(self, position: int, limit: int) -> list[Received]:
+        """Events from a position on, at most so many; none where there are none yet."""
+        records = self._log.read(position, position + limit)
+        return [Received(str(record.offset + 1), record.payload) for record in records]

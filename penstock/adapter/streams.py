@@ -1,0 +1,62 @@
+"""The streams that an adapter opens to clients: those that come in, and those that go out."""
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from penstock.adapter.arrivals import Arrivals
+from penstock.adapter.body import BodyReader
+from penstock.adapter.door import Door, Gate, Transfer
+from penstock.adapter.metrics import Metrics
+from penstock.adapter.store import LogStore, Store
+from penstock.app.event import Event
+from penstock.app.topology import Topology
+
+
+class Input:
+    """A stream that clients send events into."""
+
+    def __init__(
+        self, name: str, event_type: type[Event], store: Store, gate: Gate, max_event: int, metrics: Metrics
+    ) -> None:
+        self.name, self.event_type, self.store = name, event_type, store
+        self.reader = BodyReader(event_type, max_event)
+        self.arrivals = Arrivals()
+        transferred, size = metrics.transferred.labels(name), metrics.transfer_size.labels(name)
+
+        def note(made: Transfer) -> None:
+            transferred.observe(made.seconds)
+            size.observe(made.events)
+
+        self.door = Door(store, gate, note)
+        metrics.watch("waiting_events", "Events that wait for a transfer", name, lambda: self.door.waiting)
+        metrics.watch(
+            "arrival_rate", "Events per second over the last minute", name, lambda: self.arrivals.measured().rate
+        )
+        metrics.watch("store_bytes", "Bytes on this machine's disk", name, store.size)
+
+
+class Output:
+    """A stream that clients receive events from."""
+
+    def __init__(self, name: str, event_type: type[Event], store: LogStore, key: tuple[str, ...]) -> None:
+        self.name, self.event_type, self.store, self.key = name, event_type, store, key
+
+
+def result_key(values: Mapping[str, object], key: tuple[str, ...]) -> str:
+    """The key of an event as it stands in a path: its fields' values, quoted, divided by slashes."""
+    return "/".join(quote(_text(values[name]), safe="") for name in key)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def outputs_of(topology: Topology) -> dict[str, tuple[type[Event], tuple[str, ...]]]:
+    """The result streams of a topology, those that leave at a sink: their event types and keys."""
+    inputs = {source.name for source in topology.sources}
+    found: dict[str, tuple[type[Event], tuple[str, ...]]] = {}
+    for sink in topology.sinks:
+        if sink.stream.name not in inputs:
+            _, key = found.get(sink.stream.name, (None, ()))
+            found[sink.stream.name] = (sink.stream.event_type, key or sink.key)
+    return found

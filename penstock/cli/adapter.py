@@ -1,0 +1,108 @@
+"""``penstock adapter``: the door for clients in any language."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.app.duration import seconds
+from penstock.app.loader import load_app
+from penstock.app.uri import KafkaPlace, parse_uri
+from penstock.cli.arguments import pairs, parameters
+from penstock.errors import ConfigurationError
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.argument("app", metavar="APP.py")
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path),
+    default=Path("spool"),
+    show_default=True,
+    help="Directory of the embedded log.",
+)
+@click.option(
+    "--stream", "streams", multiple=True, metavar="NAME=kafka:HOST:PORT/TOPIC",
+    help="Keep a stream in Kafka instead of the embedded log.",
+)  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8470, show_default=True, type=click.IntRange(1, 65535), help="Port to listen on.")
+@click.option("--tokens", type=click.Path(path_type=Path), help="JSON file of the tokens of each role.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="PEM file; with --private-key, serves TLS.")
+@click.option("--private-key", type=click.Path(path_type=Path), help="PEM file.")
+@click.option(
+    "--gate", "gates", multiple=True, metavar="NAME=K,T", help="Batch size and flush timer of a stream, as 1000,50ms."
+)
+@click.option(
+    "--plan", type=click.Path(path_type=Path), help='JSON file of gates: {"gates": {"NAME": {"batch_size": 1000}}}.'
+)
+@click.option("--max-body", default=8 << 20, show_default=True, type=click.IntRange(1), help="Bytes of a request.")
+@click.option("--max-event", default=1 << 20, show_default=True, type=click.IntRange(1), help="Bytes of an event.")
+@click.option("--max-held", default=128 << 20, show_default=True, type=click.IntRange(1), help="Bytes held in memory.")
+@click.option(
+    "--retain", default="7 d", show_default=True, help="How long events are kept that every reader has passed."
+)
+@click.option("--remember", default="1 d", show_default=True, help="How long ids are known.")
+@click.option("--allow-origin", "origins", multiple=True, help="A web origin whose pages may use the adapter.")
+@click.pass_context
+def adapter(context: click.Context, /, app: str, **given: Any) -> None:
+    """Take an application's events from clients over HTTP or WebSockets, and hand them its results.
+
+    A request is answered when its events are durable. Ctrl-C stops after those under way are answered.
+
+    \b
+    Example:
+      penstock adapter app.py --spool spool &
+      curl http://127.0.0.1:8470/streams/Words -d '{"text": "gate"}'
+      penstock run app.py --source Words=log:spool
+    """
+    topology = load_app(app, parameters(context.args))[0].topology()
+    from penstock.adapter.access import Access
+    from penstock.adapter.api import Limits
+    from penstock.adapter.server import Adapter, AdapterOptions
+
+    options = AdapterOptions(
+        spool=given["spool"],
+        kafka={name: _place(uri) for name, uri in pairs("--stream", given["streams"]).items()},
+        host=given["host"],
+        port=given["port"],
+        certificate=given["certificate"],
+        private_key=given["private_key"],
+        access=Access() if given["tokens"] is None else Access.read(given["tokens"]),
+        limits=Limits(body=given["max_body"], event=given["max_event"], memory=given["max_held"]),
+        gates=_gates(given["plan"], given["gates"]),
+        retain=seconds(given["retain"]),
+        remember=seconds(given["remember"]),
+        origins=given["origins"],
+    )
+    Adapter(topology, options).serve(lambda: click.echo(f"Listening on {options.url}; Ctrl-C stops.", err=True))
+
+
+def _place(uri: str) -> KafkaPlace:
+    return KafkaPlace.of(parse_uri(uri, ("kafka",), {"kafka": ()}))
+
+
+def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
+    from penstock.adapter.door import Gate
+
+    gates = {}
+    if plan is not None:
+        try:
+            for name, setting in json.loads(plan.read_text())["gates"].items():
+                gates[name] = Gate(int(setting["batch_size"]), float(setting.get("flush_timer_s", 0.0)))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise ConfigurationError(
+                f'The plan {plan} cannot be read ({type(error).__name__}: {error}); write {{"gates": {{"NAME": {{"batch_size": '
+                '1000, "flush_timer_s": 0.05}}}.'
+            ) from error
+    for name, text in pairs("--gate", texts).items():
+        size, _, timer = text.partition(",")
+        if not size.isdigit():
+            raise ConfigurationError(
+                f"--gate {name}={text}: write a batch size and a flush timer, as {name}=1000,50ms."
+            )
+        gates[name] = Gate(int(size), seconds(timer) if timer else 0.0)
+    return gates
