@@ -19,6 +19,7 @@ PenstockError
 ├── RefusedError (RuntimeError)            an adapter refused what a client sent
 ├── RunLockedError (RuntimeError)          another process is running this run
 ├── JavaNotFoundError (RuntimeError)       no Java that Spark can use
+├── ConnectorNotFoundError (RuntimeError)  Spark's connector for Kafka cannot be fetched
 ├── ClusterError (RuntimeError)            the Spark master cannot be reached
 └── RunFailedError (RuntimeError)          the run stopped; nothing is lost
 """
@@ -119,6 +120,10 @@ class RunLockedError(PenstockError, RuntimeError):
 
 class JavaNotFoundError(PenstockError, RuntimeError):
     """No Java 17 or later that Spark can use was found."""
+
+
+class ConnectorNotFoundError(PenstockError, RuntimeError):
+    """A package that Spark needs cannot be fetched, and is not in the cache."""
 
 
 class ClusterError(PenstockError, RuntimeError):

@@ -227,7 +227,7 @@ class KafkaStore:
         ends = self._settled()
         begin = {**self._topic.offsets_at(time.time() - self._remember), **positions}
         for messages in self._topic.read(begin, ends):
-            found = [name for name in map(_name_of, messages) if name is not None]
+            found = [name for name in map(name_of, messages) if name is not None]
             self._index.note_ids(found, {})
         self._index.note_ids([], {str(partition): offset for partition, offset in ends.items()})
         return Producer({**self._topic.settings, **PRODUCER, "log_level": 0})
@@ -279,7 +279,7 @@ class KafkaMirror:
     def _copy(self, messages: list[Message]) -> None:
         entries = []
         for message in messages:
-            payload, name = message.value(), _name_of(message)
+            payload, name = message.value(), name_of(message)
             if payload is not None:
                 keys = [result_key(msgspec.json.decode(payload), self._key)] if self._key else None
                 ids = None if name is None else [name]
@@ -301,6 +301,7 @@ def _place_of(message: Message) -> tuple[int, int]:
     return partition, offset
 
 
-def _name_of(message: Message) -> str | None:
+def name_of(message: Message) -> str | None:
+    """The id in a message's header, if it has one."""
     value = dict(message.headers() or ()).get(ID_HEADER)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

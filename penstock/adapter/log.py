@@ -190,6 +190,21 @@ class StreamLog:
                 (name, before),
             )
 
+    def owner(self) -> str | None:
+        """The run whose results the stream holds, if they are some run's."""
+        with self._open("read") as connection:
+            row = connection.execute("SELECT origin FROM positions WHERE origin LIKE 'run %'").fetchone()
+        return None if row is None else row[0].removeprefix("run ")
+
+    def own(self, run: str, *, clear: bool) -> None:
+        """Make the stream a run's; ``clear`` forgets all events, and goes on with the next offset."""
+        with self._transaction() as connection:
+            if clear:
+                connection.execute("UPDATE log SET start = next")
+                for table in ("blocks", "ids", "latest", "positions"):
+                    connection.execute(f"DELETE FROM {table}")
+            connection.execute("INSERT OR IGNORE INTO positions VALUES (?, 0)", (f"run {run}",))
+
     def trim(self, before: int) -> None:
         """Forget the events with offsets below one, but for those that a noted reader has yet to pass."""
         with self._transaction() as connection:

@@ -1,20 +1,12 @@
 """A real Spark standalone cluster on this machine: a master and some workers, each a process to be killed."""
 
-import os
-import signal
-import socket
-import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 
 import pyspark
 
+from penstock.bench.process import HOST, Process, await_ready, free_port, kill, spawn
 from penstock.engine.java import java_home
-from penstock.errors import ClusterError
-
-HOST = "127.0.0.1"
-PATIENCE_S = 60.0
 
 
 class StandaloneCluster:
@@ -34,9 +26,9 @@ class StandaloneCluster:
     def __init__(self, directory: Path, workers: int = 2, memory: str = "1g") -> None:
         self._directory = directory
         self._count, self._memory = workers, memory
-        self._port = _free_port()
-        self._master: subprocess.Popen[bytes] | None = None
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self._port = free_port()
+        self._master: Process | None = None
+        self.workers: list[Process] = []
 
     @property
     def master(self) -> str:
@@ -63,7 +55,7 @@ class StandaloneCluster:
         for number in range(len(self.workers)):
             self.kill_worker(number)
         if self._master is not None:
-            _kill(self._master)
+            kill(self._master)
 
     def add_worker(self) -> None:
         """Start a worker and wait until the master knows it."""
@@ -78,38 +70,16 @@ class StandaloneCluster:
 
     def kill_worker(self, number: int) -> None:
         """``kill -9`` a worker and the executors it has started."""
-        _kill(self.workers[number])
+        kill(self.workers[number])
 
-    def _spawn(self, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str, main: str, *arguments: str) -> Process:
         home = Path(pyspark.__file__).parent
-        environment = {**os.environ, "JAVA_HOME": str(java_home()), "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1"}
-        with (self._directory / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
-                [home / "bin" / "spark-class", main, *arguments],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
+        environment = {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1"}
+        return spawn([home / "bin" / "spark-class", main, *arguments], self._log(name), environment)
 
-    def _await(self, name: str, sign: str, process: subprocess.Popen[bytes]) -> None:
-        log = self._directory / f"{name}.log"
-        deadline = time.monotonic() + PATIENCE_S
-        while sign not in log.read_text(errors="replace"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise ClusterError(f"The cluster's {name} did not come up; {log} has the reason.")
-            time.sleep(0.1)
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
 
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it has started: they share a session of its own."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    def _await(self, name: str, sign: str, process: Process) -> None:
+        log = self._log(name)
+        await_ready(f"cluster's {name}", process, log, lambda: sign in log.read_text(errors="replace"))

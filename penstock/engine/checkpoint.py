@@ -15,6 +15,16 @@ def committed_offsets(checkpoint: Path, batch: int) -> list[Any]:
     return [None if line == "-" else json.loads(line) for line in lines]
 
 
+def first_offsets(checkpoint: Path, number: int) -> dict[str, dict[str, int]]:
+    """Where Kafka source ``number`` began, by topic and partition; nothing, before its first batch."""
+    path = checkpoint / "sources" / str(number) / "0"
+    if not path.exists():
+        return {}
+    text = path.read_text()
+    offsets: dict[str, dict[str, int]] = json.loads(text[text.index("{") :])
+    return offsets
+
+
 def files_by_log_offset(checkpoint: Path, number: int) -> dict[str, int]:
     """For each file that file source ``number`` has taken in, the log offset with which it came."""
     files: dict[str, int] = {}

@@ -1,18 +1,19 @@
 """The ledger of a group: one line per committed micro-batch, and the moment at which it commits.
 
 A batch's output lies staged until its line, which lists the staged files, is on disk; then the
-files are moved to their final names. A crash before the line leaves nothing visible; after it, the
-moves are repeated when the run resumes, and Spark's replay of the batch is recognised and dropped.
+files are delivered to their sinks. A crash before the line leaves nothing visible; after it, they are
+delivered again when the run resumes, and Spark's replay of the batch is recognised and dropped.
 So all sinks of a group commit a batch together, and once.
 """
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from penstock.engine.sinks.base import BoundSink
 from penstock.errors import SinkError
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.staging import STAGING, SinkFiles
@@ -70,12 +71,11 @@ class Ledger:
     ----------
     path: the file, one JSON record a line; a torn last line, which no batch relied on, is dropped.
     group: whose batches these are.
-    sinks: where the final files go.
+    sinks: where the batches' files go.
     """
 
-    def __init__(self, path: Path, group: str, sinks: tuple[SinkFiles, ...]) -> None:
-        self._path, self._group = path, group
-        self._directories = {sink.name: Path(sink.directory) for sink in sinks}
+    def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink]) -> None:
+        self._path, self._group, self._sinks = path, group, sinks
         self._encode = msgspec.json.Encoder().encode
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -109,10 +109,6 @@ class Ledger:
         self._publish(record)
         return True
 
-    def final_path(self, batch: int, file: StagedFile) -> Path:
-        """Where a file of a batch ends up."""
-        return self._directories[file.sink] / f"{batch:08d}-{self._group}-{file.final}"
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -133,10 +129,10 @@ class Ledger:
             self._publish(latest)
 
     def _publish(self, record: BatchRecord) -> None:
-        for file in record.files:
-            staged = Path(file.staged)
-            if staged.exists():
-                os.replace(staged, self.final_path(record.batch, file))
+        for sink in self._sinks:
+            files = [file for file in record.files if file.sink == sink.files.name]
+            if files:
+                sink.deliver(self._group, record.batch, files)
 
 
 def clear_staging(sinks: Iterable[SinkFiles]) -> None:

@@ -21,6 +21,7 @@ class RunOptions:
     fresh: discard what an earlier run of this name left.
     report: where to write a copy of the report, or None.
     groups: a group's name by element; all in one group unless given.
+    hops: ``kafka:BROKERS``, to join groups by topics; by files unless given.
     archives: packed environments to ship to executors (see the how-to on clusters).
     conf: settings handed to Spark as they are.
     quiet: show no live line.
@@ -37,6 +38,7 @@ class RunOptions:
     fresh: bool = False
     report: Path | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
+    hops: str | None = None
     archives: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False

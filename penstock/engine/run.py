@@ -5,12 +5,13 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -22,8 +23,10 @@ from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
 from penstock.app.state import describe_state
 from penstock.app.topology import Topology
+from penstock.app.uri import KafkaPlace, parse_uri
 from penstock.engine.compile import compile_group
 from penstock.engine.group import Group, group_elements
+from penstock.engine.kafka import CONNECTOR
 from penstock.engine.ledger import BatchRecord, Ledger, clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.native import NativeWriter, births_of_files, compile_native
@@ -31,7 +34,7 @@ from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
 from penstock.engine.report import Totals, report_of
 from penstock.engine.session import ship, start_session
-from penstock.engine.sinks import BoundSink, bind_sinks, claim, read_sink
+from penstock.engine.sinks import BoundSink, Directory, KafkaSink, bind_sinks
 from penstock.engine.sources import BoundSource, bind, bind_hop
 from penstock.engine.sources.base import Reckoning
 from penstock.engine.sources.files import FileSource
@@ -53,17 +56,16 @@ class RunResult:
     report: dict[str, Any]
     directory: Path
     interrupted: bool
-    _sinks: tuple[BoundSink, ...]
+    _sinks: Mapping[str, BoundSink]
 
     def output(self, sink: str) -> list[Any]:
         """All events that have left at a sink, in the order of their batches."""
-        bound = next(bound for bound in self._sinks if bound.sink.name == sink)
-        return read_sink(bound.files, bound.sink.stream.event_type)
+        return self._sinks[sink].read()
 
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
         """What could not be decoded or handled."""
-        return read_sink(SinkFiles(DEAD_LETTERS, "jsonl", str(self.directory / DEAD_LETTERS)), dict)
+        return self._sinks[DEAD_LETTERS].read()
 
 
 def run(app: App, options: RunOptions | None = None, *, application: AppReference | None = None) -> RunResult:
@@ -100,7 +102,7 @@ class _RunningGroup:
     topology: Topology
     sources: list[BoundSource]
     external: frozenset[str]
-    files: tuple[SinkFiles, ...]
+    sinks: tuple[BoundSink, ...]
     ledger: Ledger
     checkpoint: Path
     query: StreamingQuery | None = None
@@ -116,7 +118,11 @@ class _Run:
         typed = frozenset(name for name, bound in self._bound.items() if bound.rows == "columns")
         self._groups = group_elements(topology, options.groups, typed)
         self._recording = Recording(options.runs / (options.name or app.name))
-        self._sinks = bind_sinks(topology.sinks, options.sinks, self._recording.output)
+        dead = SinkFiles(DEAD_LETTERS, "jsonl", str(self._recording.dead_letters))
+        self._sinks = {
+            **bind_sinks(topology.sinks, options.sinks, self._recording.output),
+            DEAD_LETTERS: Directory(dead),
+        }
         self._totals, self._lock = Totals(), threading.Lock()
         self._interrupted = threading.Event()
         self._failure: BaseException | None = None
@@ -128,30 +134,33 @@ class _Run:
         finally:
             self._live.close()
             self._recording.release()
-        return RunResult(report, self._recording.directory, self._interrupted.is_set(), tuple(self._sinks))
+        return RunResult(report, self._recording.directory, self._interrupted.is_set(), self._sinks)
 
     def _execute(self) -> dict[str, Any]:
         options, recording = self._options, self._recording
         resumed = recording.prepare(self._manifest(), fresh=options.fresh)
-        dead = SinkFiles(DEAD_LETTERS, "jsonl", str(recording.dead_letters))
-        run_id, previous = recording.manifest["run"], recording.manifest.get("previous")
-        for files in (dead, *(bound.files for bound in self._sinks)):
-            claim(files, run_id, previous)
+        for sink in self._sinks.values():
+            sink.claim(recording.manifest["run"], recording.manifest.get("previous"))
         recording.note_configuration({"master": options.master, "resumed": resumed, **_plain(options)})
         self._live.say(
             f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ..."
         )
         spark = start_session(
             f"penstock-{recording.directory.name}", options.master, recording.log, options.conf,
-            recording.manifest.get("partitions") or options.partitions, options.archives,
+            recording.manifest.get("partitions") or options.partitions, options.archives, self._packages(),
         )  # fmt: skip
         try:
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
             recording.fix_partitions(partitions)
             ship(spark, self._application.module, recording.directory)
-            return self._stream(spark, dead)
+            return self._stream(spark)
         finally:
             spark.stop()
+
+    def _packages(self) -> tuple[str, ...]:
+        """What Spark needs besides its own jars."""
+        uris = [*(bound.uri for bound in self._bound.values()), *(bound.uri for bound in self._sinks.values())]
+        return (CONNECTOR,) if self._options.hops or any(uri.startswith("kafka:") for uri in uris) else ()
 
     def _manifest(self) -> dict[str, Any]:
         return {
@@ -171,11 +180,11 @@ class _Run:
 
     # --- the queries ----------------------------------------------------------------------------
 
-    def _stream(self, spark: SparkSession, dead: SinkFiles) -> dict[str, Any]:
+    def _stream(self, spark: SparkSession) -> dict[str, Any]:
         spark.streams.addListener(_Listener(self._recording))
         started_us = time.time_ns() // 1000
-        groups = [self._open(group, dead) for group in self._groups]
-        clear_staging({files for running in groups for files in running.files})
+        groups = [self._open(group) for group in self._groups]
+        clear_staging({sink.files for running in groups for sink in running.sinks})
         for running in groups:
             handed_on = frozenset(bound.source.name for bound in running.sources) - running.external
             for record in running.ledger.records():
@@ -198,29 +207,44 @@ class _Run:
             raise self._failure
         return report
 
-    def _open(self, group: Group, dead: SinkFiles) -> _RunningGroup:
+    def _open(self, group: Group) -> _RunningGroup:
         topology = self._topology.subset(group.elements, group.hops, group.sources)
         sources = [
             self._bound[source.name]
             if source.name in group.sources
-            else bind_hop(source, self._recording.directory / "hops" / source.name)
+            else bind_hop(source, self._recording.directory / "hops" / source.name, self._hop_topic(source.name))
             for source in topology.sources
         ]
-        own = {sink.name for sink in topology.sinks}
-        hops = tuple(
-            SinkFiles(f"hop-{stream}", "parquet", str(self._recording.hop(stream, group.name)), hop=True)
-            for stream in group.hops
-        )
-        files = (*(bound.files for bound in self._sinks if bound.sink.name in own), *hops, dead)
-        ledger = Ledger(self._recording.ledger(group.name), group.name, files)
+        own = [self._sinks[sink.name] for sink in topology.sinks if sink.name in self._sinks]
+        hops = [self._hop(stream, group.name) for stream in group.hops]
+        sinks = (*own, *hops, self._sinks[DEAD_LETTERS])
+        ledger = Ledger(self._recording.ledger(group.name), group.name, sinks)
         return _RunningGroup(
-            group, topology, sources, frozenset(group.sources), files, ledger, self._recording.checkpoint(group.name)
+            group, topology, sources, frozenset(group.sources), sinks, ledger, self._recording.checkpoint(group.name)
+        )
+
+    def _hop(self, stream: str, group: str) -> BoundSink:
+        """Where a group leaves a stream for other groups."""
+        files = SinkFiles(f"hop-{stream}", "parquet", str(self._recording.hop(stream, group)), hop=True)
+        topic = self._hop_topic(stream)
+        if topic is None:
+            return Directory(files)
+        sink = KafkaSink(self._topology.stream(stream), (), topic, self._recording.directory, files)
+        sink.claim(self._recording.manifest["run"], None)
+        return sink
+
+    def _hop_topic(self, stream: str) -> KafkaPlace | None:
+        if self._options.hops is None:
+            return None
+        place = KafkaPlace.of(parse_uri(f"{self._options.hops}/hop", ("kafka",), {"kafka": ()}))
+        return replace(
+            place, topic=f"penstock-{self._recording.manifest['run']}-{quote(stream, safe='').replace('%', '_')}"
         )
 
     def _start(self, spark: SparkSession, running: _RunningGroup, started_us: int) -> StreamingQuery:
         if running.group.native:
             frame = compile_native(spark, running.topology, running.sources, started_us)
-            writer = NativeWriter(running.topology, running.files)
+            writer = NativeWriter(running.topology, tuple(sink.files for sink in running.sinks))
 
             def tallies(batch: DataFrame, number: int) -> list[Tally]:
                 read = {
@@ -242,7 +266,7 @@ class _Run:
     def _plan(self, running: _RunningGroup) -> PlanReference:
         return PlanReference(
             self._application, running.group.elements, running.group.hops, running.group.sources, int(self._recording.manifest["partitions"]),
-            running.files, self._app.on_error,
+            tuple(sink.files for sink in running.sinks), self._app.on_error,
         )  # fmt: skip
 
     def _committer(
@@ -258,10 +282,6 @@ class _Run:
                 if not running.ledger.commit(record):
                     return
                 self._totals.add(record, running.external, handed_on)
-            for bound in self._sinks:
-                bound.show(
-                    running.ledger.final_path(number, file) for file in record.files if file.sink == bound.sink.name
-                )
             self._live.batch(
                 sum(source.accepted for source in record.sources.values()), time.monotonic() - begun, record
             )
@@ -370,4 +390,6 @@ def _explained(error: BaseException, recording: Recording) -> RunFailedError:
 
 
 def _plain(options: RunOptions) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}
+    text = {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}
+    text["sinks"] = {name: re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", uri) for name, uri in options.sinks.items()}
+    return text

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.app.element import Element, overrides
 from penstock.app.stream import Emission, Source, Stream
@@ -30,6 +31,25 @@ Encoded = TypeVar("Encoded")
 def _microseconds(moment: datetime) -> int:
     """Since the epoch; a time without a zone is in UTC."""
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
+
+
+def refuse_nul(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """The same columns, where no text in them holds the character NUL.
+
+    Raises
+    ------
+    ValueError: one does; names its column.
+    """
+    for name, column in zip(columns.schema.names, columns.columns, strict=True):
+        if pa.types.is_string(column.type):
+            found = pc.any(pc.match_substring(column, "\0")).as_py()
+        else:
+            found = pa.types.is_nested(column.type) and b"\\u0000" in msgspec.json.encode(
+                column.to_pylist(), enc_hook=str
+            )
+        if found:
+            raise ValueError(f"Field {name} holds the character NUL, which PostgreSQL does not keep")
+    return columns
 
 
 class EventBatch:
@@ -248,8 +268,10 @@ class Stage:
                 self._run_keyless(element, batch)
 
     def _write(self, sink: str, batch: EventBatch) -> None:
-        if self._staging.kind(sink) == "parquet":
-            columns, batch = self._encoded(sink, batch, lambda part: part.columns(self.plan))
+        files = self._staging.files(sink)
+        if files.kind == "parquet":
+            check = refuse_nul if files.refuses_nul else lambda columns: columns
+            columns, batch = self._encoded(sink, batch, lambda part: check(part.columns(self.plan)))
             self._staging.write_columns(sink, columns, batch.lineage.born)
         else:
             lines, batch = self._encoded(sink, batch, lambda part: list(map(self._encode, part.events(self.plan))))

@@ -29,6 +29,8 @@ class SinkFiles(msgspec.Struct, frozen=True):
     directory: str
     hop: bool = False
     """Whether another group reads it, and so needs each event's birth."""
+    refuses_nul: bool = False
+    """Whether it cannot keep texts that hold the character NUL."""
 
 
 class Staging:
@@ -39,9 +41,9 @@ class Staging:
         self._label = label
         self._open: dict[str, _OpenFile] = {}
 
-    def kind(self, sink: str) -> FileKind:
-        """In which form a sink takes its events."""
-        return self._sinks[sink].kind
+    def files(self, sink: str) -> SinkFiles:
+        """Where and in which form a sink takes its events."""
+        return self._sinks[sink]
 
     def write_lines(self, sink: str, lines: list[bytes]) -> None:
         """Append lines to a sink of kind ``jsonl``."""

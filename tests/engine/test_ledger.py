@@ -6,26 +6,27 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.ledger import BatchRecord, Ledger, clear_staging
+from penstock.engine.sinks import Directory
 from penstock.runtime.staging import STAGING, SinkFiles, Staging
 from penstock.runtime.tally import Tally
 
 
 @pytest.fixture
 def sinks(tmp_path):
-    return tuple(SinkFiles(name, "jsonl", str(tmp_path / name)) for name in ("one", "two"))
+    return tuple(Directory(SinkFiles(name, "jsonl", str(tmp_path / name))) for name in ("one", "two"))
 
 
 def attempt(sinks, batch, text):
     """One try at a batch that writes a line to each sink."""
-    staging = Staging(sinks, "0-00000")
+    staging = Staging([sink.files for sink in sinks], "0-00000")
     for sink in sinks:
-        staging.write_lines(sink.name, [text])
+        staging.write_lines(sink.files.name, [text])
     return BatchRecord.of(batch, 1_000_000, [Tally(0, 0, files=staging.close())])
 
 
 def visible(sinks):
     return [
-        [line for path in sorted(Path(sink.directory).glob("*.jsonl")) for line in path.read_text().splitlines()]
+        [line for path in sorted(Path(sink.files.directory).glob("*.jsonl")) for line in path.read_text().splitlines()]
         for sink in sinks
     ]
 
@@ -55,7 +56,7 @@ def test_a_crash_between_the_line_and_the_moves_is_mended(sinks, tmp_path, monke
     monkeypatch.undo()
     assert visible(sinks) == [["zero"], ["zero"]]
     resumed = Ledger(tmp_path / "ledger", "main", sinks)
-    clear_staging(sinks)
+    clear_staging(sink.files for sink in sinks)
     assert resumed.last == 1
     assert visible(sinks) == [["zero", "one"], ["zero", "one"]]
 
@@ -68,9 +69,9 @@ def test_a_torn_line_was_never_committed(sinks, tmp_path):
     with (tmp_path / "ledger").open("ab") as file:
         file.write(b'{"batch":1,"committed_us":5,"fi')
     resumed = Ledger(tmp_path / "ledger", "main", sinks)
-    clear_staging(sinks)
+    clear_staging(sink.files for sink in sinks)
     assert resumed.last == 0
-    assert list((Path(sinks[0].directory) / STAGING).iterdir()) == []
+    assert list((Path(sinks[0].files.directory) / STAGING).iterdir()) == []
     assert resumed.commit(attempt(sinks, 1, b"one"))
     assert visible(sinks)[0] == ["zero", "one"]
     assert [record.batch for record in resumed.records()] == [0, 1]

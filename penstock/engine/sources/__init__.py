@@ -5,10 +5,11 @@ from typing import Any
 
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source
-from penstock.app.uri import parse_uri
+from penstock.app.uri import KAFKA, KafkaPlace, Uri, parse_uri
 from penstock.engine.sources.base import BoundSource
 from penstock.engine.sources.files import FileSource, HopSource
 from penstock.engine.sources.follow import FollowedSource
+from penstock.engine.sources.kafka import KafkaSource
 from penstock.errors import SourceError
 
 GATE = ("min_rows", "max_delay", "max_rows")
@@ -18,6 +19,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "log": GATE,
     "generator": (*GATE, "rate", "count", "seed", "scv", "times", "speed"),
     "replay": (*GATE, "time", "speed"),
+    "kafka": (*GATE, "start"),
 }
 
 
@@ -33,17 +35,23 @@ def bind(source: Source[Any], uri: str | None, application: AppReference) -> Bou
     if text is None:
         raise SourceError(
             f"Source {source.name} has no URI: pass --source {source.name}=jsonl:PATH (or csv:, parquet:, text:, log:, "
-            "replay:, generator:), or declare one with uri=."
+            "kafka:, replay:, generator:), or declare one with uri=."
         )
     parsed = parse_uri(text, tuple(OPTIONS), OPTIONS)
+    if parsed.scheme == "kafka":
+        return KafkaSource(source, parsed)
     if parsed.scheme in FILES:
         return FileSource(source, parsed)
     return FollowedSource(source, parsed, application)
 
 
-def bind_hop(source: Source[Any], directory: Path) -> BoundSource:
-    """The source of a group that another group feeds."""
-    return HopSource(source, directory)
+def bind_hop(source: Source[Any], directory: Path, topic: KafkaPlace | None = None) -> BoundSource:
+    """The source of a group that another group feeds, by files or a topic."""
+    if topic is None:
+        return HopSource(source, directory)
+    return KafkaSource(
+        source, Uri("kafka", f"{topic.brokers}/{topic.topic}", {f"{KAFKA}{n}": v for n, v in topic.options})
+    )
 
 
-__all__ = ["BoundSource", "bind", "bind_hop"]
+__all__ = ["BoundSource", "KafkaSource", "bind", "bind_hop"]

@@ -20,12 +20,9 @@ from penstock.app.stream import Source
 from penstock.app.uri import Uri
 from penstock.engine.checkpoint import committed_offsets
 from penstock.engine.sources.base import Reckoning, RowKind
-from penstock.engine.sources.gate import Gate
+from penstock.engine.sources.gate import Gate, bounds_of
 from penstock.engine.sources.sequence import Followed, Sequenced
-from penstock.errors import ConfigurationError, SourceError
-
-DEFAULT_MAX_ROWS = 200_000
-"""Bounds the memory of a micro-batch that starts with a long backlog."""
+from penstock.errors import SourceError
 
 ROWS = pa.schema([("payload", pa.binary()), ("born", pa.int64()), ("minor", pa.int64())])
 
@@ -91,12 +88,7 @@ def gate_of(uri: Uri) -> Gate:
     ------
     ConfigurationError: a bound is not positive, or the minimum is above the maximum.
     """
-    smallest = int(uri.positive("min_rows", int) or 1)
-    largest = int(uri.positive("max_rows", int) or DEFAULT_MAX_ROWS)
-    if smallest > largest:
-        raise ConfigurationError(
-            f"{uri}: min_rows={smallest} is above max_rows={largest}; lower the one or raise the other."
-        )
+    smallest, largest = bounds_of(uri)
     delay = seconds(uri.options["max_delay"]) if "max_delay" in uri.options else 900.0
     return Gate(smallest, delay, largest, time.time())
 

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+from penstock.app.uri import Uri
+from penstock.errors import ConfigurationError
+
+DEFAULT_MAX_ROWS = 200_000
+"""Bounds the memory of a micro-batch that starts with a long backlog."""
+
 
 @dataclass
 class Gate:
@@ -22,3 +28,19 @@ class Gate:
             return 0
         self.last = now
         return min(waiting, self.max_rows)
+
+
+def bounds_of(uri: Uri) -> tuple[int, int]:
+    """The minimum and maximum of rows that a URI's options set.
+
+    Raises
+    ------
+    ConfigurationError: one is not positive, or the minimum is above the maximum.
+    """
+    smallest = int(uri.positive("min_rows", int) or 1)
+    largest = int(uri.positive("max_rows", int) or DEFAULT_MAX_ROWS)
+    if smallest > largest:
+        raise ConfigurationError(
+            f"{uri}: min_rows={smallest} is above max_rows={largest}; lower the one or raise the other."
+        )
+    return smallest, largest

@@ -1,0 +1,73 @@
+"""Servers on this machine that are started, killed and started again."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ClusterError
+
+HOST = "127.0.0.1"
+PATIENCE_S = 60.0
+
+Process = subprocess.Popen[bytes]
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def spawn(command: Sequence[Any], log: Path, environment: Mapping[str, str] | None = None) -> Process:
+    """Start a process in a session of its own; what it says is appended to a file."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            list(command), stdout=file, stderr=file, stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})}, start_new_session=True,
+        )  # fmt: skip
+
+
+def kill(process: Process) -> None:
+    """``kill -9`` a process, its session and all that it has started."""
+    if process.poll() is None:
+        started = _descendants(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+        for number in started:  # those that have made a session of their own
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+    process.wait()
+
+
+def _descendants(number: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(number)], capture_output=True, text=True).stdout.split()
+    return [each for child in map(int, found) for each in (child, *_descendants(child))]
+
+
+def await_ready(name: str, process: Process, log: Path, ready: Callable[[], bool]) -> None:
+    """Wait until a process is ready.
+
+    Raises
+    ------
+    ClusterError: it ends, or takes too long; names its log.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise ClusterError(f"The {name} did not come up; {log} has the reason.")
+        time.sleep(0.1)
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on a port of this machine."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,136 @@
+"""A Kafka topic as a sink, written by Spark's own connector."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.adapter.kafka import ID_HEADER, SETTLED_S, Topic, name_of
+from penstock.adapter.streams import result_key
+from penstock.app.stream import Stream
+from penstock.app.uri import KafkaPlace
+from penstock.engine.kafka import BORN_HEADER, connector_options
+from penstock.errors import SinkError, SourceError
+from penstock.runtime.codec import Codec
+from penstock.runtime.staging import BORN, SinkFiles
+from penstock.runtime.tally import StagedFile
+
+
+class _Outgoing(NamedTuple):
+    value: bytes
+    born: int | None
+
+
+class KafkaSink:
+    """A topic. Values are JSON; keys are those of the sink; headers hold an id, and in a hop the birth.
+
+    Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted: when
+    the batch is delivered again, what the topic holds of it already is left out.
+
+    Parameters
+    ----------
+    key: fields of the event.
+    notes: the directory in which that is noted.
+    """
+
+    def __init__(
+        self, stream: Stream[Any], key: tuple[str, ...], place: KafkaPlace, notes: Path, files: SinkFiles
+    ) -> None:
+        self.files, self.uri = files, str(place)
+        self._codec, self._key = Codec(stream.event_type), key
+        self._place, self._notes, self._run = place, notes, ""
+
+    def claim(self, run: str, previous: str | None) -> None:
+        """See `BoundSink`. A topic may be shared; what a discarded run has sent stays in it."""
+        self._run = run
+        try:
+            self._topic = Topic(self._place, create=True)
+        except SourceError as error:
+            raise SinkError(f"Sink {self.files.name}: {error}") from error
+
+    def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
+        """See `BoundSink`."""
+        staged = [Path(file.staged) for file in files if Path(file.staged).exists()]
+        prefix = f"{self._run}/{group}/{batch}/"
+        try:
+            present = self._present(group, batch, prefix) if staged else set()
+        except SourceError as error:
+            raise SinkError(f"Sink {self.files.name}: {error}") from error
+        numbered = ((f"{prefix}{number}", message) for number, message in enumerate(self._messages(staged)))
+        rows = [
+            (name, None if message.born is None else str(message.born), self._key_of(message.value), message.value)
+            for name, message in numbered
+            if name not in present
+        ]
+        if rows:
+            self._send(rows)
+        for path in staged:
+            path.unlink()
+
+    def read(self) -> list[Any]:
+        """See `BoundSink`; what other runs have sent is left out."""
+        bounds = self._topic.bounds()
+        starts, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
+        ours = f"{self._run}/"
+        return [
+            self._codec.decode_json(message.value() or b"")
+            for messages in self._topic.read(starts, ends)
+            for message in messages
+            if (name_of(message) or "").startswith(ours)
+        ]
+
+    def _messages(self, staged: list[Path]) -> Iterator[_Outgoing]:
+        for path in staged:
+            if not self.files.hop:
+                yield from (_Outgoing(line, None) for line in path.read_bytes().splitlines())
+                continue
+            for rows in pq.ParquetFile(path).iter_batches():
+                events = self._codec.from_columns(rows.select(self._codec.schema.names))
+                yield from map(_Outgoing, map(self._codec.encode_json, events), rows.column(BORN).to_pylist())
+
+    def _key_of(self, value: bytes) -> str | None:
+        return result_key(msgspec.json.decode(value), self._key) if self._key else None
+
+    def _send(self, rows: list[tuple[str, str | None, str | None, bytes]]) -> None:
+        names, born, keys, values = zip(*rows, strict=True)
+        table = pa.table(
+            {
+                "name": names,
+                "born": pa.array(born, pa.string()),
+                "key": pa.array(keys, pa.string()),
+                "value": pa.array(values, pa.binary()),
+            }
+        )
+        headers = F.array(_header(ID_HEADER, "name"))
+        if self.files.hop:
+            headers = F.concat(headers, F.array(_header(BORN_HEADER, "born")))
+        frame = SparkSession.active().createDataFrame(table).coalesce(1)  # one task, so that order is kept
+        writer = frame.select("key", "value", headers.alias("headers")).write.format("kafka")
+        writer.options(**connector_options(self._place), topic=self._place.topic, includeHeaders="true").save()
+
+    def _present(self, group: str, batch: int, prefix: str) -> set[str]:
+        """The ids of the batch's events that an earlier attempt has sent."""
+        note = self._notes / f"kafka-{self.files.name}-{group}.json"
+        ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
+        noted = json.loads(note.read_text()) if note.exists() else None
+        if noted is None or noted["batch"] != batch:
+            draft = note.with_suffix(".draft")
+            draft.write_text(json.dumps({"batch": batch, "ends": ends}))
+            draft.replace(note)
+            return set()
+        time.sleep(SETTLED_S)
+        before = {int(partition): end for partition, end in noted["ends"].items()}
+        ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
+        names = (name_of(message) for messages in self._topic.read(before, ends) for message in messages)
+        return {name for name in names if name is not None and name.startswith(prefix)}
+
+
+def _header(name: str, column: str) -> Column:
+    return F.struct(F.lit(name).alias("key"), F.col(column).cast("binary").alias("value"))
