@@ -19,7 +19,7 @@ PenstockError
 ├── RefusedError (RuntimeError)            an adapter refused what a client sent
 ├── RunLockedError (RuntimeError)          another process is running this run
 ├── JavaNotFoundError (RuntimeError)       no Java that Spark can use
-├── ConnectorNotFoundError (RuntimeError)  Spark's connector for Kafka cannot be fetched
+├── JarNotFoundError (RuntimeError)        a part of Spark or Kafka cannot be fetched
 ├── ClusterError (RuntimeError)            the Spark master cannot be reached
 └── RunFailedError (RuntimeError)          the run stopped; nothing is lost
 """
@@ -122,8 +122,8 @@ class JavaNotFoundError(PenstockError, RuntimeError):
     """No Java 17 or later that Spark can use was found."""
 
 
-class ConnectorNotFoundError(PenstockError, RuntimeError):
-    """A package that Spark needs cannot be fetched, and is not in the cache."""
+class JarNotFoundError(PenstockError, RuntimeError):
+    """A jar cannot be fetched from Maven Central, and is not in the cache."""
 
 
 class ClusterError(PenstockError, RuntimeError):

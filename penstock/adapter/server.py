@@ -1,6 +1,7 @@
 """The adapter as a process: opens the streams' stores, serves the API, and stops without losing what it holds."""
 
 import asyncio
+import os
 import signal
 import socket
 import ssl
@@ -49,6 +50,7 @@ class AdapterOptions:
     retain: seconds for which events that every reader has passed are kept.
     remember: seconds for which ids are known.
     origins: web origins whose pages may use the API.
+    leash: whether to stop when standard input closes, as it does when the parent dies.
     """
 
     spool: Path
@@ -63,6 +65,7 @@ class AdapterOptions:
     retain: float = 7 * 86400.0
     remember: float = 86400.0
     origins: tuple[str, ...] = ()
+    leash: bool = False
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.private_key is None):
@@ -137,6 +140,7 @@ class Adapter:
             ),
             ready,
             api.stop,
+            leash=options.leash,
         )  # fmt: skip
         mirrors = [asyncio.create_task(asyncio.to_thread(mirror.run)) for mirror in self._mirrors]
         upkeep = asyncio.create_task(self._keep_up(inputs))
@@ -171,9 +175,11 @@ class Adapter:
 class _Server(uvicorn.Server):
     """A server that leaves at a signal without raising it again, for there is more to close."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stop: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: Callable[[], None], stop: Callable[[], None], *, leash: bool
+    ) -> None:
         super().__init__(config)
-        self._ready, self._stop = ready, stop
+        self._ready, self._stop, self._leash = ready, stop, leash
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -184,7 +190,14 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._leave, number)
+        if self._leash:
+            loop.add_reader(0, self._look_up)
         yield
+
+    def _look_up(self) -> None:
+        if not os.read(0, 1024):
+            asyncio.get_running_loop().remove_reader(0)
+            self._leave(signal.SIGTERM)
 
     def _leave(self, number: int) -> None:
         self._stop()

@@ -6,9 +6,9 @@ from types import TracebackType
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from penstock.bench.maven import fetch_jars
 from penstock.bench.process import HOST, Process, await_ready, free_port, kill, spawn
 from penstock.engine.java import java_home
+from penstock.engine.maven import Jars
 
 VERSION = "4.1.0"
 
@@ -93,6 +93,6 @@ class KafkaBroker:
             return False
 
     def _java(self, main: str, *arguments: object) -> Process:
-        jars = fetch_jars("org.apache.kafka", "kafka_2.13", VERSION)
+        jars = Jars("org.apache.kafka", "kafka_2.13", VERSION).fetch()
         command = [java_home() / "bin" / "java", "-Xmx512m", "-cp", f"{jars}/*", main, *arguments]
         return spawn(command, self._directory / "broker.log")

@@ -45,6 +45,7 @@ from penstock.errors import ConfigurationError
 )
 @click.option("--remember", default="1 d", show_default=True, help="How long ids are known.")
 @click.option("--allow-origin", "origins", multiple=True, help="A web origin whose pages may use the adapter.")
+@click.option("--until-stdin-closes", is_flag=True, hidden=True)
 @click.pass_context
 def adapter(context: click.Context, /, app: str, **given: Any) -> None:
     """Take an application's events from clients over HTTP or WebSockets, and hand them its results.
@@ -75,6 +76,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
         retain=seconds(given["retain"]),
         remember=seconds(given["remember"]),
         origins=given["origins"],
+        leash=given["until_stdin_closes"],
     )
     Adapter(topology, options).serve(lambda: click.echo(f"Listening on {options.url}; Ctrl-C stops.", err=True))
 

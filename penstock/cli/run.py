@@ -1,15 +1,21 @@
 """``penstock run``: run an application on Spark."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.adapter.process import AdapterProcess
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
+from penstock.app.topology import Topology
 from penstock.cli.arguments import pairs, parameters
 from penstock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from penstock.engine import RunOptions
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -29,6 +35,20 @@ from penstock.errors import ConfigurationError
 @click.option(
     "--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Run an element in a query of its own group."
 )
+@click.option("--hops", metavar="kafka:BROKERS", help="Join groups by topics instead of files.")
+@click.option("--adapter", is_flag=True, help="Run an adapter besides, for sources and sinks without a URI.")
+@click.option("--port", default=8470, show_default=True, type=click.IntRange(1, 65535), help="The adapter's port.")
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path),
+    default=Path("spool"),
+    show_default=True,
+    help="The adapter's event log.",
+)
+@click.option("--real-time", is_flag=True, help="Run in Spark's real-time mode: Kafka to Kafka, query dialect only.")
+@click.option(
+    "--checkpoint-every", metavar="T", default="1 m", show_default=True, help="Length of a real-time mode's batches."
+)
 @click.option("--archive", "archives", multiple=True, metavar="FILE", help="A packed environment for the executors.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report instead of the summary.")
@@ -46,6 +66,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
     application, reference = load_app(app, parameters(context.args))
     from penstock.engine import RunOptions
     from penstock.engine import run as run_application
+    from penstock.engine.realtime import run_real_time
 
     if given["partitions"] is not None and not 1 <= given["partitions"] <= 10_000:
         raise ConfigurationError(f"--partitions {given['partitions']}: choose a number from 1 to 10000.")
@@ -61,10 +82,35 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         fresh=given["fresh"],
         report=given["report"],
         groups=pairs("--group", given["groups"]),
+        hops=given["hops"],
+        checkpoint_every=seconds(given["checkpoint_every"]),
         archives=given["archives"],
         conf=pairs("--conf", given["conf"]),
     )
-    result = run_application(application, options, application=reference)
+    if given["real_time"] and given["adapter"]:
+        raise ConfigurationError(
+            "--real-time reads and writes Kafka only; start `penstock adapter` besides, with --stream."
+        )
+    if given["real_time"]:
+        result = run_real_time(application, options, application=reference)
+    elif given["adapter"]:
+        topology = application.topology()
+        options = with_spool(topology, options, given["spool"])
+        command = [
+            app,
+            *context.args,
+            "--spool",
+            str(given["spool"]),
+            "--port",
+            str(given["port"]),
+            *kafka_streams(topology, options),
+        ]
+        given["spool"].mkdir(parents=True, exist_ok=True)
+        with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
+            click.echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
+            result = run_application(application, options, application=reference)
+    else:
+        result = run_application(application, options, application=reference)
     if given["as_json"]:
         click.echo(json.dumps(result.report, indent=2))
         return
@@ -73,13 +119,41 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         click.echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
 
 
+def with_spool(topology: Topology, options: "RunOptions", spool: Path) -> "RunOptions":
+    """The options with the adapter's log for all sources and sinks that have no URI."""
+    log = f"log:{spool.absolute()}"
+    free = [source.name for source in topology.sources if source.uri is None and source.name not in options.sources]
+    held: dict[str, str] = {}  # by stream, of which one copy is enough
+    for sink in topology.sinks:
+        if sink.uri is None and sink.name not in options.sinks:
+            held.setdefault(sink.stream.name, sink.name)
+    return replace(
+        options,
+        sources={**options.sources, **dict.fromkeys(free, log)},
+        sinks={**options.sinks, **dict.fromkeys(held.values(), log)},
+    )
+
+
+def kafka_streams(topology: Topology, options: "RunOptions") -> list[str]:
+    """What tells the adapter which streams are topics."""
+    uris = {source.name: options.sources.get(source.name) or source.uri for source in topology.sources}
+    uris |= {sink.stream.name: options.sinks.get(sink.name) or sink.uri for sink in topology.sinks}
+    topics = {name: uri.partition("?")[0] for name, uri in uris.items() if uri is not None and uri.startswith("kafka:")}
+    return [part for name, uri in topics.items() for part in ("--stream", f"{name}={uri}")]
+
+
 def summary(report: dict[str, Any], directory: Path) -> str:
     """What a person wants to know of a run that has ended. All figures are measured."""
-    counts, latency = report["counts"], report["latency_ms"]
-    lines = [
+    counts = report["counts"]
+    balance = (
         f"{report['application']}: {counts['accepted']:,} events accepted = {counts['processed']:,} processed + "
-        f"{counts['dead_lettered']:,} dead-lettered + {counts['queued']:,} queued "
-        f"(lost {counts['lost']:,}, duplicated {counts['duplicated']:,})",
+        f"{counts['dead_lettered']:,} dead-lettered + {counts['queued']:,} queued"
+    )
+    if "delivery" in report:
+        return f"{balance} (as of the last checkpoint; results are delivered {report['delivery']})"
+    latency = report["latency_ms"]
+    lines = [
+        f"{balance} (lost {counts['lost']:,}, duplicated {counts['duplicated']:,})",
         "  events per stream   " + ", ".join(f"{name} {count:,}" for name, count in report["streams"].items()),
     ]
     if report["throughput_events_per_s"]:

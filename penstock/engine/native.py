@@ -43,13 +43,19 @@ def compile_native(spark: SparkSession, topology: Topology, sources: list[BoundS
         element = topology.element(name)
         stream = element.emits[0]
         output = element.body(*(frames[read] for read in element.inputs))
-        if not isinstance(output, DataFrame):
-            raise EmissionError(f"{name} returned {type(output).__name__}; the query dialect returns a DataFrame.")
-        frames[stream] = result = _conform(name, output, stream)
+        frames[stream] = result = conform(name, output, stream)
     return result
 
 
-def _conform(element: str, output: DataFrame, stream: Stream[Any]) -> DataFrame:
+def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:
+    """An element's output, with the columns of the stream that it goes into.
+
+    Raises
+    ------
+    EmissionError: it lacks one, or has it in another type.
+    """
+    if not isinstance(output, DataFrame):
+        raise EmissionError(f"{element} returned {type(output).__name__}; the query dialect returns a DataFrame.")
     wanted = from_arrow_schema(Codec(stream.event_type).schema)
     missing = [name for name in wanted.names if name not in output.columns]
     if missing:

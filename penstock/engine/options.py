@@ -22,6 +22,7 @@ class RunOptions:
     report: where to write a copy of the report, or None.
     groups: a group's name by element; all in one group unless given.
     hops: ``kafka:BROKERS``, to join groups by topics; by files unless given.
+    checkpoint_every: seconds that a batch lasts in real-time mode.
     archives: packed environments to ship to executors (see the how-to on clusters).
     conf: settings handed to Spark as they are.
     quiet: show no live line.
@@ -39,6 +40,7 @@ class RunOptions:
     report: Path | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     hops: str | None = None
+    checkpoint_every: float = 60.0
     archives: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False

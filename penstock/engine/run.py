@@ -26,7 +26,7 @@ from penstock.app.topology import Topology
 from penstock.app.uri import KafkaPlace, parse_uri
 from penstock.engine.compile import compile_group
 from penstock.engine.group import Group, group_elements
-from penstock.engine.kafka import CONNECTOR
+from penstock.engine.kafka import connector_jars
 from penstock.engine.ledger import BatchRecord, Ledger, clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.native import NativeWriter, births_of_files, compile_native
@@ -83,7 +83,7 @@ def run(app: App, options: RunOptions | None = None, *, application: AppReferenc
     topology = app.topology()
     _check_names("--source", options.sources, [source.name for source in topology.sources])
     _check_names("--sink", options.sinks, [sink.name for sink in topology.sinks])
-    return _Run(app, topology, options, application or reference(app)).execute()
+    return Run(app, topology, options, application or reference(app)).execute()
 
 
 def _check_names(flag: str, given: Any, known: list[str]) -> None:
@@ -108,7 +108,9 @@ class _RunningGroup:
     query: StreamingQuery | None = None
 
 
-class _Run:
+class Run:
+    """One start of an application, from its options to its report."""
+
     def __init__(self, app: App, topology: Topology, options: RunOptions, application: AppReference) -> None:
         self._app, self._topology = app, topology
         self._options, self._application = options, application
@@ -147,7 +149,7 @@ class _Run:
         )
         spark = start_session(
             f"penstock-{recording.directory.name}", options.master, recording.log, options.conf,
-            recording.manifest.get("partitions") or options.partitions, options.archives, self._packages(),
+            recording.manifest.get("partitions") or options.partitions, options.archives, self._jars(),
         )  # fmt: skip
         try:
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
@@ -157,10 +159,10 @@ class _Run:
         finally:
             spark.stop()
 
-    def _packages(self) -> tuple[str, ...]:
+    def _jars(self) -> list[Path]:
         """What Spark needs besides its own jars."""
         uris = [*(bound.uri for bound in self._bound.values()), *(bound.uri for bound in self._sinks.values())]
-        return (CONNECTOR,) if self._options.hops or any(uri.startswith("kafka:") for uri in uris) else ()
+        return connector_jars() if self._options.hops or any(uri.startswith("kafka:") for uri in uris) else []
 
     def _manifest(self) -> dict[str, Any]:
         return {
@@ -181,7 +183,7 @@ class _Run:
     # --- the queries ----------------------------------------------------------------------------
 
     def _stream(self, spark: SparkSession) -> dict[str, Any]:
-        spark.streams.addListener(_Listener(self._recording))
+        self._listen(spark)
         started_us = time.time_ns() // 1000
         groups = [self._open(group) for group in self._groups]
         clear_staging({sink.files for running in groups for sink in running.sinks})
@@ -193,15 +195,25 @@ class _Run:
             try:
                 for running in groups:
                     running.query = self._start(spark, running, started_us)
-                self._watch(groups)
+                queries = [running.query for running in groups if running.query is not None]
+                self._watch(queries, lambda: self._is_idle(groups))
             except PySparkException as error:
-                self._failure = self._failure or _explained(error, self._recording)
+                self._fail(error)
             finally:
                 for running in groups:
                     if running.query is not None:
                         running.query.stop()
                     running.ledger.close()
-        report = self._report(groups)
+        return self._conclude(self._report(groups))
+
+    def _listen(self, spark: SparkSession) -> None:
+        spark.streams.addListener(_Listener(self._recording))
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or _explained(error, self._recording)
+
+    def _conclude(self, report: dict[str, Any]) -> dict[str, Any]:
+        """Write the report, and raise what has stopped the run, if something has."""
         self._recording.write_report(report, self._options.report)
         if self._failure is not None:
             raise self._failure
@@ -307,22 +319,21 @@ class _Run:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _watch(self, groups: list[_RunningGroup]) -> None:
+    def _watch(self, queries: list[StreamingQuery], is_idle: Callable[[], bool]) -> None:
         began = time.monotonic()
         idle_since: float | None = None
         while not self._interrupted.wait(POLL_S):
-            for running in groups:
-                assert running.query is not None
-                failed = running.query.exception()
+            for query in queries:
+                failed = query.exception()
                 if failed is not None:
-                    self._failure = _explained(failed, self._recording)
+                    self._fail(failed)
                     return
             now = time.monotonic()
-            self._live.show(self._snapshot(groups))
+            self._live.show(self._snapshot())
             if self._options.duration is not None and now - began >= self._options.duration:
                 return
             if self._options.until_idle:
-                idle_since = (idle_since or now) if self._is_idle(groups) else None
+                idle_since = (idle_since or now) if is_idle() else None
                 if idle_since is not None and now - idle_since >= IDLE_S:
                     return
 
@@ -337,7 +348,7 @@ class _Run:
         busy = [r for r in groups if r.query is not None and r.query.status["isDataAvailable"]]
         return not busy
 
-    def _snapshot(self, groups: list[_RunningGroup]) -> Snapshot:
+    def _snapshot(self) -> Snapshot:
         with self._lock:
             taken = sum(source.accepted for source in self._totals.sources.values())
             left = sum(count for name, count in self._totals.outputs.items() if not name.startswith("hop-"))
@@ -382,9 +393,9 @@ def _explained(error: BaseException, recording: Recording) -> RunFailedError:
     ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
     python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    reason = (ours or python or [first])[-1].strip()
+    reason = (ours or python or [first])[-1].strip().removesuffix(".")
     return RunFailedError(
-        f"The run stopped: {reason} Nothing is lost: what was not committed is still queued, and running again resumes "
+        f"The run stopped: {reason}. Nothing is lost: what was not committed is still queued, and running again resumes "
         f"({recording.log.name} has the details)."
     )
 

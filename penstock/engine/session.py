@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from logging import getLogger
 from pathlib import Path
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.engine.java import java_home
-from penstock.errors import ClusterError, ConfigurationError, ConnectorNotFoundError
+from penstock.errors import ClusterError, ConfigurationError
 
 MODULE_LIMIT = 50 * 2**20
 
@@ -49,7 +49,7 @@ def start_session(
     conf: Mapping[str, str],
     partitions: int | None,
     archives: tuple[str, ...] = (),
-    packages: tuple[str, ...] = (),
+    jars: Sequence[Path] = (),
 ) -> SparkSession:
     """A Spark session whose output, and that of its workers, goes to a log file.
 
@@ -58,12 +58,11 @@ def start_session(
     log: an open file; a lock that the caller holds on it lives until the JVM and its workers are gone.
     partitions: shuffle partitions, or None for the cluster's parallelism.
     archives: packed environments for the executors.
-    packages: Maven coordinates of what Spark needs besides; fetched once, and kept in Ivy's cache.
+    jars: what Spark needs besides its own.
 
     Raises
     ------
     JavaNotFoundError: there is no Java for it.
-    ConnectorNotFoundError: a package cannot be had.
     ClusterError: the master cannot be reached.
     """
     os.environ["JAVA_HOME"] = str(java_home())
@@ -75,8 +74,8 @@ def start_session(
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
     flags = f"-Dlog4j2.configurationFile={logging.as_uri()}"
     settings.set("spark.driver.extraJavaOptions", flags)
-    if packages:
-        settings.set("spark.jars.packages", ",".join(packages))
+    if jars:
+        settings.set("spark.jars", ",".join(map(str, jars)))
     if archives:
         settings.set("spark.archives", ",".join(f"{archive}#environment" for archive in archives))
         os.environ["PYSPARK_PYTHON"] = "./environment/bin/python"
@@ -85,19 +84,10 @@ def start_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     for key, value in {**STREAMING, **conf}.items():
         settings.set(key, value)
-    begun = path.stat().st_size
     try:
         with _output_to(log):
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
     except Exception as error:
-        with path.open("rb") as said:
-            said.seek(begun)
-            unresolved = b"unresolved dependenc" in said.read().lower()
-        if unresolved:
-            raise ConnectorNotFoundError(
-                f"{' and '.join(packages)} cannot be fetched from Maven Central, and is not in Ivy's cache: connect this "
-                "machine once, or name a mirror with --conf spark.jars.repositories=URL."
-            ) from error
         reason = str(error).strip().splitlines()
         raise ClusterError(
             f"Spark could not start on master {master} ({reason[0] if reason else type(error).__name__}); check the "

@@ -44,14 +44,15 @@ class KafkaSink:
         self, stream: Stream[Any], key: tuple[str, ...], place: KafkaPlace, notes: Path, files: SinkFiles
     ) -> None:
         self.files, self.uri = files, str(place)
+        self.place = place
         self._codec, self._key = Codec(stream.event_type), key
-        self._place, self._notes, self._run = place, notes, ""
+        self._notes, self._run = notes, ""
 
     def claim(self, run: str, previous: str | None) -> None:
         """See `BoundSink`. A topic may be shared; what a discarded run has sent stays in it."""
         self._run = run
         try:
-            self._topic = Topic(self._place, create=True)
+            self._topic = Topic(self.place, create=True)
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
 
@@ -113,7 +114,7 @@ class KafkaSink:
             headers = F.concat(headers, F.array(_header(BORN_HEADER, "born")))
         frame = SparkSession.active().createDataFrame(table).coalesce(1)  # one task, so that order is kept
         writer = frame.select("key", "value", headers.alias("headers")).write.format("kafka")
-        writer.options(**connector_options(self._place), topic=self._place.topic, includeHeaders="true").save()
+        writer.options(**connector_options(self.place), topic=self.place.topic, includeHeaders="true").save()
 
     def _present(self, group: str, batch: int, prefix: str) -> set[str]:
         """The ids of the batch's events that an earlier attempt has sent."""

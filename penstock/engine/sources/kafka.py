@@ -36,19 +36,23 @@ class KafkaSource:
         self._start = uri.options.get("start", "earliest")
         if self._start not in START:
             raise ConfigurationError(f"{uri}: start={self._start}; choose one of {', '.join(START)}.")
-        self._topic = Topic(self.place, create=create)
+        self.topic = Topic(self.place, create=create)
 
     def options(self) -> dict[str, str]:
-        """What the connector is told."""
+        """What the connector is told of the topic."""
+        topic = {"subscribe": self.place.topic, "startingOffsets": self._start, "includeHeaders": "true"}
+        return {**connector_options(self.place), **topic}
+
+    def gate(self) -> dict[str, str]:
+        """What it is told of micro-batches."""
         least, most = self._bounds
-        options = {"subscribe": self.place.topic, "startingOffsets": self._start, "includeHeaders": "true"}
+        options = {"maxOffsetsPerTrigger": str(most)}
         options |= {"minOffsetsPerTrigger": str(least)} if least > 1 else {}
-        options |= {"maxTriggerDelay": f"{round(seconds(self._delay) * 1000)}ms"} if self._delay else {}
-        return {**connector_options(self.place), **options, "maxOffsetsPerTrigger": str(most)}
+        return options | ({"maxTriggerDelay": f"{round(seconds(self._delay) * 1000)}ms"} if self._delay else {})
 
     def frame(self, spark: SparkSession, started_us: int) -> DataFrame:
         """See `BoundSource`. An event is born at its message's time, unless a header says when."""
-        frame = spark.readStream.format("kafka").options(**self.options()).load()
+        frame = spark.readStream.format("kafka").options(**self.options(), **self.gate()).load()
         born = F.coalesce(_header(BORN_HEADER).cast("string").cast("bigint"), F.unix_micros("timestamp"))
         return frame.select(
             F.coalesce("value", F.lit("null").cast("binary")).alias("payload"),
@@ -59,7 +63,7 @@ class KafkaSource:
 
     def reckon(self, checkpoint: Path, number: int, batch: int | None) -> Reckoning:
         """See `BoundSource`; counts offsets."""
-        bounds = self._topic.bounds()
+        bounds = self.topic.bounds()
         first = first_offsets(checkpoint, number).get(self.place.topic, {})
         offsets = [] if batch is None else committed_offsets(checkpoint, batch)
         done = dict(offsets[number][self.place.topic]) if offsets and offsets[number] else first

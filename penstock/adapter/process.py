@@ -1,0 +1,84 @@
+"""An adapter as a child of a run: started with it, started again when it dies, stopped with it."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from penstock.errors import PortInUseError
+
+STARTING_S = 30.0
+LEAVING_S = 20.0
+
+
+class AdapterProcess:
+    """A context in which an adapter runs. It ends by itself when this process dies.
+
+    Parameters
+    ----------
+    arguments: of ``penstock adapter``.
+    log: the file that gets what it says.
+
+    Raises
+    ------
+    PortInUseError: it does not come up, which it says why.
+    """
+
+    def __init__(self, arguments: Sequence[str], host: str, port: int, log: Path) -> None:
+        self._command = [sys.executable, "-m", "penstock", "adapter", *arguments, "--until-stdin-closes"]
+        self._address, self._log = (host, port), log
+        self._leaving = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watch = threading.Thread(target=self._keep_alive, daemon=True)
+
+    def __enter__(self) -> "AdapterProcess":
+        deadline = time.monotonic() + LEAVING_S
+        while self._listens() and time.monotonic() < deadline:  # one whose run was killed is on its way out
+            time.sleep(0.2)
+        self._start()
+        deadline = time.monotonic() + STARTING_S
+        while not self._listens():
+            assert self._process is not None
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = self._log.read_text(errors="replace").strip().splitlines()
+                raise PortInUseError((said or ["The adapter did not start."])[-1].removeprefix("penstock: "))
+            time.sleep(0.05)
+        self._watch.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leaving.set()
+        self._watch.join()
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(LEAVING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _keep_alive(self) -> None:
+        while not self._leaving.wait(0.2):
+            assert self._process is not None
+            if self._process.poll() is not None:
+                self._start()
+                self._leaving.wait(1.0)
+
+    def _listens(self) -> bool:
+        try:
+            with socket.create_connection(self._address, timeout=1):
+                return True
+        except OSError:
+            return False

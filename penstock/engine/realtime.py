@@ -1,0 +1,213 @@
+"""Spark's real-time mode: each event passes as it comes, from Kafka to Kafka, and nothing of ours is in its way.
+
+There are no micro-batches to commit, so there is no ledger: results are delivered at least once, and
+counts come from offsets. A sink is a query of its own, and so are the dead letters of a source.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType, StructField, StructType
+
+from penstock.adapter.kafka import ID_HEADER, Topic, name_of
+from penstock.app.application import App
+from penstock.app.loader import AppReference, reference
+from penstock.app.stream import Sink, Stream
+from penstock.app.topology import Topology
+from penstock.app.uri import KafkaPlace
+from penstock.engine.checkpoint import committed_offsets
+from penstock.engine.kafka import connector_options
+from penstock.engine.native import conform
+from penstock.engine.options import RunOptions
+from penstock.engine.run import Run, RunResult
+from penstock.engine.sinks import KafkaSink
+from penstock.engine.sources import KafkaSource
+from penstock.errors import ConfigurationError
+from penstock.runtime.codec import Codec
+
+LEAST_S = 5.0
+"""Spark's least length of a real-time batch."""
+
+CORRUPT = "_corrupt"
+
+
+def run_real_time(app: App, options: RunOptions, *, application: AppReference | None = None) -> RunResult:
+    """Run an application of query-dialect elements in real-time mode, until its time is up or it is interrupted.
+
+    Raises
+    ------
+    ConfigurationError: names the element, source or sink that real-time mode cannot have, or the cores that it lacks.
+    """
+    topology = app.topology()
+    for element in topology.elements:
+        if element.dialect != "query":
+            raise ConfigurationError(
+                f"Element {element.name} is of the {element.dialect} dialect, and real-time mode runs no Python: write it in "
+                "the query dialect, or leave --real-time out."
+            )
+    for stream in topology.sources:
+        if not Codec(stream.event_type).flat:
+            raise ConfigurationError(
+                f"Source {stream.name}: real-time mode decodes events in Spark, which takes plain scalars only; "
+                f"{stream.event_type.__name__} has other fields."
+            )
+    if options.checkpoint_every < LEAST_S:
+        raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")
+    return _RealTimeRun(app, topology, options, application or reference(app)).execute()
+
+
+class _RealTimeRun(Run):
+    def __init__(self, app: App, topology: Topology, options: RunOptions, application: AppReference) -> None:
+        super().__init__(app, topology, options, application)
+        for name, bound in self._bound.items():
+            if not isinstance(bound, KafkaSource):
+                raise ConfigurationError(f"Source {name} is {bound.uri}; real-time mode reads Kafka only.")
+        for sink in topology.sinks:
+            if not isinstance(self._sinks[sink.name], KafkaSink):
+                raise ConfigurationError(
+                    f"Sink {sink.name} is {self._sinks[sink.name].uri}; real-time mode writes to Kafka only."
+                )
+
+    def _stream(self, spark: SparkSession) -> dict[str, Any]:
+        self._listen(spark)
+        self._check_slots(spark)
+        queries: dict[str, StreamingQuery] = {}
+        with self._signals():
+            try:
+                for name, frame, place in self._parts(spark):
+                    queries[name] = self._start_writing(name, frame, place)
+                self._watch(list(queries.values()), lambda: self._waiting(list(queries)) == 0)
+            except PySparkException as error:
+                self._fail(error)
+            finally:
+                for query in queries.values():
+                    query.stop()
+        return self._conclude(self._report_of(list(queries)))
+
+    def _check_slots(self, spark: SparkSession) -> None:
+        """In real-time mode all tasks of all queries run at once."""
+        partitions = sum(len(bound.topic.partitions) for bound in self._kafka())
+        stateful = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+        needed = len(self._topology.sinks) * (partitions + stateful) + partitions
+        present = spark.sparkContext.defaultParallelism
+        if needed > present:
+            raise ConfigurationError(
+                f"Real-time mode runs all tasks at once, up to {needed} here, and {self._options.master} has {present} slots: "
+                f"use --master local[{needed}] or more workers, fewer --partitions, or topics of fewer partitions."
+            )
+
+    def _parts(self, spark: SparkSession) -> Iterator[tuple[str, DataFrame, KafkaPlace]]:
+        """What each query is called, writes, and writes to."""
+        frames: dict[Stream[Any], DataFrame] = {}
+        for bound in self._kafka():
+            good, bad = self._decoded(spark, bound)
+            frames[bound.source] = good
+            yield f"dead-letters-{bound.source.name}", bad, dead_letters_of(bound.place)
+        for name in self._topology.stages:
+            element = self._topology.element(name)
+            output = element.body(*(frames[stream] for stream in element.inputs))
+            frames[element.emits[0]] = conform(name, output, element.emits[0])
+        for sink in self._topology.sinks:
+            bound_sink = self._sinks[sink.name]
+            assert isinstance(bound_sink, KafkaSink)
+            yield f"sink-{sink.name}", _messages(frames[sink.stream], sink), bound_sink.place
+
+    def _decoded(self, spark: SparkSession, bound: KafkaSource) -> tuple[DataFrame, DataFrame]:
+        """A source's events, and messages about those that are none."""
+        schema = from_arrow_schema(Codec(bound.source.event_type).schema)
+        nullable = [StructField(field.name, field.dataType) for field in schema]
+        read = StructType([*nullable, StructField(CORRUPT, StringType())])
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        rows = spark.readStream.format("kafka").options(**bound.options()).load()
+        text = F.coalesce(F.col("value").cast("string"), F.lit(""))
+        rows = rows.withColumn("event", F.from_json(text, read, options))
+        fits: Column = F.col("event").isNotNull() & F.col(f"event.{CORRUPT}").isNull()
+        for field in schema:
+            if not field.nullable:
+                fits = fits & F.col(f"event.`{field.name}`").isNotNull()
+        fits = F.coalesce(fits, F.lit(False))
+        place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
+        error = F.lit(f"is no {bound.source.event_type.__name__}, in type or for want of a field")
+        letter = F.to_json(F.struct(F.lit(bound.source.name).alias("stream"), text.alias("raw"), error.alias("error")))
+        header = F.struct(F.lit(ID_HEADER).alias("key"), place.cast("binary").alias("value"))
+        bad = rows.where(~fits).select(letter.alias("value"), F.array(header).alias("headers"))
+        return rows.where(fits).select(*(F.col(f"event.`{name}`") for name in schema.names)), bad
+
+    def _start_writing(self, name: str, frame: DataFrame, place: KafkaPlace) -> StreamingQuery:
+        Topic(place, create=True)
+        writer = frame.writeStream.queryName(name).format("kafka").outputMode("update")
+        writer = writer.options(**connector_options(place), topic=place.topic, includeHeaders="true")
+        writer = writer.option("checkpointLocation", str(self._recording.checkpoint(name)))
+        length = f"{round(self._options.checkpoint_every * 1000)} milliseconds"
+        query: StreamingQuery = writer.trigger(realTime=length).start()  # type: ignore[call-overload] # not in the stubs
+        return query
+
+    def _kafka(self) -> list[KafkaSource]:
+        return [bound for bound in self._bound.values() if isinstance(bound, KafkaSource)]
+
+    # --- counts ---------------------------------------------------------------------------------
+
+    def _committed(self, name: str) -> dict[str, dict[str, int]]:
+        """The offsets by topic that a query has committed."""
+        checkpoint = self._recording.checkpoint(name)
+        batches = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
+        offsets: dict[str, dict[str, int]] = {}
+        for offset in committed_offsets(checkpoint, max(batches)) if batches else ():
+            offsets |= offset or {}
+        return offsets
+
+    def _waiting(self, names: list[str]) -> int:
+        """Events that some query has yet to commit."""
+        done = [self._committed(name) for name in names]
+        waiting = 0
+        for bound in self._kafka():
+            reading = [each[bound.place.topic] for each in done if bound.place.topic in each]
+            for partition, (low, end) in bound.topic.bounds().items():
+                behind = min((each.get(str(partition), low) for each in reading), default=low)
+                waiting += end - behind if len(reading) else end - low
+        return waiting
+
+    def _report_of(self, names: list[str]) -> dict[str, Any]:
+        ends = [bound.topic.bounds() for bound in self._kafka()]
+        accepted = sum(end - low for bounds in ends for low, end in bounds.values())
+        queued, dead = self._waiting(names), sum(map(_dead_letters, self._kafka()))
+        return {
+            "application": self._topology.application,
+            "engine": f"spark {pyspark.__version__}, real-time mode",
+            "master": self._options.master,
+            "delivery": "at least once",
+            "counts": {
+                "accepted": accepted,
+                "processed": accepted - queued - dead,
+                "dead_lettered": dead,
+                "queued": queued,
+            },
+            "units": {"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
+        }
+
+
+def dead_letters_of(place: KafkaPlace) -> KafkaPlace:
+    """Where the messages of a topic go that are no events."""
+    return KafkaPlace(place.brokers, f"{place.topic}-dead-letters", place.options)
+
+
+def _dead_letters(bound: KafkaSource) -> int:
+    """How many messages of a topic have become dead letters; each counts once, however often it was delivered."""
+    topic = Topic(dead_letters_of(bound.place))
+    bounds = topic.bounds()
+    lows, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
+    return len({name_of(message) for messages in topic.read(lows, ends) for message in messages})
+
+
+def _messages(frame: DataFrame, sink: Sink) -> DataFrame:
+    value = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), {"ignoreNullFields": "false"})
+    if not sink.key:
+        return frame.select(value.alias("value"))
+    key = F.concat_ws("/", *(F.col(f"`{name}`").cast("string") for name in sink.key))
+    return frame.select(key.alias("key"), value.alias("value"))
