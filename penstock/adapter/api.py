@@ -2,21 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 import msgspec
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.adapter.access import Access, Role
@@ -25,10 +23,11 @@ from penstock.adapter.door import Gate
 from penstock.adapter.log import Entry
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.openapi import description
-from penstock.adapter.streams import Input, Output
+from penstock.adapter.streams import Input, Limits, Output
 from penstock.app.event import json_schema
 from penstock.errors import ConfigurationError, PenstockError, SinkError
 
+STREAMS = "/streams/"
 RETRY_AFTER_S = 1
 IDLE_POLL_S = (0.01, 0.25)
 """How often a consumer's stream is looked at: at first, and after nothing has come for a while."""
@@ -36,25 +35,6 @@ CHUNK = 500
 """Events that are read for a consumer at a time."""
 IDEMPOTENCY_KEY = 200
 """Characters that an Idempotency-Key, or an id, may have."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one client may ask of the adapter; times are in seconds, sizes in bytes.
-
-    Parameters
-    ----------
-    body, event: of a request, unpacked, and of one event.
-    receive: in which a request's body must have come.
-    answer: after which a request that is still not durable is answered with 503.
-    memory: of all requests being received or waiting for a transfer.
-    """
-
-    body: int = 8 << 20
-    event: int = 1 << 20
-    receive: float = 30.0
-    answer: float = 30.0
-    memory: int = 128 << 20
 
 
 class Answer(msgspec.Struct):
@@ -94,18 +74,18 @@ class Api:
         origins: tuple[str, ...] = (),
     ) -> None:
         self._inputs, self._outputs = inputs, outputs
-        self._access, self._limits, self._metrics = access, limits, metrics
-        self._held = 0
+        self.limits = limits
+        self._access, self._metrics = access, metrics
+        self.held = 0
         self._stopping = asyncio.Event()
         self._openapi = msgspec.json.encode(description(title, inputs, outputs, limits.body))
-        self.application = Starlette(
+        self._others = Starlette(
             routes=[
                 Route("/openapi.json", self._get_openapi),
                 Route("/health", self._get_health),
                 Route("/metrics", self._get_metrics),
                 Route("/schemas/{name}", self._get_schema),
                 Route("/streams", self._get_streams),
-                Route("/streams/{name}", self._post_events, methods=["POST"]),
                 Route("/streams/{name}", self._get_events, methods=["GET"]),
                 Route("/streams/{name}/gate", self._get_gate, methods=["GET"]),
                 Route("/streams/{name}/gate", self._put_gate, methods=["PUT"]),
@@ -114,12 +94,10 @@ class Api:
                 WebSocketRoute("/streams/{name}", self._open_socket),
             ],
             exception_handlers={HTTPException: _show_problem, Exception: _show_failure},
-            middleware=[
-                Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
-            ]
-            if origins
-            else [],
         )
+        self.application: ASGIApp = self
+        if origins:
+            self.application = CORSMiddleware(self, list(origins), ["*"], ["*"])
 
     def stop(self) -> None:
         """End the streams of all consumers; they can resume elsewhere."""
@@ -127,22 +105,40 @@ class Api:
 
     # --- events in ------------------------------------------------------------------------------
 
-    async def _post_events(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take an ASGI call. Posts go by Starlette, whose routing would take half of what a small one costs."""
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(STREAMS):
+            await self._others(scope, receive, send)
+            return
+        try:
+            response = await self._post_events(_Post(scope, receive))
+        except Problem as problem:
+            response = _shown_problem(problem)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            response = _shown_failure(error)
+        await response(scope, receive, send)
+
+    async def _post_events(self, request: "_Post") -> Response:
         self._check(request, "produce")
         stream = self._input(request)
         began = time.monotonic()
-        lines = _is_ndjson(request)
+        lines = _is_ndjson(request.headers)
         names = _Names(request.headers.get("idempotency-key"), request.query_params.get("id"), stream.event_type)
-        async with self._hold() as hold:
+        hold = _Hold(self)
+        try:
             body = await self._receive(request, hold)
             answer = await self._accept(stream, body, names, lines)
-        self._metrics.acknowledged.labels(stream.name).observe(time.monotonic() - began)
+        finally:
+            hold.release()
+        stream.acknowledged.observe(time.monotonic() - began)
         none_fits = bool(answer.rejected) and not answer.accepted and not answer.duplicates
         return _json(answer, 422 if none_fits else 200)
 
-    async def _receive(self, request: Request, hold: "Callable[[int], None]") -> bytes:
+    async def _receive(self, request: "Request | _Post", hold: "_Hold") -> bytes:
         """The body, unpacked, of a client that sends it in time."""
-        limit = self._limits.body
+        limit = self.limits.body
         packed = request.headers.get("content-encoding", "identity").lower()
         if packed not in ("identity", "gzip"):
             raise refusal(415, f"Content-Encoding {packed} is not understood; send the body plain or as gzip.")
@@ -151,15 +147,15 @@ class Api:
             raise self._too_large()
         chunks = bytearray()
         try:
-            async with asyncio.timeout(self._limits.receive):
+            async with asyncio.timeout(self.limits.receive):
                 async for chunk in request.stream():
-                    hold(len(chunk))
+                    hold.add(len(chunk))
                     chunks += chunk
                     if len(chunks) > limit:
                         raise self._too_large()
         except TimeoutError:
             raise refusal(
-                408, f"The body did not come within {self._limits.receive:g} s; nothing was accepted."
+                408, f"The body did not come within {self.limits.receive:g} s; nothing was accepted."
             ) from None
         if packed == "identity":
             return bytes(chunks)
@@ -169,7 +165,7 @@ class Api:
             raise self._too_large() from None
         except Malformed as error:
             raise refusal(400, str(error)) from None
-        hold(len(body))
+        hold.add(len(body))
         return body
 
     async def _accept(self, stream: Input, body: bytes, names: "_Names", lines: bool) -> Answer:
@@ -180,47 +176,24 @@ class Api:
             raise refusal(400, str(error)) from None
         answer = Answer(rejected=parsed.rejected)
         if parsed.rejected:
-            self._metrics.rejected.labels(stream.name).inc(len(parsed.rejected))
+            stream.rejected.inc(len(parsed.rejected))
         if not parsed.payloads:
             return answer
         stream.arrivals.note(len(parsed.payloads))
         entry = names.entry(parsed)
         try:
-            async with asyncio.timeout(self._limits.answer):
-                answer.accepted = await stream.door.deliver(entry)
-        except (SinkError, TimeoutError) as error:
-            self._metrics.refused.labels(stream.name).inc()
-            why = str(error) or f"The store has not answered within {self._limits.answer:g} s."
-            raise refusal(
-                503,
-                f"{why} These events may or may not have been kept: send them again with the same Idempotency-Key or ids.",
-            ) from None
+            answer.accepted = await stream.door.deliver(entry)
+        except SinkError as error:
+            stream.refused.inc()
+            known = "send them again with the same Idempotency-Key or ids"
+            raise refusal(503, f"{error} These events may or may not have been kept: {known}.") from None
         answer.duplicates = len(parsed.payloads) - answer.accepted
-        self._metrics.accepted.labels(stream.name).inc(answer.accepted)
-        self._metrics.duplicate.labels(stream.name).inc(answer.duplicates)
+        stream.accepted.inc(answer.accepted)
+        stream.duplicate.inc(answer.duplicates)
         return answer
 
-    @asynccontextmanager
-    async def _hold(self) -> AsyncIterator[Callable[[int], None]]:
-        """Within the block, the bytes that are handed to the function count as held in memory."""
-        mine = 0
-
-        def hold(size: int) -> None:
-            nonlocal mine
-            if self._held + size > self._limits.memory:
-                raise refusal(
-                    503, f"More than {self._limits.memory} bytes of events wait to be written; try again later."
-                )
-            mine += size
-            self._held += size
-
-        try:
-            yield hold
-        finally:
-            self._held -= mine
-
     def _too_large(self) -> Problem:
-        return refusal(413, f"The body has more than {self._limits.body} bytes, unpacked; send fewer events at a time.")
+        return refusal(413, f"The body has more than {self.limits.body} bytes, unpacked; send fewer events at a time.")
 
     # --- events out -----------------------------------------------------------------------------
 
@@ -294,16 +267,18 @@ class Api:
                 return
             text = message.get("text")
             body = text.encode() if text is not None else message.get("bytes") or b""
+            hold = _Hold(self)
             try:
-                async with self._hold() as hold:
-                    hold(len(body))
-                    if len(body) > self._limits.body:
-                        raise self._too_large()
-                    key, events, lines = _unwrap(body)
-                    names = _Names(key, field, stream.event_type)
-                    answer: Any = msgspec.to_builtins(await self._accept(stream, events, names, lines))
+                hold.add(len(body))
+                if len(body) > self.limits.body:
+                    raise self._too_large()
+                key, events, lines = _unwrap(body)
+                names = _Names(key, field, stream.event_type)
+                answer: Any = msgspec.to_builtins(await self._accept(stream, events, names, lines))
             except Problem as problem:
                 key, answer = _key_of(body), {"status": problem.status_code, "detail": problem.detail}
+            finally:
+                hold.release()
             await socket.send_text(msgspec.json.encode({"key": key, **answer}).decode())
 
     async def _send_to(self, socket: WebSocket, stream: Output, position: int) -> None:
@@ -353,13 +328,15 @@ class Api:
     async def _put_gate(self, request: Request) -> Response:
         self._check(request, "operate")
         stream = self._input(request)
-        async with self._hold() as hold:
-            body = await self._receive(request, hold)
+        hold = _Hold(self)
         try:
+            body = await self._receive(request, hold)
             wanted = msgspec.json.decode(body, type=GateSetting)
             stream.door.set_gate(Gate(wanted.batch_size, wanted.flush_timer_s))
         except (msgspec.DecodeError, ConfigurationError) as error:
             raise refusal(422, f'{error} Send {{"batch_size": 1000, "flush_timer_s": 0.05}}.') from None
+        finally:
+            hold.release()
         return _json(_shown(stream.door.gate))
 
     async def _get_arrivals(self, request: Request) -> Response:
@@ -368,7 +345,7 @@ class Api:
 
     # --- who asks for what ----------------------------------------------------------------------
 
-    def _check(self, asked: HTTPConnection, role: Role | None) -> None:
+    def _check(self, asked: "HTTPConnection | _Post", role: Role | None) -> None:
         """Refuse a request whose token does not allow a role (any, if None)."""
         scheme, _, token = asked.headers.get("authorization", "").partition(" ")
         given = token if scheme.lower() == "bearer" else asked.query_params.get("access_token")
@@ -377,7 +354,7 @@ class Api:
         if role is not None and not self._access.allows(role, given):
             raise refusal(403, f"This token does not allow to {role}.")
 
-    def _input(self, asked: HTTPConnection) -> Input:
+    def _input(self, asked: "HTTPConnection | _Post") -> Input:
         stream = self._stream(asked)
         if not isinstance(stream, Input):
             raise Problem(405, f"Stream {stream.name} is a result; it can be received, not sent to.", {"Allow": "GET"})
@@ -391,13 +368,63 @@ class Api:
             )
         return stream
 
-    def _stream(self, asked: HTTPConnection) -> Input | Output:
+    def _stream(self, asked: "HTTPConnection | _Post") -> Input | Output:
         name = asked.path_params["name"]
         stream = self._inputs.get(name) or self._outputs.get(name)
         if stream is None:
             known = ", ".join((*self._inputs, *self._outputs))
             raise refusal(404, f"There is no stream of this name; there are {known}.")
         return stream
+
+
+class _Post:
+    """What there is to know of a post, read off the ASGI scope in one go."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.query_params = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        self.path_params = {"name": scope["path"][len(STREAMS) :]}
+        self._take = receive
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The body, in chunks.
+
+        Raises
+        ------
+        ClientDisconnect: the client has gone.
+        """
+        more = True
+        while more:
+            message = await self._take()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            more = message.get("more_body", False)
+            yield message.get("body", b"")
+
+
+class _Hold:
+    """The bytes that a request has in memory, counted against the limit of all."""
+
+    def __init__(self, api: Api) -> None:
+        self._api, self._mine = api, 0
+
+    def add(self, size: int) -> None:
+        """Hold so many more.
+
+        Raises
+        ------
+        Problem: there is no room for them.
+        """
+        limit = self._api.limits.memory
+        if self._api.held + size > limit:
+            raise refusal(503, f"More than {limit} bytes of events wait to be written; try again later.")
+        self._mine += size
+        self._api.held += size
+
+    def release(self) -> None:
+        """Hold nothing."""
+        self._api.held -= self._mine
+        self._mine = 0
 
 
 class GateSetting(msgspec.Struct, forbid_unknown_fields=True):
@@ -459,8 +486,8 @@ def _position(stream: Output, asked: str) -> int:
         raise refusal(410, str(error)) from None
 
 
-def _is_ndjson(request: Request) -> bool:
-    media = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+def _is_ndjson(headers: Mapping[str, str]) -> bool:
+    media = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if media in ("application/x-ndjson", "application/ndjson", "application/jsonl"):
         return True
     if media in ("application/json", "application/x-www-form-urlencoded"):  # the latter is what curl -d says
@@ -483,11 +510,19 @@ def _json(content: Any, status: int = 200, media_type: str = "application/json")
 
 async def _show_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    return _shown_problem(error)
+
+
+async def _show_failure(request: Request, error: Exception) -> Response:
+    return _shown_failure(error)
+
+
+def _shown_problem(error: HTTPException) -> Response:
     problem = {"title": "refused", "status": error.status_code, "detail": error.detail}
     return Response(msgspec.json.encode(problem), error.status_code, error.headers, "application/problem+json")
 
 
-async def _show_failure(request: Request, error: Exception) -> Response:
-    detail = str(error) if isinstance(error, PenstockError) else f"internal error: {type(error).__name__}"
-    status = 503 if isinstance(error, PenstockError) else 500
-    return await _show_problem(request, refusal(status, detail))
+def _shown_failure(error: Exception) -> Response:
+    if isinstance(error, PenstockError):
+        return _shown_problem(refusal(503, str(error)))
+    return _shown_problem(refusal(500, f"internal error: {type(error).__name__}"))

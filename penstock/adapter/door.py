@@ -56,16 +56,20 @@ class Door:
     Parameters
     ----------
     note: called with every transfer made.
+    patience: seconds after which an entry's request is told that the store has not answered.
     """
 
-    def __init__(self, store: Store, gate: Gate, note: Callable[[Transfer], None]) -> None:
+    def __init__(self, store: Store, gate: Gate, note: Callable[[Transfer], None], patience: float) -> None:
         self.gate = gate
+        self._patience = patience
+        self._unanswered: deque[_Waiting] = deque()
         self._store, self._note = store, note
         self._queue: deque[_Waiting] = deque()
         self._waiting = 0
         self._changed = asyncio.Event()
         self._writer = ThreadPoolExecutor(1)
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._give_up())]
 
     @property
     def waiting(self) -> int:
@@ -80,24 +84,27 @@ class Door:
     async def deliver(self, entry: Entry) -> int:
         """Queue an entry and wait until it is durable; returns how many of its events are new.
 
-        An entry whose request is given up stays queued.
+        An entry whose request is given up stays queued, and so does one that has waited for too long.
 
         Raises
         ------
-        SinkError: the store cannot be written.
+        SinkError: the store cannot be written, or has not answered in time.
         """
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(entry, time.monotonic(), answer))
+        waiting = _Waiting(entry, time.monotonic(), answer)
+        self._queue.append(waiting)
+        self._unanswered.append(waiting)
         self._waiting += len(entry.payloads)
         self._changed.set()
-        return await asyncio.shield(answer)
+        return await answer
 
     async def close(self) -> None:
         """Transfer what waits, then stop."""
         self.set_gate(Gate(self.gate.batch_size))
         while self._queue:
             await asyncio.sleep(0.01)
-        self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
         await asyncio.to_thread(self._writer.shutdown)
 
     async def _run(self) -> None:
@@ -121,6 +128,17 @@ class Door:
                 for waiting, count in zip(taken, counts, strict=True):
                     _settle(waiting.answer, count)
                 self._note(Transfer(events, time.monotonic() - began))
+
+    async def _give_up(self) -> None:
+        """Answer those who have waited for too long; one task for all is cheaper than a timer for each."""
+        while True:
+            await asyncio.sleep(min(1.0, self._patience / 10))
+            now = time.monotonic()
+            while self._unanswered and (
+                self._unanswered[0].answer.done() or now - self._unanswered[0].since > self._patience
+            ):
+                late = SinkError(f"The store has not answered within {self._patience:g} s.")
+                _settle(self._unanswered.popleft().answer, late)
 
     async def _until_due(self) -> None:
         while True:

@@ -31,12 +31,17 @@ INSERT OR IGNORE INTO log (one) VALUES (1);
 CREATE TABLE IF NOT EXISTS blocks (
     first INTEGER PRIMARY KEY, next INTEGER NOT NULL, written INTEGER NOT NULL, content BLOB NOT NULL
 );
+CREATE TRIGGER IF NOT EXISTS appended AFTER INSERT ON blocks BEGIN UPDATE log SET next = NEW.next; END;
 CREATE TABLE IF NOT EXISTS ids (id TEXT PRIMARY KEY, noted INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, number INTEGER NOT NULL, payload BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS readers (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS positions (origin TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
+
+
+KNOWN = "SELECT json_group_array(value) FROM json_each(?) WHERE value IN (SELECT id FROM ids)"
+"""Those of a list of names that are noted, as a list."""
 
 
 class LogRecord(NamedTuple):
@@ -55,7 +60,7 @@ class Entry(msgspec.Struct):
     payloads: the events, as JSON.
     born: their intended send times in microseconds since the epoch; the time of writing, unless given.
     ids: names of the events; one whose name the stream knows is not appended again.
-    key: a name of the whole entry; if the stream knows it, nothing is appended.
+    key: a name of the whole entry, in place of ``ids``; if the stream knows it, nothing is appended.
     result_keys: for each event the key under which `latest` is to find it.
     """
 
@@ -64,6 +69,26 @@ class Entry(msgspec.Struct):
     ids: Sequence[str] | None = None
     key: str | None = None
     result_keys: Sequence[str] | None = None
+
+    def names(self) -> Sequence[str]:
+        """All names that it goes by."""
+        return [self.key] if self.key is not None else self.ids or ()
+
+    def new_rows(self, known: set[str]) -> Sequence[int]:
+        """The places of the events that are new, given the names that are known; adds its own to them."""
+        every = range(len(self.payloads))
+        if self.key is not None:
+            told = self.key in known
+            known.add(self.key)
+            return () if told else every
+        if self.ids is None:
+            return every
+        rows = []
+        for row, name in zip(every, self.ids, strict=True):
+            if name not in known:
+                rows.append(row)
+                known.add(name)
+        return rows
 
 
 class _Block(msgspec.Struct, array_like=True):
@@ -107,19 +132,23 @@ class StreamLog:
         """
         now = time.time_ns() // 1000
         with self._transaction() as connection:
-            (first,) = connection.execute("SELECT next FROM log").fetchone()
+            # Few statements, for each gives up the interpreter's lock and has to wait for it.
+            named = [name for entry in entries for name in entry.names()]
+            first, told = connection.execute(f"SELECT next, ({KNOWN}) FROM log", (_json(named),)).fetchone()
+            known = set(msgspec.json.decode(told))
             payloads: list[bytes] = []
             born: list[int] = []
             counts = []
             for entry in entries:
-                rows = self._new_rows(entry, now)
+                rows = entry.new_rows(known)
                 payloads.extend([entry.payloads[row] for row in rows])
                 born.extend([now] * len(rows) if entry.born is None else [entry.born[row] for row in rows])
                 if entry.result_keys is not None:
                     keys, start = entry.result_keys, first + len(payloads) - len(rows)
                     self._note_latest([(keys[row], start + n, entry.payloads[row]) for n, row in enumerate(rows)])
                 counts.append(len(rows))
-            connection.execute("UPDATE log SET next = next + ?", (len(payloads),))
+            if named:
+                self._note_names(named, now)
             for low, high in _blocks(payloads):
                 content = _encode(_Block(born[low:high], payloads[low:high]))
                 connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", (first + low, first + high, now, content))
@@ -129,15 +158,14 @@ class StreamLog:
     def known(self, ids: Sequence[str]) -> set[str]:
         """Those of some ids that the stream knows."""
         with self._open("read") as connection:
-            query = "SELECT 1 FROM ids WHERE id = ?"
-            return {name for name in ids if connection.execute(query, (name,)).fetchone()}
+            (known,) = connection.execute(KNOWN, (_json(ids),)).fetchone()
+        return set(msgspec.json.decode(known))
 
     def note_ids(self, ids: Iterable[str], positions: Mapping[str, int]) -> None:
         """Know ids of events that are kept elsewhere, in the order of their origins up to some positions."""
         now = time.time_ns() // 1000
-        with self._transaction() as connection:
-            for name in ids:
-                connection.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (name, now))
+        with self._transaction():
+            self._note_names(ids, now)
             self._note_positions(positions)
 
     def positions(self) -> dict[str, int]:
@@ -234,17 +262,9 @@ class StreamLog:
         with self._lock:
             self._forget_connection()
 
-    def _new_rows(self, entry: Entry, now: int) -> Sequence[int]:
-        every = range(len(entry.payloads))
-        if entry.key is not None and not self._is_new(entry.key, now):
-            return ()
-        if entry.ids is None:
-            return every
-        return [row for row, name in zip(every, entry.ids, strict=True) if self._is_new(name, now)]
-
-    def _is_new(self, name: str, now: int) -> bool:
+    def _note_names(self, names: Iterable[str], now: int) -> None:
         assert self._connection is not None
-        return self._connection.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (name, now)).rowcount == 1
+        self._connection.execute("INSERT OR IGNORE INTO ids SELECT value, ? FROM json_each(?)", (now, _json(names)))
 
     def _note_positions(self, positions: Mapping[str, int]) -> None:
         assert self._connection is not None
@@ -388,6 +408,10 @@ def _connect(path: Path) -> sqlite3.Connection:
     if version == 0:
         connection.executescript(SCHEMA)
     return connection
+
+
+def _json(names: Iterable[str]) -> str:
+    return msgspec.json.encode(list(names)).decode()
 
 
 def _stream(path: Path) -> str:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,15 +14,16 @@ from pathlib import Path
 
 import msgspec
 import uvicorn
+import uvloop
 
 from penstock.adapter.access import Access
-from penstock.adapter.api import Api, Limits
+from penstock.adapter.api import Api
 from penstock.adapter.door import Gate
 from penstock.adapter.kafka import KafkaMirror, KafkaStore
 from penstock.adapter.log import EventLog
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
-from penstock.adapter.streams import Input, Output, outputs_of
+from penstock.adapter.streams import Input, Limits, Output, outputs_of
 from penstock.app.topology import Topology
 from penstock.app.uri import KafkaPlace
 from penstock.errors import ConfigurationError, PortInUseError
@@ -30,6 +32,8 @@ LOOPBACK = "127.0.0.1"
 PORT = 8470
 CONNECTIONS = 1_000
 GRACE_S = 10
+SWITCH_S = 0.0002
+"""How long the loop may keep a writer from going on; a small transfer took 4 ms with Python's own 5 ms, and takes 2."""
 NOTED_EVERY_S = 10.0
 """How often the arrivals are written down, and old events looked for."""
 
@@ -115,14 +119,15 @@ class Adapter:
         ----------
         ready: called when requests are taken.
         """
-        asyncio.run(self._serve(ready))
+        sys.setswitchinterval(SWITCH_S)
+        uvloop.run(self._serve(ready))
 
     async def _serve(self, ready: Callable[[], None]) -> None:
         options, metrics = self._options, Metrics()
         inputs = {
             source.name: Input(
                 source.name, source.event_type, self._inputs[source.name], options.gates.get(source.name, Gate()),
-                options.limits.event, metrics,
+                options.limits, metrics,
             )
             for source in self._topology.sources
         }  # fmt: skip
@@ -133,7 +138,7 @@ class Adapter:
         api = Api(self._topology.application, inputs, outputs, options.access, options.limits, metrics, options.origins)
         server = _Server(
             uvicorn.Config(
-                api.application, log_config=None, access_log=False, lifespan="off", server_header=False,
+                api.application, log_config=None, proxy_headers=False, access_log=False, lifespan="off", server_header=False,
                 limit_concurrency=CONNECTIONS, ws_max_size=options.limits.body + 1024, ws_ping_interval=20,
                 timeout_keep_alive=75, timeout_graceful_shutdown=GRACE_S, ssl_certfile=options.certificate,
                 ssl_keyfile=options.private_key,
@@ -226,7 +231,8 @@ def _check(topology: Topology, options: AdapterOptions) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family)
+        # The event loop turns Nagle's algorithm off for sockets whose protocol it is told; answers took 40 ms more.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
     except OSError as error:

@@ -1,6 +1,7 @@
 """The streams that an adapter opens to clients: those that come in, and those that go out."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from penstock.adapter.arrivals import Arrivals
@@ -12,22 +13,44 @@ from penstock.app.event import Event
 from penstock.app.topology import Topology
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What one client may ask of the adapter; times are in seconds, sizes in bytes.
+
+    Parameters
+    ----------
+    body, event: of a request, unpacked, and of one event.
+    receive: in which a request's body must have come.
+    answer: after which a request that is still not durable is answered with 503.
+    memory: of all requests being received or waiting for a transfer.
+    """
+
+    body: int = 8 << 20
+    event: int = 1 << 20
+    receive: float = 30.0
+    answer: float = 30.0
+    memory: int = 128 << 20
+
+
 class Input:
     """A stream that clients send events into."""
 
     def __init__(
-        self, name: str, event_type: type[Event], store: Store, gate: Gate, max_event: int, metrics: Metrics
+        self, name: str, event_type: type[Event], store: Store, gate: Gate, limits: Limits, metrics: Metrics
     ) -> None:
         self.name, self.event_type, self.store = name, event_type, store
-        self.reader = BodyReader(event_type, max_event)
+        self.reader = BodyReader(event_type, limits.event)
         self.arrivals = Arrivals()
+        self.accepted, self.duplicate = metrics.accepted.labels(name), metrics.duplicate.labels(name)
+        self.rejected, self.refused = metrics.rejected.labels(name), metrics.refused.labels(name)
+        self.acknowledged = metrics.acknowledged.labels(name)
         transferred, size = metrics.transferred.labels(name), metrics.transfer_size.labels(name)
 
         def note(made: Transfer) -> None:
             transferred.observe(made.seconds)
             size.observe(made.events)
 
-        self.door = Door(store, gate, note)
+        self.door = Door(store, gate, note, limits.answer)
         metrics.watch("waiting_events", "Events that wait for a transfer", name, lambda: self.door.waiting)
         metrics.watch(
             "arrival_rate", "Events per second over the last minute", name, lambda: self.arrivals.measured().rate

@@ -60,8 +60,8 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
     """
     topology = load_app(app, parameters(context.args))[0].topology()
     from penstock.adapter.access import Access
-    from penstock.adapter.api import Limits
     from penstock.adapter.server import Adapter, AdapterOptions
+    from penstock.adapter.streams import Limits
 
     options = AdapterOptions(
         spool=given["spool"],

@@ -1,0 +1,49 @@
+"""What one would write first: a FastAPI handler that writes a request's events to Kafka and waits for all brokers.
+
+uvicorn benchmarks.apps.plain_door:app  (with BROKERS in the environment)
+"""
+
+import asyncio
+import os
+import threading
+
+from confluent_kafka import Producer
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+
+app = FastAPI()
+producer = Producer({"bootstrap.servers": os.environ["BROKERS"], "acks": "all"})
+
+
+def poll() -> None:
+    while True:
+        producer.poll(0.1)
+
+
+threading.Thread(target=poll, daemon=True).start()
+
+
+class Line(BaseModel):
+    text: str
+    size: int
+
+
+@app.post("/lines")
+async def write(lines: Line | list[Line]) -> dict[str, int]:
+    loop = asyncio.get_running_loop()
+    lines = lines if isinstance(lines, list) else [lines]
+    done = loop.create_future()
+    left = len(lines)
+
+    def delivered(error, message):
+        nonlocal left
+        left -= 1
+        if error is not None:
+            loop.call_soon_threadsafe(done.set_exception, HTTPException(503))
+        elif left == 0:
+            loop.call_soon_threadsafe(done.set_result, None)
+
+    for line in lines:
+        producer.produce("lines", line.model_dump_json(), on_delivery=delivered)
+    await done
+    return {"accepted": len(lines)}
