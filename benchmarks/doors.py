@@ -24,7 +24,7 @@ from penstock.bench.kafka import KafkaBroker
 from penstock.bench.process import free_port, kill, listens, spawn
 
 ROOT = Path(__file__).parent.parent
-LOADS = {"100 events a request, 8 connections": (8, 100), "1 event a request, 64 connections": (64, 1)}
+LOADS = {"100 events a request, 16 connections": (16, 100), "1 event a request, 64 connections": (64, 1)}
 PLAIN, LOG, KAFKA = "FastAPI, Kafka", "adapter, embedded log", "adapter, Kafka"
 
 

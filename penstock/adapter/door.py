@@ -115,9 +115,8 @@ class Door:
             began = time.monotonic()
             events = sum(len(waiting.entry.payloads) for waiting in taken)
             try:
-                counts = await loop.run_in_executor(
-                    self._writer, self._store.append, [waiting.entry for waiting in taken]
-                )
+                finish = self._store.begin([waiting.entry for waiting in taken])
+                counts = await loop.run_in_executor(self._writer, finish)
             except SinkError as error:
                 for waiting in taken:
                     _settle(waiting.answer, error)

@@ -1,8 +1,9 @@
 """Kafka behind the adapter: a topic that events are written to, and a mirror of one with results."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Event as Flag
 from typing import Any
 
@@ -158,8 +159,11 @@ class KafkaStore:
         self._reached: dict[int, int] = {}
         self._producer = self._open()
 
-    def append(self, entries: Sequence[Entry]) -> list[int]:
-        """See `Store.append`. Waits for as long as no broker answers."""
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[int]]:
+        """See `Store.begin`. What it returns waits for as long as no broker answers."""
+        return partial(self._append, entries)
+
+    def _append(self, entries: Sequence[Entry]) -> list[int]:
         names = [_names(entry) for entry in entries]
         known = self._index.known([name for each in names for name in each or ()])
         new: list[str] = []

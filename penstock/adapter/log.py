@@ -3,8 +3,9 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -116,6 +117,7 @@ class StreamLog:
         self.path = path
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._patience = PATIENCE_S
         with self._open("opened"):
             pass
 
@@ -130,29 +132,62 @@ class StreamLog:
         ------
         SinkError: the disk is full or read-only; nothing was appended.
         """
-        now = time.time_ns() // 1000
         with self._transaction() as connection:
-            # Few statements, for each gives up the interpreter's lock and has to wait for it.
-            named = [name for entry in entries for name in entry.names()]
-            first, told = connection.execute(f"SELECT next, ({KNOWN}) FROM log", (_json(named),)).fetchone()
-            known = set(msgspec.json.decode(told))
-            payloads: list[bytes] = []
-            born: list[int] = []
-            counts = []
-            for entry in entries:
-                rows = entry.new_rows(known)
-                payloads.extend([entry.payloads[row] for row in rows])
-                born.extend([now] * len(rows) if entry.born is None else [entry.born[row] for row in rows])
-                if entry.result_keys is not None:
-                    keys, start = entry.result_keys, first + len(payloads) - len(rows)
-                    self._note_latest([(keys[row], start + n, entry.payloads[row]) for n, row in enumerate(rows)])
-                counts.append(len(rows))
-            if named:
-                self._note_names(named, now)
-            for low, high in _blocks(payloads):
-                content = _encode(_Block(born[low:high], payloads[low:high]))
-                connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", (first + low, first + high, now, content))
-            self._note_positions(positions or {})
+            return self._insert(connection, entries, positions or {})
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[int]]:
+        """Begin to append; what is returned makes it durable, in any one thread, and returns what `append` does.
+
+        Two steps, because a thread that needs the interpreter for more than the last statement, the
+        one that waits for the disk, has to wait for it again and again while an event loop is busy.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                connection = self._connected(patience=0.0)
+                connection.execute("BEGIN IMMEDIATE")
+                counts = self._insert(connection, entries, {})
+            except (OSError, sqlite3.Error):
+                self._forget_connection()  # and try once more, with patience
+            else:
+                return partial(self._commit, connection, counts)
+            finally:
+                if self._connection is None or not self._connection.in_transaction:
+                    self._lock.release()
+        return partial(self.append, entries)
+
+    def _commit(self, connection: sqlite3.Connection, counts: list[int]) -> list[int]:
+        try:
+            with self._explained("written"):
+                connection.execute("COMMIT")
+            return counts
+        finally:
+            self._lock.release()
+
+    def _insert(
+        self, connection: sqlite3.Connection, entries: Sequence[Entry], positions: Mapping[str, int]
+    ) -> list[int]:
+        """Append within a transaction."""
+        now = time.time_ns() // 1000
+        named = [name for entry in entries for name in entry.names()]
+        first, told = connection.execute(f"SELECT next, ({KNOWN}) FROM log", (_json(named),)).fetchone()
+        known = set(msgspec.json.decode(told))
+        payloads: list[bytes] = []
+        born: list[int] = []
+        counts = []
+        for entry in entries:
+            rows = entry.new_rows(known)
+            payloads.extend([entry.payloads[row] for row in rows])
+            born.extend([now] * len(rows) if entry.born is None else [entry.born[row] for row in rows])
+            if entry.result_keys is not None:
+                keys, start = entry.result_keys, first + len(payloads) - len(rows)
+                self._note_latest([(keys[row], start + n, entry.payloads[row]) for n, row in enumerate(rows)])
+            counts.append(len(rows))
+        if named:
+            self._note_names(named, now)
+        for low, high in _blocks(payloads):
+            content = _encode(_Block(born[low:high], payloads[low:high]))
+            connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", (first + low, first + high, now, content))
+        self._note_positions(positions)
         return counts
 
     def known(self, ids: Sequence[str]) -> set[str]:
@@ -295,20 +330,32 @@ class StreamLog:
 
     @contextmanager
     def _open(self, what: str) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone; made anew after a failure, of which SQLite may not recover."""
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = _connect(self.path)
-                yield self._connection
-            except (OSError, sqlite3.Error) as error:
-                self._forget_connection()
-                if isinstance(error, SourceError | SinkError):
-                    raise
-                raise SinkError(
-                    f"The log of stream {_stream(self.path)} in {self.path.parent} cannot be {what}: {error}; free space "
-                    "on the disk, or mend the directory's permissions."
-                ) from error
+        """The connection, for this thread alone."""
+        with self._lock, self._explained(what):
+            yield self._connected()
+
+    def _connected(self, patience: float = PATIENCE_S) -> sqlite3.Connection:
+        """The connection, that waits for so long while another process writes."""
+        if self._connection is None:
+            self._connection, self._patience = _connect(self.path), PATIENCE_S
+        if patience != self._patience:
+            self._connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
+            self._patience = patience
+        return self._connection
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Within the block, failures are ours; the connection is made anew after one, of which it may not recover."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            self._forget_connection()
+            if isinstance(error, SourceError | SinkError):
+                raise
+            raise SinkError(
+                f"The log of stream {_stream(self.path)} in {self.path.parent} cannot be {what}: {error}; free space "
+                "on the disk, or mend the directory's permissions."
+            ) from error
 
     def _forget_connection(self) -> None:
         if self._connection is not None:

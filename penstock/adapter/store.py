@@ -1,6 +1,6 @@
 """Stores: where the events of a stream are kept, as the adapter sees it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock.adapter.log import Entry, StreamLog
@@ -17,12 +17,12 @@ class Received(NamedTuple):
 class Store(Protocol):
     """What is written to by one thread at a time, and read by any."""
 
-    def append(self, entries: Sequence[Entry]) -> list[int]:
-        """Make entries durable, all or none; returns for each how many of its events are new.
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[int]]:
+        """Begin to append, without waiting for anything.
 
-        Raises
-        ------
-        SinkError: it cannot be written; with entries that carry ids, trying again does no harm.
+        Returns what makes the entries durable, all or none, and returns for each how many of its
+        events are new. It waits, and raises SinkError if the store cannot be written; with entries
+        that carry ids, trying again does no harm.
         """
 
     def expire(self, written_before: float, noted_before: float) -> None:
@@ -40,7 +40,7 @@ class LogStore:
 
     def __init__(self, log: StreamLog) -> None:
         self._log = log
-        self.append = log.append
+        self.begin = log.begin
         self.expire = log.expire
         self.size = log.size
         self.close = log.close

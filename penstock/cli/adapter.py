@@ -40,6 +40,8 @@ from penstock.errors import ConfigurationError
 @click.option("--max-body", default=8 << 20, show_default=True, type=click.IntRange(1), help="Bytes of a request.")
 @click.option("--max-event", default=1 << 20, show_default=True, type=click.IntRange(1), help="Bytes of an event.")
 @click.option("--max-held", default=128 << 20, show_default=True, type=click.IntRange(1), help="Bytes held in memory.")
+@click.option("--receive-within", default="30 s", show_default=True, help="Time for a request's body to come.")
+@click.option("--answer-within", default="30 s", show_default=True, help="Time for it to become durable, before a 503.")
 @click.option(
     "--retain", default="7 d", show_default=True, help="How long events are kept that every reader has passed."
 )
@@ -71,7 +73,13 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
         certificate=given["certificate"],
         private_key=given["private_key"],
         access=Access() if given["tokens"] is None else Access.read(given["tokens"]),
-        limits=Limits(body=given["max_body"], event=given["max_event"], memory=given["max_held"]),
+        limits=Limits(
+            body=given["max_body"],
+            event=given["max_event"],
+            memory=given["max_held"],
+            receive=seconds(given["receive_within"]),
+            answer=seconds(given["answer_within"]),
+        ),
         gates=_gates(given["plan"], given["gates"]),
         retain=seconds(given["retain"]),
         remember=seconds(given["remember"]),
