@@ -1,0 +1,172 @@
+"""The gate of a door, what arrivals are measured as, and bodies of any kind."""
+
+import asyncio
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.adapter.arrivals import Arrivals
+from penstock.adapter.body import BodyReader, Malformed
+from penstock.adapter.door import Door, Gate
+from penstock.adapter.log import Entry
+from penstock.app.event import Event
+from penstock.errors import ConfigurationError, SinkError
+
+
+class Word(Event):
+    text: str
+
+
+class SlowStore:
+    """Notes each transfer, and takes a while for it."""
+
+    def __init__(self, seconds=0.0, fails=False):
+        self.transfers, self._seconds, self._fails = [], seconds, fails
+
+    def begin(self, entries):
+        def finish():
+            time.sleep(self._seconds)
+            if self._fails:
+                raise SinkError("full")
+            self.transfers.append([len(entry.payloads) for entry in entries])
+            return [len(entry.payloads) for entry in entries]
+
+        return finish
+
+
+def deliver(gate, sizes, store=None, patience=30.0, change=None):
+    """Offer entries of some sizes at once; returns the store, the answers and the seconds it took."""
+    store = store or SlowStore()
+
+    async def run():
+        door = Door(store, gate, lambda made: None, patience)
+        began = time.monotonic()
+        offers = [asyncio.ensure_future(door.deliver(Entry([b"x"] * size))) for size in sizes]
+        if change is not None:
+            await asyncio.sleep(0.1)
+            door.set_gate(change)
+        answers = await asyncio.gather(*offers, return_exceptions=True)
+        took = time.monotonic() - began
+        await door.close()
+        return answers, took
+
+    return store, *asyncio.run(run())
+
+
+def test_a_transfer_takes_at_most_a_batch_in_whole_requests():
+    store, answers, _ = deliver(Gate(10), [4, 4, 4, 25, 1, 9])
+    assert answers == [4, 4, 4, 25, 1, 9]
+    assert [sum(transfer) for transfer in store.transfers] == [8, 4, 25, 10]
+
+
+def test_a_batch_that_is_not_full_waits_for_the_timer():
+    store, _, took = deliver(Gate(10, 0.3), [3, 3])
+    assert (store.transfers, took >= 0.3) == ([[3, 3]], True)
+
+
+def test_a_full_batch_does_not_wait():
+    _, _, took = deliver(Gate(6, 5.0), [3, 3])
+    assert took < 2
+
+
+def test_a_changed_gate_holds_for_what_waits():
+    _, _, took = deliver(Gate(100, 60.0), [1], change=Gate(1, 60.0))
+    assert took < 5
+
+
+def test_a_store_that_fails_fails_its_requests_only():
+    _, answers, _ = deliver(Gate(1), [1, 1], SlowStore(fails=True))
+    assert [str(answer) for answer in answers] == ["full", "full"]
+
+
+def test_requests_are_told_when_the_store_does_not_answer():
+    store, answers, took = deliver(Gate(1), [1, 1], SlowStore(1.0), patience=0.3)
+    assert all("not answered within 0.3 s" in str(answer) for answer in answers)
+    assert took < 0.9
+    assert store.transfers == [[1], [1]]  # they are kept all the same
+
+
+@pytest.mark.parametrize("setting", [(0, 0.0), (2_000_000, 0.0), (1, -1.0), (1, 4000.0)])
+def test_gates_out_of_range(setting):
+    with pytest.raises(ConfigurationError, match="choose a batch_size"):
+        Gate(*setting)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.floats(0.001, 5), st.integers(1, 50)), min_size=3, max_size=60))
+def test_arrivals_are_what_numpy_says(requests):
+    now = [0.0]
+    arrivals = Arrivals(window=10_000, clock=lambda: now[0])
+    for gap, size in requests:
+        now[0] += gap
+        arrivals.note(size)
+    gaps = np.array([gap for gap, _ in requests])[1:]
+    sizes = np.array([size for _, size in requests])
+    measured = arrivals.measured()
+    assert measured.events == sizes.sum()
+    assert measured.rate == pytest.approx(sizes.sum() / now[0], rel=1e-6)
+    assert measured.gap_scv == pytest.approx(gaps.var() / gaps.mean() ** 2, abs=1e-6)
+    assert measured.size_scv == pytest.approx(sizes.var() / sizes.mean() ** 2, abs=1e-9)
+
+
+def test_the_error_of_a_rate_is_what_many_windows_show():
+    """Against the spread of the rate over many windows of a compound Poisson stream."""
+    random = np.random.default_rng(1)
+    rates, errors = [], []
+    for _ in range(300):
+        now = [0.0]
+        arrivals = Arrivals(window=100_000, clock=lambda now=now: now[0])
+        for gap, size in zip(random.exponential(0.1, 400), random.integers(1, 9, 400), strict=True):
+            now[0] += gap
+            arrivals.note(int(size))
+        measured = arrivals.measured()
+        rates.append(measured.rate)
+        errors.append(measured.rate_error)
+    assert np.mean(errors) == pytest.approx(np.std(rates), rel=0.15)
+
+
+def test_old_requests_leave_the_window():
+    now = [0.0]
+    arrivals = Arrivals(window=10, clock=lambda: now[0])
+    arrivals.note(5)
+    now[0] = 100.0
+    assert (arrivals.measured().events, arrivals.measured().gap_scv) == (0, None)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.one_of(st.builds(lambda text: {"text": text}, st.text()), json_values), max_size=6), st.booleans())
+def test_every_event_of_a_body_is_accepted_or_rejected(events, lines):
+    body = (
+        "\n".join(json.dumps(event) for event in events).encode()
+        if lines
+        else json.dumps(events, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    )
+    try:
+        parsed = BodyReader(Word, 10_000).read(body, lines=lines)
+    except Malformed:
+        return
+    assert sorted(parsed.rows + [rejection.index for rejection in parsed.rejected]) == list(range(len(events)))
+    for row, payload in zip(parsed.rows, parsed.payloads, strict=True):
+        assert json.loads(payload) == events[row]
+        assert isinstance(events[row]["text"], str)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_read_or_refused(body, lines):
+    try:
+        parsed = BodyReader(Word, 100).read(body, lines=lines)
+    except Malformed:
+        return
+    assert all(json.loads(payload)["text"] is not None for payload in parsed.payloads)
