@@ -1,14 +1,18 @@
 """The two ways to run a topology that the shared suite compares; the same random examples at every run of CI."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doors import required
 from hypothesis import settings
 from support import Batches, load, write_batches
 
+from penstock.bench.kafka import KafkaBroker
+from penstock.bench.postgres import PostgresServer, postgres_programs
 from penstock.testing import TopologyDriver
 
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -63,6 +67,21 @@ def on_spark(name: str, batches: Batches, directory: Path) -> Outcome:
         {name: element["events"] for name, element in result.report["elements"].items() if element["events"]},
         counts["late"],
     )
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A Kafka broker; it may be killed, if it is started again."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A PostgreSQL server; it may be killed, if it is started again."""
+    required(postgres_programs(), "PostgreSQL; on Debian: sudo apt-get install postgresql")
+    with PostgresServer(tmp_path_factory.mktemp("postgres")) as running:
+        yield running
 
 
 @pytest.fixture(params=["driver", "spark"])

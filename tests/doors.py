@@ -39,9 +39,9 @@ class RunningAdapter:
             time.sleep(0.02)
 
     def kill(self):
-        if self.process.poll() is None:
+        if self.process.returncode is None:
             self.process.kill()
-        self.process.communicate()
+            self.process.communicate()
 
     def stop(self, number=signal.SIGTERM):
         """Stop it as a person would; returns its exit code and what it said."""

@@ -1,0 +1,120 @@
+"""The adapter on a real Kafka broker, either of which is killed."""
+
+import json
+import threading
+import time
+
+import httpx
+import pytest
+from doors import RunningAdapter
+
+from penstock.adapter.kafka import Topic, name_of
+from penstock.app.uri import KafkaPlace
+
+
+def messages(brokers, topic):
+    topic = Topic(KafkaPlace(brokers, topic))
+    bounds = topic.bounds()
+    lows, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
+    return [message for some in topic.read(lows, ends) for message in some]
+
+
+def texts(brokers, topic):
+    return sorted(json.loads(message.value())["text"] for message in messages(brokers, topic))
+
+
+def test_events_go_to_the_topic_once(broker, tmp_path):
+    with RunningAdapter(tmp_path, "--stream", f"Words=kafka:{broker.brokers}/once") as adapter:
+        assert (
+            adapter.post('[{"text":"a"},{"text":"b"},{"text":1}]', headers={"Idempotency-Key": "k"}).json()["accepted"]
+            == 2
+        )
+        assert adapter.post('{"text":"c"}').json()["accepted"] == 1
+        assert adapter.post('[{"text":"a"},{"text":"b"}]', headers={"Idempotency-Key": "k"}).json()["duplicates"] == 2
+        adapter.kill()
+        adapter.start()
+        again = adapter.post('[{"text":"a"},{"text":"b"},{"text":"d"}]', headers={"Idempotency-Key": "k"})
+        assert again.json()["duplicates"] == 2  # and the third is new
+    assert texts(broker.brokers, "once") == ["a", "b", "c", "d"]
+    assert {name_of(message) for message in messages(broker.brokers, "once")} >= {"request k/0", "request k/1", None}
+
+
+def test_ids_are_known_from_the_topic_where_the_note_of_them_is_lost(broker, tmp_path):
+    stream = ("--stream", f"Words=kafka:{broker.brokers}/reread")
+    with RunningAdapter(tmp_path / "one", *stream) as adapter:
+        adapter.post('{"text":"a"}', params={"id": "text"})
+    with RunningAdapter(tmp_path / "two", *stream) as adapter:
+        assert adapter.post('[{"text":"a"},{"text":"b"}]', params={"id": "text"}).json() == {
+            "accepted": 1, "duplicates": 1, "rejected": [],
+        }  # fmt: skip
+    assert texts(broker.brokers, "reread") == ["a", "b"]
+
+
+def test_kills_of_the_adapter_and_the_broker_lose_and_double_nothing(broker, tmp_path):
+    """By ids: every event that was acknowledged is in the topic, and none is there twice."""
+    total, done = 60, []
+    arguments = ("--stream", f"Words=kafka:{broker.brokers}/kills", "--answer-within", "3 s")
+    with RunningAdapter(tmp_path, *arguments) as adapter:
+
+        def send():
+            for number in range(total):
+                content = json.dumps([{"text": f"{number}/{index}"} for index in range(5)])
+                while True:
+                    try:
+                        answer = adapter.post(content, params={"id": "text"})
+                        if answer.status_code == 200:
+                            break
+                        assert answer.status_code == 503
+                    except httpx.TransportError:
+                        time.sleep(0.05)
+                done.append(number)
+                time.sleep(0.05)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        time.sleep(1.0)
+        adapter.kill()
+        adapter.start()
+        time.sleep(0.5)
+        broker.kill()
+        time.sleep(4.0)
+        assert adapter.get("/health").status_code == 200
+        broker.start()
+        sender.join(120)
+        assert len(done) == total
+        adapter.kill()
+    assert texts(broker.brokers, "kills") == sorted(
+        f"{number}/{index}" for number in range(total) for index in range(5)
+    )
+
+
+def test_results_in_a_topic_are_served(broker, tmp_path):
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": broker.brokers})
+    with RunningAdapter(tmp_path, "--stream", f"Counts=kafka:{broker.brokers}/results") as adapter:
+        for number in range(3):
+            producer.produce(
+                "results",
+                json.dumps({"text": "a", "by": 1, "seen": number}),
+                headers={"penstock-id": f"r{min(number, 1)}"},
+            )
+        producer.flush()
+        deadline = time.monotonic() + 20
+        while adapter.get("/results/Counts/a/1").status_code != 200 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        got = []
+        with httpx.stream(
+            "GET", f"{adapter.url}/streams/Counts", params={"offset": "earliest"}, timeout=20
+        ) as response:
+            for line in response.iter_lines():
+                if line.startswith("data:"):
+                    got.append(json.loads(line[5:])["seen"])
+                    if len(got) == 2:
+                        break
+    assert sorted(got) in ([0, 1], [0, 2])  # of two messages with one id the second is left out
+
+
+def test_a_broker_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(AssertionError, match="penstock: kafka:127.0.0.1:9/x cannot be reached"):
+        RunningAdapter(tmp_path, "--stream", "Words=kafka:127.0.0.1:9/x")
