@@ -10,6 +10,7 @@ run: setup  ## Run the divisibility example on 200,000 words.
 	@.venv/bin/python examples/divisibility/explain.py runs/$(NAME)/report.json
 
 test: setup  ## Lint, check types and imports, and run every test.
+	@scripts/services
 	@scripts/check
 	@.venv/bin/python -m pytest
 
@@ -21,7 +22,7 @@ setup:
 
 docs: setup  ## Build the reference from the docstrings.
 	@.venv/bin/pdoc --docformat numpy --output-directory build/reference penstock penstock.testing penstock.errors \
-		penstock.app penstock.runtime penstock.engine penstock.adapter penstock.bench penstock.queueing penstock.allocation
+		penstock.app penstock.runtime penstock.engine penstock.adapter penstock.client penstock.bench penstock.queueing penstock.allocation
 	@echo "Open build/reference/index.html"
 
 lock:  ## Pin the newest versions that pyproject.toml allows.

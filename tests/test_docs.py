@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from doors import RunningAdapter
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,7 +21,7 @@ def blocks(path, language):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_python_in_documents_runs(path, tmp_path, monkeypatch):
-    if path.name == "tutorial.md":
+    if path.name in ("tutorial.md", "adapter.md"):
         return  # below, as its reader would go through it
     monkeypatch.chdir(tmp_path)
     names = {"__name__": f"document_{path.stem}"}  # a page is read from its beginning
@@ -92,3 +93,24 @@ def test_the_commands_of_the_placement_tutorial_run(tmp_path):
     text = shell(commands, tmp_path)
     assert "Proved optimal." in text
     assert (tmp_path / "clicks.svg").exists()
+
+
+def test_the_adapter_can_be_used_as_its_page_says(tmp_path):
+    page = ROOT / "docs/how-to/adapter.md"
+    app, send, receive = blocks(page, "python")
+    (tmp_path / "app.py").write_text(app)
+    with RunningAdapter(tmp_path / "spool", app=tmp_path / "app.py") as adapter:
+
+        def here(text):
+            return text.replace("http://127.0.0.1:8470", adapter.url)
+
+        (curl,), (shown,) = blocks(page, "sh"), blocks(page, "json")
+        assert shell(here(curl).replace("]}curl", "]}\ncurl"), tmp_path).replace("}{", "}\n{").strip() == shown.strip()
+        names = {}
+        exec(here(send), names)
+        assert names["producer"].sent.accepted == 1000
+        spool = "--source Words=log:spool --sink Output=log:spool"
+        shell(f"penstock run app.py {spool} --until-idle", tmp_path)
+        exec(here(receive), names)
+        assert names["client"] is not None
+        assert adapter.get("/results/Counts/gate").json() == {"text": "gate", "seen": 4}

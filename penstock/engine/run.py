@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pyspark
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
@@ -38,6 +38,7 @@ from penstock.engine.sinks import BoundSink, Directory, KafkaSink, bind_sinks
 from penstock.engine.sources import BoundSource, bind, bind_hop
 from penstock.engine.sources.base import Reckoning
 from penstock.engine.sources.files import FileSource
+from penstock.engine.sources.follow import FollowedSource
 from penstock.errors import ConfigurationError, RunFailedError
 from penstock.runtime.plan import PlanReference
 from penstock.runtime.staging import DEAD_LETTERS, SinkFiles
@@ -45,6 +46,8 @@ from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
 POLL_S = 0.2
+NOTED_EVERY_S = 10.0
+"""How often the embedded log is told how far the run is."""
 IDLE_S = 1.0
 """How long everything must have been drained before a run is taken to be idle."""
 
@@ -196,7 +199,7 @@ class Run:
                 for running in groups:
                     running.query = self._start(spark, running, started_us)
                 queries = [running.query for running in groups if running.query is not None]
-                self._watch(queries, lambda: self._is_idle(groups))
+                self._watch(queries, lambda: self._is_idle(groups), lambda: self._note_readers(groups))
             except PySparkException as error:
                 self._fail(error)
             finally:
@@ -273,7 +276,14 @@ class Run:
                 return [Tally.read(block) for block in rows["block"].to_pylist()]
 
         writer_ = frame.writeStream.queryName(running.group.name).option("checkpointLocation", str(running.checkpoint))
-        return writer_.foreachBatch(self._committer(running, tallies)).start()
+        writer_ = writer_.foreachBatch(self._committer(running, tallies))
+        try:
+            return writer_.start()
+        except AnalysisException as error:
+            if not (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE"):
+                raise
+            # An aggregation without a watermark cannot append; its rows are what a batch has changed.
+            return writer_.outputMode("update").start()
 
     def _plan(self, running: _RunningGroup) -> PlanReference:
         return PlanReference(
@@ -319,8 +329,11 @@ class Run:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _watch(self, queries: list[StreamingQuery], is_idle: Callable[[], bool]) -> None:
-        began = time.monotonic()
+    def _watch(
+        self, queries: list[StreamingQuery], is_idle: Callable[[], bool], note: Callable[[], None] = lambda: None
+    ) -> None:
+        began = noted = time.monotonic()
+        note()
         idle_since: float | None = None
         while not self._interrupted.wait(POLL_S):
             for query in queries:
@@ -330,6 +343,9 @@ class Run:
                     return
             now = time.monotonic()
             self._live.show(self._snapshot())
+            if now - noted >= NOTED_EVERY_S:
+                note()
+                noted = now
             if self._options.duration is not None and now - began >= self._options.duration:
                 return
             if self._options.until_idle:
@@ -347,6 +363,13 @@ class Run:
                     return False
         busy = [r for r in groups if r.query is not None and r.query.status["isDataAvailable"]]
         return not busy
+
+    def _note_readers(self, groups: list[_RunningGroup]) -> None:
+        for running in groups:
+            for number, bound in enumerate(running.sources):
+                if isinstance(bound, FollowedSource):
+                    name = f"run in {self._recording.directory}"
+                    bound.note_reader(name, running.checkpoint, number, running.ledger.last)
 
     def _snapshot(self) -> Snapshot:
         with self._lock:

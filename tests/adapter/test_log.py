@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.adapter import EventLog
+from penstock.adapter.log import Entry
 from penstock.errors import SinkError, SourceError
 
 
@@ -61,6 +63,62 @@ def test_trimmed_events_are_gone_and_said_to_be(tmp_path):
         log.read("S", 0, 3)
 
 
+def test_nothing_is_trimmed_that_a_reader_has_yet_to_pass(tmp_path):
+    log = EventLog(tmp_path)
+    log.append("S", [b"a", b"b", b"c"], ids=["1", "2", "3"])
+    stream = log.stream("S")
+    stream.note_reader("slow", 1)
+    stream.note_reader("fast", 3)
+    later = time.time() + 10
+    stream.expire(later, 0)
+    assert payloads(log) == [b"b", b"c"]
+    assert log.append("S", [b"a"], ids=["1"]) == 0  # its id outlives it
+    stream.note_reader("slow", 3)
+    stream.expire(later, later)
+    assert payloads(log) == []
+    assert (log.end("S"), log.append("S", [b"a"], ids=["1"])) == (3, 1)
+
+
+def test_events_that_are_young_are_kept(tmp_path):
+    log = EventLog(tmp_path)
+    log.append("S", [b"a"])
+    log.stream("S").expire(time.time() - 60, 0)
+    assert payloads(log) == [b"a"]
+
+
+def test_two_steps_append_as_one_does(tmp_path):
+    stream = EventLog(tmp_path).stream("S")
+    finish = stream.begin([Entry([b"a"], key="k"), Entry([b"b", b"c"])])
+    assert EventLog(tmp_path).end("S") == 0  # nobody sees it before it is on disk
+    assert finish() == [1, 2]
+    assert stream.begin([Entry([b"a"], key="k"), Entry([b"d"], key="k")])() == [0, 0]
+    other = EventLog(tmp_path).stream("S")
+    other_finish = other.begin([Entry([b"e"])])
+    waits = stream.begin([Entry([b"f"])])  # another connection is writing: all of it is left for the second step
+    other_finish()
+    assert waits() == [1]
+    assert [record.payload for record in stream.read(0, 9)] == [b"a", b"b", b"c", b"e", b"f"]
+
+
+def test_large_events_lie_in_blocks_of_their_own(tmp_path):
+    log = EventLog(tmp_path)
+    events = [bytes([number]) * size for number, size in enumerate((10, 2_000_000, 10, 600_000, 600_000, 3))]
+    assert log.append("S", events) == 6
+    assert payloads(log) == events
+    assert [record.payload for record in log.read("S", 2, 4)] == events[2:4]
+
+
+def test_a_log_of_another_layout_is_refused(tmp_path):
+    log = EventLog(tmp_path)
+    log.append("S", [b"a"])
+    log.close()
+    connection = sqlite3.connect(tmp_path / "S.log.sqlite")
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with pytest.raises(SinkError, match="has layout 1"):
+        EventLog(tmp_path).end("S")
+
+
 def test_several_readers_follow_while_one_writes(tmp_path):
     writer = EventLog(tmp_path)
     readers = [EventLog(tmp_path, create=False) for _ in range(3)]
@@ -80,6 +138,7 @@ def test_a_log_that_is_not_there_or_cannot_be_written(tmp_path):
 WRITER = """
 import sys
 from penstock.adapter import EventLog
+from penstock.adapter.log import Entry
 log = EventLog(sys.argv[1])
 number = log.end("S")
 while True:

@@ -174,6 +174,17 @@ def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path):
     assert max(each["seen"] for each in counted if each["text"] == "a") == 3
 
 
+def test_the_same_topology_counts_in_micro_batches(run_app, broker):
+    produce(broker, "mb-in", *words("a", "b", "a"), b"garbage")
+    options = {
+        "sources": {"Words": f"kafka:{broker.brokers}/mb-in"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/mb-out"},
+    }
+    result = run_app("native", file=APPS, **options)
+    assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
+    assert result.report["counts"]["dead_lettered"] == 1
+
+
 @pytest.mark.parametrize(
     ("which", "options", "sentence"),
     [

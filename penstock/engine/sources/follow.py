@@ -21,7 +21,7 @@ from penstock.app.uri import Uri
 from penstock.engine.checkpoint import committed_offsets
 from penstock.engine.sources.base import Reckoning, RowKind
 from penstock.engine.sources.gate import Gate, bounds_of
-from penstock.engine.sources.sequence import Followed, Sequenced
+from penstock.engine.sources.sequence import Followed, LogSequence, Sequenced
 from penstock.errors import SourceError
 
 ROWS = pa.schema([("payload", pa.binary()), ("born", pa.int64()), ("minor", pa.int64())])
@@ -53,17 +53,28 @@ class FollowedSource:
 
     def reckon(self, checkpoint: Path, number: int, batch: int | None) -> Reckoning:
         """See `BoundSource`; counts by the sequence's own numbers."""
-        first, done = self._sequence.start(), self._sequence.start()
-        offsets = [] if batch is None else committed_offsets(checkpoint, batch)
-        if offsets and offsets[number] is not None:
-            at = offsets[number]
-            self._started, first, done = at["started"], int(at["first"]), int(at["end"])
+        first, done = self._done(checkpoint, number, batch)
         self._started = self._started or time.time()
         return Reckoning(done - first, _waiting(self.uri, self._sequence.end(self._started), done))
+
+    def _done(self, checkpoint: Path, number: int, batch: int | None) -> tuple[int, int]:
+        """Where the run began, and where what it has committed ends."""
+        offsets = [] if batch is None else committed_offsets(checkpoint, batch)
+        if not offsets or offsets[number] is None:
+            start = self._sequence.start()
+            return start, start
+        at = offsets[number]
+        self._started = at["started"]
+        return int(at["first"]), int(at["end"])
 
     def waiting(self, checkpoint: Path, number: int, batch: int | None) -> bool:
         """See `BoundSource`."""
         return self.reckon(checkpoint, number, batch).queued > 0
+
+    def note_reader(self, name: str, checkpoint: Path, number: int, batch: int | None) -> None:
+        """Tell the log, if it is one, how far a run is, so that it can let go of what every reader has passed."""
+        if isinstance(self._sequence, LogSequence):
+            self._sequence.note_reader(name, self._done(checkpoint, number, batch)[1])
 
     def finished(self) -> bool:
         """Whether the schedule has run out; a log may always grow."""

@@ -57,6 +57,10 @@ class LogSequence:
     def last(self) -> int | None:
         return None
 
+    def note_reader(self, name: str, before: int) -> None:
+        """See `StreamLog.note_reader`."""
+        self._log.note_reader(name, before)
+
     def read(self, start: int, end: int, started: float) -> Slice:
         records = self._log.read(start, end)
         return Slice([record.payload for record in records], [record.born for record in records])
