@@ -7,6 +7,7 @@ counts come from offsets. A sink is a query of its own, and so are the dead lett
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -128,16 +129,21 @@ class _RealTimeRun(Run):
         text = F.coalesce(F.col("value").cast("string"), F.lit(""))
         rows = rows.withColumn("event", F.from_json(text, read, options))
         fits: Column = F.col("event").isNotNull() & F.col(f"event.{CORRUPT}").isNull()
-        for field in schema:
-            if not field.nullable:
-                fits = fits & F.col(f"event.`{field.name}`").isNotNull()
+        columns = []
+        for field in msgspec.structs.fields(bound.source.event_type):
+            column = F.col(f"event.`{field.name}`")
+            if field.required:
+                fits = fits & (column.isNotNull() | F.lit(schema[field.name].nullable))
+            elif field.default is not msgspec.NODEFAULT and field.default is not None:
+                column = F.coalesce(column, F.lit(field.default))
+            columns.append(column.alias(field.name))
         fits = F.coalesce(fits, F.lit(False))
         place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
         error = F.lit(f"is no {bound.source.event_type.__name__}, in type or for want of a field")
         letter = F.to_json(F.struct(F.lit(bound.source.name).alias("stream"), text.alias("raw"), error.alias("error")))
         header = F.struct(F.lit(ID_HEADER).alias("key"), place.cast("binary").alias("value"))
         bad = rows.where(~fits).select(letter.alias("value"), F.array(header).alias("headers"))
-        return rows.where(fits).select(*(F.col(f"event.`{name}`") for name in schema.names)), bad
+        return rows.where(fits).select(*columns), bad
 
     def _start_writing(self, name: str, frame: DataFrame, place: KafkaPlace) -> StreamingQuery:
         Topic(place, create=True)

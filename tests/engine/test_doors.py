@@ -188,9 +188,9 @@ def test_the_same_topology_counts_in_micro_batches(run_app, broker):
 @pytest.mark.parametrize(
     ("which", "options", "sentence"),
     [
-        ("app", {}, "Element Counter is of the event dialect"),
+        ("app", {}, "Element keep is of the event dialect"),
         ("native", {"sinks": {}}, "Sink Out is jsonl:.*writes to Kafka only"),
-        ("native", {"sources": {"Words": "generator:constant?rate=5"}}, "reads Kafka only"),
+        ("native", {"sources": {"Words": "jsonl:."}}, "reads Kafka only"),
         ("native", {"master": "local[1]"}, "slots: use --master local"),
         ("native", {"checkpoint_every": 1.0}, "5 s at least"),
     ],
@@ -242,7 +242,9 @@ def test_a_run_with_an_adapter_survives_kills_of_both(tmp_path):
 
     process = start()
     assert send("a", "b")["accepted"] == 2
-    adapters = subprocess.run(["pgrep", "-f", f"adapter.*--port {port}"], capture_output=True, text=True).stdout.split()
+    adapters = subprocess.run(
+        ["pgrep", "-f", f"penstock adapter .*--port {port}"], capture_output=True, text=True
+    ).stdout.split()
     os.kill(int(adapters[0]), signal.SIGKILL)
     time.sleep(0.5)
     assert send("a")["accepted"] == 1  # by the one that took its place
