@@ -1,6 +1,7 @@
 """Latency from producer to result topic, in real-time mode and in micro-batches, at 1,000 events/s.
 
-    python benchmarks/realtime.py [--seconds 60] [--repeats 3] [--rate 1000] [--output FILE.md]
+    python benchmarks/realtime.py [--seconds 60] [--repeats 3] [--rate 1000] [--topologies T,T] [--modes M;M]
+        [--output FILE.md]
 
 An open-loop generator in a process of its own gives each event its intended send time; the latency is
 from then to when this process has received the result that the event led to. The first 20 s after the
@@ -30,6 +31,7 @@ from penstock.bench.process import kill, spawn
 APP = Path(__file__).parent / "apps/realtime.py"
 KEYS, WARM_UP_S, STARTING_S = 100, 20.0, 60.0
 MODES = {
+    "real-time, checkpoint every 5 min": ["--real-time", "--checkpoint-every", "5min"],
     "real-time, checkpoint every 60 s": ["--real-time", "--checkpoint-every", "60s"],
     "real-time, checkpoint every 5 s": ["--real-time", "--checkpoint-every", "5s"],
     "micro-batches": [],
@@ -102,14 +104,16 @@ def main():
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rate", type=float, default=1000.0)
+    parser.add_argument("--topologies", default="stateless,counting")
+    parser.add_argument("--modes", default=";".join(MODES), help="some of them, divided by semicolons")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory() as directory, KafkaBroker(Path(directory) / "broker", partitions=1) as broker:
         number = 0
         for _ in range(options.repeats):
-            for topology in ("stateless", "counting"):
-                for mode in MODES:
+            for topology in options.topologies.split(","):
+                for mode in options.modes.split(";"):
                     number += 1
                     latencies = measured(broker, Path(directory), topology, mode, options, number)
                     results.setdefault((topology, mode), []).append(np.quantile(latencies, [0.5, 0.95, 0.99, 1]) * 1e3)

@@ -46,6 +46,7 @@ class Transfer(NamedTuple):
 
 class _Waiting(NamedTuple):
     entry: Entry
+    size: int
     since: float
     answer: "asyncio.Future[int]"
 
@@ -57,12 +58,16 @@ class Door:
     ----------
     note: called with every transfer made.
     patience: seconds after which an entry's request is told that the store has not answered.
+    memory: bytes of events that may wait.
     """
 
-    def __init__(self, store: Store, gate: Gate, note: Callable[[Transfer], None], patience: float) -> None:
+    def __init__(
+        self, store: Store, gate: Gate, note: Callable[[Transfer], None], patience: float, memory: int
+    ) -> None:
         self.gate = gate
-        self._patience = patience
-        self._unanswered: deque[_Waiting] = deque()
+        self._patience, self._memory = patience, memory
+        self._bytes = 0
+        self._unanswered: deque[tuple[float, asyncio.Future[int]]] = deque()
         self._store, self._note = store, note
         self._queue: deque[_Waiting] = deque()
         self._waiting = 0
@@ -88,13 +93,17 @@ class Door:
 
         Raises
         ------
-        SinkError: the store cannot be written, or has not answered in time.
+        SinkError: the store cannot be written, has not answered in time, or too much waits for it.
         """
+        size = sum(map(len, entry.payloads))
+        if self._bytes + size > self._memory:
+            raise SinkError(f"More than {self._memory} bytes of events wait for the store.")
+        now = time.monotonic()
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(entry, time.monotonic(), answer)
-        self._queue.append(waiting)
-        self._unanswered.append(waiting)
+        self._queue.append(_Waiting(entry, size, now, answer))
+        self._unanswered.append((now, answer))
         self._waiting += len(entry.payloads)
+        self._bytes += size
         self._changed.set()
         return await answer
 
@@ -127,17 +136,16 @@ class Door:
                 for waiting, count in zip(taken, counts, strict=True):
                     _settle(waiting.answer, count)
                 self._note(Transfer(events, time.monotonic() - began))
+            self._bytes -= sum(waiting.size for waiting in taken)
 
     async def _give_up(self) -> None:
         """Answer those who have waited for too long; one task for all is cheaper than a timer for each."""
         while True:
             await asyncio.sleep(min(1.0, self._patience / 10))
             now = time.monotonic()
-            while self._unanswered and (
-                self._unanswered[0].answer.done() or now - self._unanswered[0].since > self._patience
-            ):
+            while self._unanswered and (self._unanswered[0][1].done() or now - self._unanswered[0][0] > self._patience):
                 late = SinkError(f"The store has not answered within {self._patience:g} s.")
-                _settle(self._unanswered.popleft().answer, late)
+                _settle(self._unanswered.popleft()[1], late)
 
     async def _until_due(self) -> None:
         while True:

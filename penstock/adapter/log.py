@@ -146,14 +146,14 @@ class StreamLog:
                 connection = self._connected(patience=0.0)
                 connection.execute("BEGIN IMMEDIATE")
                 counts = self._insert(connection, entries, {})
-            except (OSError, sqlite3.Error):
-                self._forget_connection()  # and try once more, with patience
+            except BaseException as error:
+                self._forget_connection()
+                self._lock.release()
+                if not isinstance(error, OSError | sqlite3.Error):
+                    raise
             else:
                 return partial(self._commit, connection, counts)
-            finally:
-                if self._connection is None or not self._connection.in_transaction:
-                    self._lock.release()
-        return partial(self.append, entries)
+        return partial(self.append, entries)  # and so with patience
 
     def _commit(self, connection: sqlite3.Connection, counts: list[int]) -> list[int]:
         try:
@@ -214,8 +214,12 @@ class StreamLog:
             start, end = connection.execute("SELECT start, next FROM log").fetchone()
         return int(start), int(end)
 
-    def read(self, start: int, end: int) -> list[LogRecord]:
+    def read(self, start: int, end: int, most: int | None = None) -> list[LogRecord]:
         """The events with offsets in [start, end).
+
+        Parameters
+        ----------
+        most: bytes, after which a block is the last that is read.
 
         Raises
         ------
@@ -229,14 +233,19 @@ class StreamLog:
                 )
             blocks = connection.execute(
                 "SELECT first, content FROM blocks WHERE first < ? AND next > ? ORDER BY first", (end, start)
-            ).fetchall()
-        records: list[LogRecord] = []
-        for first, content in blocks:
-            block = _decode(content)
-            low, high = max(0, start - first), min(len(block.payloads), end - first)
-            records.extend(
-                map(LogRecord, range(first + low, first + high), block.born[low:high], block.payloads[low:high])
             )
+            records: list[LogRecord] = []
+            size = 0
+            for first, content in blocks:
+                block = _decode(content)
+                low, high = max(0, start - first), min(len(block.payloads), end - first)
+                records.extend(
+                    map(LogRecord, range(first + low, first + high), block.born[low:high], block.payloads[low:high])
+                )
+                size += len(content)
+                if most is not None and size >= most:
+                    break
+            blocks.close()
         return records
 
     def latest(self, key: str) -> LogRecord | None:

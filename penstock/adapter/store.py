@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from penstock.adapter.log import Entry, StreamLog
+from penstock.adapter.log import BLOCK_BYTES, Entry, StreamLog
 from penstock.errors import ConfigurationError
 
 
@@ -66,6 +66,6 @@ class LogStore:
         return int(text)
 
     def read(self, position: int, limit: int) -> list[Received]:
-        """Events from a position on, at most so many; none where there are none yet."""
-        records = self._log.read(position, position + limit)
+        """Events from a position on, at most so many, or some megabytes; none where there are none yet."""
+        records = self._log.read(position, position + limit, BLOCK_BYTES)
         return [Received(str(record.offset + 1), record.payload) for record in records]

@@ -50,7 +50,7 @@ class Input:
             transferred.observe(made.seconds)
             size.observe(made.events)
 
-        self.door = Door(store, gate, note, limits.answer)
+        self.door = Door(store, gate, note, limits.answer, limits.memory)
         metrics.watch("waiting_events", "Events that wait for a transfer", name, lambda: self.door.waiting)
         metrics.watch(
             "arrival_rate", "Events per second over the last minute", name, lambda: self.arrivals.measured().rate

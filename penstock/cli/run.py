@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 )
 @click.option("--real-time", is_flag=True, help="Run in Spark's real-time mode: Kafka to Kafka, query dialect only.")
 @click.option(
-    "--checkpoint-every", metavar="T", default="1 m", show_default=True, help="Length of a real-time mode's batches."
+    "--checkpoint-every", metavar="T", default="5 m", show_default=True, help="Length of a real-time mode's batches."
 )
 @click.option("--archive", "archives", multiple=True, metavar="FILE", help="A packed environment for the executors.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")

@@ -40,7 +40,7 @@ class RunOptions:
     report: Path | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     hops: str | None = None
-    checkpoint_every: float = 60.0
+    checkpoint_every: float = 300.0
     archives: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False

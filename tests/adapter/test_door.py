@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.adapter import EventLog
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader, Malformed
 from penstock.adapter.door import Door, Gate
@@ -38,12 +39,12 @@ class SlowStore:
         return finish
 
 
-def deliver(gate, sizes, store=None, patience=30.0, change=None):
+def deliver(gate, sizes, store=None, patience=30.0, change=None, memory=10_000):
     """Offer entries of some sizes at once; returns the store, the answers and the seconds it took."""
     store = store or SlowStore()
 
     async def run():
-        door = Door(store, gate, lambda made: None, patience)
+        door = Door(store, gate, lambda made: None, patience, memory)
         began = time.monotonic()
         offers = [asyncio.ensure_future(door.deliver(Entry([b"x"] * size))) for size in sizes]
         if change is not None:
@@ -88,6 +89,19 @@ def test_requests_are_told_when_the_store_does_not_answer():
     assert all("not answered within 0.3 s" in str(answer) for answer in answers)
     assert took < 0.9
     assert store.transfers == [[1], [1]]  # they are kept all the same
+
+
+def test_what_waits_is_bounded_even_when_nobody_waits_for_it():
+    store, answers, _ = deliver(Gate(1), [1] * 7, SlowStore(0.3), patience=0.1, memory=4)
+    assert sum("More than 4 bytes" in str(answer) for answer in answers) == 3
+    assert store.transfers == [[1]] * 4
+
+
+def test_a_step_that_fails_leaves_the_log_usable(tmp_path):
+    stream = EventLog(tmp_path).stream("S")
+    with pytest.raises(ValueError, match="zip"):
+        stream.begin([Entry([b"a", b"b"], ids=["1"])])
+    assert stream.begin([Entry([b"a"])])() == [1]
 
 
 @pytest.mark.parametrize("setting", [(0, 0.0), (2_000_000, 0.0), (1, -1.0), (1, 4000.0)])
