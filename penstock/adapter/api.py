@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.adapter.access import Access, Role
-from penstock.adapter.body import Malformed, Parsed, Rejection, gunzip
+from penstock.adapter.body import MOST_EVENTS, Malformed, Parsed, Rejection, gunzip
 from penstock.adapter.door import Gate
 from penstock.adapter.log import Entry
 from penstock.adapter.metrics import Metrics
@@ -33,7 +33,7 @@ IDLE_POLL_S = (0.01, 0.25)
 """How often a consumer's stream is looked at: at first, and after nothing has come for a while."""
 CHUNK = 500
 """Events that are read for a consumer at a time."""
-IDEMPOTENCY_KEY = 200
+NAME_LENGTH = 200
 """Characters that an Idempotency-Key, or an id, may have."""
 
 
@@ -75,7 +75,7 @@ class Api:
     ) -> None:
         self._inputs, self._outputs = inputs, outputs
         self.limits = limits
-        self._access, self._metrics = access, metrics
+        self._access, self._metrics, self._origins = access, metrics, origins
         self.held = 0
         self._stopping = asyncio.Event()
         self._openapi = msgspec.json.encode(description(title, inputs, outputs, limits.body))
@@ -93,7 +93,7 @@ class Api:
                 Route("/results/{name}/{key:path}", self._get_result),
                 WebSocketRoute("/streams/{name}", self._open_socket),
             ],
-            exception_handlers={HTTPException: _show_problem, Exception: _show_failure},
+            exception_handlers={HTTPException: _show_problem, PenstockError: _show_failure},
         )
         self.application: ASGIApp = self
         if origins:
@@ -116,6 +116,8 @@ class Api:
             response = _shown_problem(problem)
         except ClientDisconnect:
             return
+        except asyncio.CancelledError:  # by the server, which has waited long enough for us
+            response = _shown_problem(refusal(503, "The adapter stops before the store has answered; send it again."))
         except Exception as error:
             response = _shown_failure(error)
         await response(scope, receive, send)
@@ -174,13 +176,15 @@ class Api:
             parsed = stream.reader.read(body, lines=lines)
         except Malformed as error:
             raise refusal(400, str(error)) from None
+        except OverflowError:
+            raise self._too_large() from None
+        entry = names.entry(parsed)
         answer = Answer(rejected=parsed.rejected)
         if parsed.rejected:
             stream.rejected.inc(len(parsed.rejected))
         if not parsed.payloads:
             return answer
         stream.arrivals.note(len(parsed.payloads))
-        entry = names.entry(parsed)
         try:
             answer.accepted = await stream.door.deliver(entry)
         except SinkError as error:
@@ -193,7 +197,8 @@ class Api:
         return answer
 
     def _too_large(self) -> Problem:
-        return refusal(413, f"The body has more than {self.limits.body} bytes, unpacked; send fewer events at a time.")
+        most = f"more than {self.limits.body} bytes, unpacked, or {MOST_EVENTS} events"
+        return refusal(413, f"The body has {most}; send fewer events at a time.")
 
     # --- events out -----------------------------------------------------------------------------
 
@@ -207,7 +212,7 @@ class Api:
             async for next_, payload in self._follow(stream, position):
                 yield ServerSentEvent(data=payload.decode(), id=next_)
 
-        return EventSourceResponse(send(), ping=15, send_timeout=60)
+        return EventSourceResponse(send(), headers={"X-Offset": str(position)}, ping=15, send_timeout=60)
 
     async def _get_result(self, request: Request) -> Response:
         self._check(request, "consume")
@@ -254,6 +259,8 @@ class Api:
                 await self._send_to(socket, stream, _position(stream, socket.query_params["offset"]))
         except Problem as problem:
             await socket.close(1008, problem.detail[:120])
+        except PenstockError as error:
+            await socket.close(1011, str(error)[:120])
         except (WebSocketDisconnect, RuntimeError):  # Starlette raises the latter where a client has gone while we send
             return
 
@@ -332,6 +339,7 @@ class Api:
         try:
             body = await self._receive(request, hold)
             wanted = msgspec.json.decode(body, type=GateSetting)
+            self.limits.check(stream.name, wanted.flush_timer_s)
             stream.door.set_gate(Gate(wanted.batch_size, wanted.flush_timer_s))
         except (msgspec.DecodeError, ConfigurationError) as error:
             raise refusal(422, f'{error} Send {{"batch_size": 1000, "flush_timer_s": 0.05}}.') from None
@@ -347,12 +355,19 @@ class Api:
 
     def _check(self, asked: "HTTPConnection | _Post", role: Role | None) -> None:
         """Refuse a request whose token does not allow a role (any, if None)."""
+        origin = asked.headers.get("origin")
+        if origin is not None and not self._is_welcome(origin, asked.headers.get("host", "")):
+            raise refusal(403, f"Pages of {origin[:80]} may not use this adapter; allow them with --allow-origin.")
         scheme, _, token = asked.headers.get("authorization", "").partition(" ")
         given = token if scheme.lower() == "bearer" else asked.query_params.get("access_token")
         if not self._access.knows(given):
             raise Problem(401, "A token is needed: send Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"})
         if role is not None and not self._access.allows(role, given):
             raise refusal(403, f"This token does not allow to {role}.")
+
+    def _is_welcome(self, origin: str, host: str) -> bool:
+        """Whether a web page may ask: any page that a browser here shows could, if its origin did not count."""
+        return origin in self._origins or "*" in self._origins or origin.partition("://")[2] == host
 
     def _input(self, asked: "HTTPConnection | _Post") -> Input:
         stream = self._stream(asked)
@@ -445,16 +460,28 @@ class _Names:
 
     def __init__(self, key: str | None, field: str | None, event_type: type) -> None:
         self._key, self._field = key, field
-        if key is not None and not 1 <= len(key) <= IDEMPOTENCY_KEY:
-            raise refusal(400, f"An Idempotency-Key has from 1 to {IDEMPOTENCY_KEY} characters.")
+        if key is not None and not _is_name(key):
+            raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
         if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
             raise refusal(400, f"?id= names no field of {event_type.__name__}.")
 
     def entry(self, parsed: Parsed) -> Entry:
-        """The events, with their names."""
+        """The events, with their names; one whose id cannot be one is rejected."""
         if self._field is None:
             return Entry(parsed.payloads, key=None if self._key is None else f"request {self._key}")
-        return Entry(parsed.payloads, ids=[f"event {getattr(event, self._field)}" for event in parsed.events])
+        values = [getattr(event, self._field) for event in parsed.events]
+        good = [row for row, value in enumerate(values) if value is not None and _is_name(str(value))]
+        if len(good) < len(values):
+            why = f"{self._field} is to be the event's id, and is not from 1 to {NAME_LENGTH} characters without NUL"
+            wrong = set(range(len(values))).difference(good)
+            parsed.rejected += [Rejection(parsed.rows[row], why) for row in wrong]
+            parsed.rejected.sort(key=lambda rejection: rejection.index)
+            parsed.payloads = [parsed.payloads[row] for row in good]
+        return Entry(parsed.payloads, ids=[f"event {values[row]}" for row in good])
+
+
+def _is_name(text: str) -> bool:
+    return 1 <= len(text) <= NAME_LENGTH and "\0" not in text
 
 
 def _unwrap(body: bytes) -> tuple[str | None, bytes, bool]:

@@ -8,6 +8,9 @@ import msgspec
 
 from penstock.app.event import Event
 
+MOST_EVENTS = 100_000
+"""Of one request, so that none keeps the others waiting."""
+
 
 class Malformed(ValueError):
     """A body that is no JSON, or not what its headers say; the text says what is allowed."""
@@ -57,8 +60,11 @@ class BodyReader:
         Raises
         ------
         Malformed: it cannot be divided.
+        OverflowError: it holds more than `MOST_EVENTS`.
         """
         payloads = self._divide(body, lines)
+        if len(payloads) > MOST_EVENTS:
+            raise OverflowError
         if not lines and body.lstrip()[:1] == b"[" and max(map(len, payloads), default=0) <= self._max_event:
             try:
                 return Parsed(list(range(len(payloads))), payloads, self._many(body))

@@ -67,6 +67,7 @@ class Door:
         self.gate = gate
         self._patience, self._memory = patience, memory
         self._bytes = 0
+        self._busy = False
         self._unanswered: deque[tuple[float, asyncio.Future[int]]] = deque()
         self._store, self._note = store, note
         self._queue: deque[_Waiting] = deque()
@@ -107,10 +108,13 @@ class Door:
         self._changed.set()
         return await answer
 
-    async def close(self) -> None:
-        """Transfer what waits, then stop."""
+    async def close(self, patience: float) -> None:
+        """Transfer what waits, if the store takes it within some seconds, then stop."""
         self.set_gate(Gate(self.gate.batch_size))
-        while self._queue:
+        deadline = time.monotonic() + patience
+        while self._queue or self._busy:
+            if time.monotonic() > deadline:
+                self._store.stop()
             await asyncio.sleep(0.01)
         for task in self._tasks:
             task.cancel()
@@ -121,6 +125,7 @@ class Door:
         while True:
             await self._until_due()
             taken = self._take()
+            self._busy = True
             began = time.monotonic()
             events = sum(len(waiting.entry.payloads) for waiting in taken)
             try:
@@ -137,6 +142,7 @@ class Door:
                     _settle(waiting.answer, count)
                 self._note(Transfer(events, time.monotonic() - began))
             self._bytes -= sum(waiting.size for waiting in taken)
+            self._busy = False
 
     async def _give_up(self) -> None:
         """Answer those who have waited for too long; one task for all is cheaper than a timer for each."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event as Flag
 from typing import Any
@@ -22,6 +22,9 @@ ID_HEADER = "penstock-id"
 
 PATIENCE_S = 15.0
 """How long to wait for a broker that does not answer when something begins."""
+
+LARGEST_EVENT = 950_000
+"""Bytes of an event that fits into a message by Kafka's own settings."""
 
 SETTLED_S = 0.5
 """A topic whose end has not moved for so long holds all that a producer that was killed had sent."""
@@ -77,17 +80,18 @@ class Topic:
         ------
         SourceError: the broker stopped answering.
         """
-        left = {partition for partition in self.partitions if start.get(partition, 0) < end[partition]}
-        with self._explained(), self.consumer() as consumer:
-            consumer.assign(
-                [TopicPartition(self.place.topic, partition, start.get(partition, 0)) for partition in left]
-            )
+        lows = {partition: low for partition, (low, _) in self.bounds().items()}  # some may have been deleted since
+        begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}
+        left = {partition for partition in self.partitions if begin[partition] < end[partition]}
+        with self._explained(), self.consumer(**{"enable.partition.eof": True}) as consumer:
+            consumer.assign([TopicPartition(self.place.topic, partition, begin[partition]) for partition in left])
             deadline = time.monotonic() + PATIENCE_S
             while left:
                 messages = consumer.consume(2_000, 0.2)
                 if messages:
                     deadline = time.monotonic() + PATIENCE_S
                     yield [message for message in messages if message.error() is None]
+                left -= {message.partition() for message in messages if _is_end(message)}
                 for place in consumer.position([TopicPartition(self.place.topic, partition) for partition in left]):
                     if place.offset >= end[place.partition]:
                         left.discard(place.partition)
@@ -95,10 +99,10 @@ class Topic:
                     raise SourceError(f"{self.place}: the broker has not answered for {PATIENCE_S:g} s.")
 
     @contextmanager
-    def consumer(self) -> Iterator[Consumer]:
+    def consumer(self, **settings: Any) -> Iterator[Consumer]:
         """A consumer that takes part in no group."""
         own = {"group.id": "penstock", "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
-        consumer = Consumer({**self.settings, **own})
+        consumer = Consumer({**self.settings, **own, **settings})
         try:
             yield consumer
         finally:
@@ -155,6 +159,8 @@ class KafkaStore:
         self.expire = index.expire
         self.size = index.size
         self._closing = Flag()
+        self._in_doubt = False
+        """Whether a transfer has failed, so that the topic may hold events whose ids are not noted."""
         self._failed: KafkaError | None = None
         self._reached: dict[int, int] = {}
         self._producer = self._open()
@@ -163,7 +169,21 @@ class KafkaStore:
         """See `Store.begin`. What it returns waits for as long as no broker answers."""
         return partial(self._append, entries)
 
+    def stop(self) -> None:
+        """Wait for the brokers no longer."""
+        self._closing.set()
+
     def _append(self, entries: Sequence[Entry]) -> list[int]:
+        self._check_closing()
+        if self._in_doubt:
+            self._producer.purge()
+            self._producer = self._open()
+        self._in_doubt = True
+        counts = self._send(entries)
+        self._in_doubt = False
+        return counts
+
+    def _send(self, entries: Sequence[Entry]) -> list[int]:
         names = [_names(entry) for entry in entries]
         known = self._index.known([name for each in names for name in each or ()])
         new: list[str] = []
@@ -217,9 +237,7 @@ class KafkaStore:
         while self._producer.flush(0.5):
             self._check_closing()
         if self._failed is not None:
-            failed = self._failed
-            self._producer = self._open()  # and so learn which of them have arrived
-            raise SinkError(f"{self._topic.place} refuses events ({failed.str()}).")
+            raise SinkError(f"{self._topic.place} refuses events ({self._failed.str()}).")
 
     def _check_closing(self) -> None:
         if self._closing.is_set():
@@ -237,9 +255,10 @@ class KafkaStore:
         return Producer({**self._topic.settings, **PRODUCER, "log_level": 0})
 
     def _settled(self) -> dict[int, int]:
-        """The ends of the partitions, once they do not move."""
+        """The ends of the partitions, once they do not move; somebody else may be writing, so not for ever."""
         before: dict[int, tuple[int, int]] = {}
-        while (bounds := self._topic.bounds()) != before:
+        deadline = time.monotonic() + PATIENCE_S
+        while (bounds := self._topic.bounds()) != before and time.monotonic() < deadline:
             before = bounds
             time.sleep(SETTLED_S)
         return {partition: end for partition, (_, end) in bounds.items()}
@@ -259,7 +278,13 @@ class KafkaMirror:
         self._stopped = Flag()
 
     def run(self) -> None:
-        """Copy until `stop` is called."""
+        """Copy until `stop` is called; what goes wrong meanwhile is tried again."""
+        while not self._stopped.is_set():
+            with suppress(SourceError, SinkError, KafkaException):
+                self._run()
+            self._stopped.wait(1.0)
+
+    def _run(self) -> None:
         positions = self._log.positions()
         start = [
             TopicPartition(self._topic.place.topic, partition, positions.get(str(partition), low))
@@ -269,12 +294,8 @@ class KafkaMirror:
             consumer.assign(start)
             while not self._stopped.is_set():
                 messages = [message for message in consumer.consume(2_000, 0.1) if message.error() is None]
-                while messages and not self._stopped.is_set():
-                    try:
-                        self._copy(messages)
-                        break
-                    except SinkError:  # a full disk; consumers wait until there is room
-                        self._stopped.wait(1.0)
+                if messages:
+                    self._copy(messages)
 
     def stop(self) -> None:
         """Let `run` return."""
@@ -284,10 +305,11 @@ class KafkaMirror:
         entries = []
         for message in messages:
             payload, name = message.value(), name_of(message)
-            if payload is not None:
-                keys = [result_key(msgspec.json.decode(payload), self._key)] if self._key else None
+            with suppress(msgspec.DecodeError, KeyError, TypeError):  # somebody else's, in a topic that is shared
+                values = msgspec.json.decode(payload or b"")
+                keys = [result_key(values, self._key)] if self._key else None
                 ids = None if name is None else [name]
-                entries.append(Entry([payload], [message.timestamp()[1] * 1000], ids, result_keys=keys))
+                entries.append(Entry([payload or b""], [message.timestamp()[1] * 1000], ids, result_keys=keys))
         places = map(_place_of, messages)
         self._log.append(entries, {str(partition): offset + 1 for partition, offset in places})
 
@@ -296,6 +318,11 @@ def _names(entry: Entry) -> Sequence[str] | None:
     if entry.key is None:
         return entry.ids
     return [f"{entry.key}/{row}" for row in range(len(entry.payloads))]
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
 def _place_of(message: Message) -> tuple[int, int]:

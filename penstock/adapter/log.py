@@ -277,22 +277,29 @@ class StreamLog:
                     connection.execute(f"DELETE FROM {table}")
             connection.execute("INSERT OR IGNORE INTO positions VALUES (?, 0)", (f"run {run}",))
 
-    def trim(self, before: int) -> None:
-        """Forget the events with offsets below one, but for those that a noted reader has yet to pass."""
+    def trim(self, before: int, *, keep_unread: bool = False) -> None:
+        """Forget the events with offsets below one, but for those that a noted reader has yet to pass.
+
+        Parameters
+        ----------
+        keep_unread: whether to forget nothing as long as no reader has been noted.
+        """
         with self._transaction() as connection:
             (slowest,) = connection.execute("SELECT min(number) FROM readers").fetchone()
+            if slowest is None and keep_unread:
+                return
             before = before if slowest is None else min(before, slowest)
             connection.execute("UPDATE log SET start = max(start, min(?, next))", (before,))
             connection.execute("DELETE FROM blocks WHERE next <= (SELECT start FROM log)")
 
-    def expire(self, written_before: float, noted_before: float) -> None:
+    def expire(self, written_before: float, noted_before: float, *, keep_unread: bool = False) -> None:
         """Trim the events that were written before a time, and forget the names noted before another (seconds)."""
         with self._open("read") as connection:
             (kept,) = connection.execute(
                 "SELECT max(next) FROM blocks WHERE written < ?", (round(written_before * 1e6),)
             ).fetchone()
         if kept is not None:
-            self.trim(kept)
+            self.trim(kept, keep_unread=keep_unread)
         with self._transaction() as connection:
             connection.execute("DELETE FROM ids WHERE noted < ?", (round(noted_before * 1e6),))
 

@@ -39,6 +39,11 @@ class AdapterProcess:
         deadline = time.monotonic() + LEAVING_S
         while self._listens() and time.monotonic() < deadline:  # one whose run was killed is on its way out
             time.sleep(0.2)
+        if self._listens():
+            host, port = self._address
+            raise PortInUseError(
+                f"Something listens on {host}:{port} already; stop it, or choose another port with --port."
+            )
         self._start()
         deadline = time.monotonic() + STARTING_S
         while not self._listens():

@@ -6,10 +6,11 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ import uvloop
 from penstock.adapter.access import Access
 from penstock.adapter.api import Api
 from penstock.adapter.door import Gate
-from penstock.adapter.kafka import KafkaMirror, KafkaStore
+from penstock.adapter.kafka import LARGEST_EVENT, KafkaMirror, KafkaStore
 from penstock.adapter.log import EventLog
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
@@ -35,7 +36,9 @@ GRACE_S = 10
 SWITCH_S = 0.0002
 """How long the loop may keep a writer from going on; a small transfer took 4 ms with Python's own 5 ms, and takes 2."""
 NOTED_EVERY_S = 10.0
-"""How often the arrivals are written down, and old events looked for."""
+"""How often the arrivals are written down."""
+EXPIRED_EVERY_S = 600.0
+"""How often old events and ids are forgotten, for which all ids are looked through."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +109,14 @@ class Adapter:
             self._socket.close()
             raise
 
+    def _limits(self, name: str) -> Limits:
+        limits = self._options.limits
+        return replace(limits, event=min(limits.event, LARGEST_EVENT)) if name in self._options.kafka else limits
+
     def _input_store(self, name: str) -> Store:
         place = self._options.kafka.get(name)
         if place is None:
-            return LogStore(self._spool.stream(name))
+            return LogStore(self._spool.stream(name), keep_unread=True)
         return KafkaStore(place, self._spool.stream(f"{name} in Kafka"), self._options.remember)
 
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -127,7 +134,7 @@ class Adapter:
         inputs = {
             source.name: Input(
                 source.name, source.event_type, self._inputs[source.name], options.gates.get(source.name, Gate()),
-                options.limits, metrics,
+                self._limits(source.name), metrics,
             )
             for source in self._topology.sources
         }  # fmt: skip
@@ -147,23 +154,27 @@ class Adapter:
             api.stop,
             leash=options.leash,
         )  # fmt: skip
-        mirrors = [asyncio.create_task(asyncio.to_thread(mirror.run)) for mirror in self._mirrors]
+        mirrors = [threading.Thread(target=mirror.run, daemon=True) for mirror in self._mirrors]
+        for thread in mirrors:
+            thread.start()
         upkeep = asyncio.create_task(self._keep_up(inputs))
         try:
             await server.serve(sockets=[self._socket])
         finally:
             upkeep.cancel()
             for stream in inputs.values():
-                await stream.door.close()
+                await stream.door.close(GRACE_S)
                 stream.store.close()
             for mirror in self._mirrors:
                 mirror.stop()
-            await asyncio.gather(*mirrors)
+            for thread in mirrors:
+                await asyncio.to_thread(thread.join, GRACE_S)
             self._spool.close()
 
     async def _keep_up(self, inputs: Mapping[str, Input]) -> None:
         """Note how events arrive, for the planner, and let go of old ones."""
         path = self._options.spool / "arrivals.jsonl"
+        expired = 0.0
         while True:
             await asyncio.sleep(NOTED_EVERY_S)
             now = time.time()
@@ -172,6 +183,9 @@ class Adapter:
                 if measured.events:
                     line = {"time": now, "stream": name, **msgspec.to_builtins(measured)}
                     await asyncio.to_thread(_append_line, path, msgspec.json.encode(line))
+            if now - expired < EXPIRED_EVERY_S:
+                continue
+            expired = now
             for store in (*self._inputs.values(), *map(LogStore, self._outputs.values())):
                 with suppress(OSError):  # a full disk is for the next request to complain of
                     await asyncio.to_thread(store.expire, now - self._options.retain, now - self._options.remember)
@@ -216,6 +230,8 @@ def _check(topology: Topology, options: AdapterOptions) -> None:
             raise ConfigurationError(
                 f"There is no such stream here as {name}; there are {', '.join((*inputs, *outputs))}."
             )
+    for name, gate in options.gates.items():
+        options.limits.check(name, gate.flush_timer)
     if options.certificate is not None:
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(

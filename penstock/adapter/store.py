@@ -1,6 +1,7 @@
 """Stores: where the events of a stream are kept, as the adapter sees it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from penstock.adapter.log import BLOCK_BYTES, Entry, StreamLog
@@ -28,6 +29,9 @@ class Store(Protocol):
     def expire(self, written_before: float, noted_before: float) -> None:
         """Forget old events, and older ids (seconds since the epoch)."""
 
+    def stop(self) -> None:
+        """No longer wait for what does not answer: appends fail instead."""
+
     def size(self) -> int:
         """Bytes that it takes on this machine's disk."""
 
@@ -36,15 +40,23 @@ class Store(Protocol):
 
 
 class LogStore:
-    """A stream of the embedded log."""
+    """A stream of the embedded log.
 
-    def __init__(self, log: StreamLog) -> None:
+    Parameters
+    ----------
+    keep_unread: whether events are kept, however old, until some reader has been noted to have passed them.
+    """
+
+    def __init__(self, log: StreamLog, *, keep_unread: bool = False) -> None:
         self._log = log
         self.begin = log.begin
-        self.expire = log.expire
+        self.expire = partial(log.expire, keep_unread=keep_unread)
         self.size = log.size
         self.close = log.close
         self.latest = log.latest
+
+    def stop(self) -> None:
+        """See `Store`; a disk is always waited for."""
 
     def position(self, text: str) -> int:
         """The offset that a consumer asks for: a number, ``earliest`` or ``latest`` (what comes from now on).
@@ -57,7 +69,7 @@ class LogStore:
         oldest, end = self._log.bounds()
         if text in ("earliest", "latest"):
             return oldest if text == "earliest" else end
-        if not (text.isascii() and text.isdigit() and int(text) <= end):
+        if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) <= end):
             raise ConfigurationError(f"offset={text[:40]} is none of earliest, latest and a number up to {end}.")
         if int(text) < oldest:
             raise LookupError(

@@ -11,6 +11,7 @@ from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
 from penstock.app.event import Event
 from penstock.app.topology import Topology
+from penstock.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,19 @@ class Limits:
     receive: float = 30.0
     answer: float = 30.0
     memory: int = 128 << 20
+
+    def check(self, stream: str, flush_timer: float) -> None:
+        """Refuse a flush timer that no request would live to see.
+
+        Raises
+        ------
+        ConfigurationError: it is.
+        """
+        if flush_timer >= self.answer:
+            raise ConfigurationError(
+                f"A flush timer of {flush_timer:g} s for {stream} is not below the {self.answer:g} s in which requests are "
+                "answered; choose a shorter one, or a longer --answer-within."
+            )
 
 
 class Input:

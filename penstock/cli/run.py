@@ -11,6 +11,7 @@ from penstock.adapter.process import AdapterProcess
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
 from penstock.app.topology import Topology
+from penstock.app.uri import KAFKA
 from penstock.cli.arguments import pairs, parameters
 from penstock.errors import ConfigurationError
 
@@ -138,7 +139,12 @@ def kafka_streams(topology: Topology, options: "RunOptions") -> list[str]:
     """What tells the adapter which streams are topics."""
     uris = {source.name: options.sources.get(source.name) or source.uri for source in topology.sources}
     uris |= {sink.stream.name: options.sinks.get(sink.name) or sink.uri for sink in topology.sinks}
-    topics = {name: uri.partition("?")[0] for name, uri in uris.items() if uri is not None and uri.startswith("kafka:")}
+    topics = {}
+    for name, uri in uris.items():
+        if uri is not None and uri.startswith("kafka:"):
+            place, _, query = uri.partition("?")
+            own = "&".join(option for option in query.split("&") if option.startswith(KAFKA))
+            topics[name] = f"{place}?{own}" if own else place
     return [part for name, uri in topics.items() for part in ("--stream", f"{name}={uri}")]
 
 

@@ -61,16 +61,17 @@ class AsyncClient:
         patience = Patience(self._patience, time.monotonic())
         while True:
             why: httpx.Response | httpx.TransportError | None = None
+            connected = False
             try:
-                timeout = httpx.Timeout(40.0, read=None)
+                timeout = httpx.Timeout(40.0, read=45.0)  # it is pinged every 15 s
                 async with aconnect_sse(
                     self._http, "GET", path, params={"offset": position}, timeout=timeout
                 ) as source:
                     if source.response.status_code == 200:
+                        connected, position = True, source.response.headers["x-offset"]
                         async for message in source.aiter_sse():
                             position = message.id
                             yield Received(position, msgspec.json.decode(message.data))
-                            patience = Patience(self._patience, time.monotonic())
                     elif source.response.status_code in TRY_AGAIN:
                         why = source.response
                     else:
@@ -78,6 +79,8 @@ class AsyncClient:
                         raise refused(source.response)
             except httpx.TransportError as error:
                 why = error
+            if connected:
+                patience = Patience(self._patience, time.monotonic())
             await asyncio.sleep(0.05 if why is None else patience.pause(time.monotonic(), why))
 
     async def result(self, stream: str, *key: object) -> Any:

@@ -87,8 +87,9 @@ class Client:
         position, path = str(offset), Post(stream, (), None, None).path
         patience = Patience(self._patience, time.monotonic())
         while True:
+            connected = False
             try:
-                timeout = httpx.Timeout(40.0, read=None)
+                timeout = httpx.Timeout(40.0, read=45.0)  # it is pinged every 15 s
                 with connect_sse(self._http, "GET", path, params={"offset": position}, timeout=timeout) as source:
                     if source.response.status_code in TRY_AGAIN:
                         time.sleep(patience.pause(time.monotonic(), source.response))
@@ -96,12 +97,15 @@ class Client:
                     if source.response.status_code != 200:
                         source.response.read()
                         raise refused(source.response)
+                    connected, position = True, source.response.headers["x-offset"]
                     for message in source.iter_sse():
                         position = message.id
                         yield Received(position, msgspec.json.decode(message.data))
-                        patience = Patience(self._patience, time.monotonic())
+                patience = Patience(self._patience, time.monotonic())
                 time.sleep(0.05)
             except httpx.TransportError as error:
+                if connected:
+                    patience = Patience(self._patience, time.monotonic())
                 time.sleep(patience.pause(time.monotonic(), error))
 
     def result(self, stream: str, *key: object) -> Any:

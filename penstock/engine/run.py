@@ -368,8 +368,9 @@ class Run:
         for running in groups:
             for number, bound in enumerate(running.sources):
                 if isinstance(bound, FollowedSource):
-                    name = f"run in {self._recording.directory}"
-                    bound.note_reader(name, running.checkpoint, number, running.ledger.last)
+                    # But for the last batch, which Spark may read again if it has not noted that it is done.
+                    passed = running.ledger.last - 1 if running.ledger.last else None
+                    bound.note_reader(f"run in {self._recording.directory}", running.checkpoint, number, passed)
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
@@ -425,5 +426,12 @@ def _explained(error: BaseException, recording: Recording) -> RunFailedError:
 
 def _plain(options: RunOptions) -> dict[str, Any]:
     text = {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}
-    text["sinks"] = {name: re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", uri) for name, uri in options.sinks.items()}
+    text["sources"] = {name: _masked(uri) for name, uri in options.sources.items()}
+    text["sinks"] = {name: _masked(uri) for name, uri in options.sinks.items()}
+    text["hops"] = options.hops and _masked(options.hops)
     return text
+
+
+def _masked(uri: str) -> str:
+    """A URI without the secrets that it may hold."""
+    return re.sub(r"(kafka\.[^=&]*)=[^&]*", r"\1=***", re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", uri))

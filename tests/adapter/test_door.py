@@ -52,7 +52,7 @@ def deliver(gate, sizes, store=None, patience=30.0, change=None, memory=10_000):
             door.set_gate(change)
         answers = await asyncio.gather(*offers, return_exceptions=True)
         took = time.monotonic() - began
-        await door.close()
+        await door.close(5.0)
         return answers, took
 
     return store, *asyncio.run(run())

@@ -8,8 +8,11 @@ import httpx
 import pytest
 from doors import RunningAdapter
 
-from penstock.adapter.kafka import Topic, name_of
+from penstock.adapter import EventLog
+from penstock.adapter.kafka import KafkaStore, Topic, name_of
+from penstock.adapter.log import Entry
 from penstock.app.uri import KafkaPlace
+from penstock.errors import SinkError
 
 
 def messages(brokers, topic):
@@ -88,11 +91,58 @@ def test_kills_of_the_adapter_and_the_broker_lose_and_double_nothing(broker, tmp
     )
 
 
+def test_an_event_too_large_for_kafka_is_rejected_and_the_others_are_not(broker, tmp_path):
+    with RunningAdapter(tmp_path, "--stream", f"Words=kafka:{broker.brokers}/large") as adapter:
+        answer = adapter.post(json.dumps([{"text": "a"}, {"text": "x" * 960_000}, {"text": "b"}])).json()
+        assert (answer["accepted"], [each["index"] for each in answer["rejected"]]) == (2, [1])
+    assert texts(broker.brokers, "large") == ["a", "b"]
+
+
+def test_a_transfer_that_fails_half_way_doubles_nothing(broker, tmp_path, monkeypatch):
+    log = EventLog(tmp_path).stream("Words in Kafka")
+    store = KafkaStore(KafkaPlace(broker.brokers, "doubt"), log, 3600)
+    note = log.note_ids
+
+    def fail_once(ids, positions):
+        monkeypatch.setattr(log, "note_ids", note)
+        raise SinkError("the disk is full")
+
+    monkeypatch.setattr(log, "note_ids", fail_once)
+    entry = Entry([b'{"text":"a"}', b'{"text":"b"}'], key="k")
+    with pytest.raises(SinkError, match="disk is full"):
+        store.begin([entry])()
+    assert store.begin([entry])() == [0]  # they had arrived, as the topic says
+    assert texts(broker.brokers, "doubt") == ["a", "b"]
+    store.stop()
+    with pytest.raises(SinkError, match="The adapter stops"):
+        store.begin([entry])()
+    store.close()
+
+
+def test_it_stops_although_no_broker_answers(broker, tmp_path):
+    arguments = ("--stream", f"Words=kafka:{broker.brokers}/stop", "--answer-within", "60 s")
+    with RunningAdapter(tmp_path, *arguments) as adapter:
+        broker.kill()
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(adapter.post('{"text":"a"}').status_code))
+        thread.start()
+        time.sleep(0.5)
+        try:
+            code, _ = adapter.stop()
+        finally:
+            broker.start()
+        assert code == 0
+        thread.join()
+        assert answers in ([], [503])
+
+
 def test_results_in_a_topic_are_served(broker, tmp_path):
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": broker.brokers})
     with RunningAdapter(tmp_path, "--stream", f"Counts=kafka:{broker.brokers}/results") as adapter:
+        for garbage in (b"no json", b"{}", b"5", None):  # somebody else's
+            producer.produce("results", garbage)
         for number in range(3):
             producer.produce(
                 "results",

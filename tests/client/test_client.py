@@ -130,6 +130,21 @@ def test_results_are_received_over_a_restart(adapter):
             next(client.receive("Counts", 99))
 
 
+def test_what_comes_while_the_connection_is_broken_is_received(adapter):
+    """Also where nothing had been received yet, from ``latest``."""
+    add_results(adapter, 0)
+    got = []
+    with Client(adapter.url) as client:
+        receiving = threading.Thread(target=lambda: got.append(next(client.receive("Counts")).event["seen"]))
+        receiving.start()
+        time.sleep(1.0)
+        adapter.kill()
+        add_results(adapter, 1)
+        adapter.start()
+        receiving.join(20)
+    assert got == [1]
+
+
 def test_results_are_received_asynchronously(adapter):
     add_results(adapter, 0, 1)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,14 +18,16 @@ from confluent_kafka import Producer
 from penstock.adapter import EventLog
 from penstock.adapter.kafka import Topic, name_of
 from penstock.app.loader import load_app
-from penstock.app.stream import Source
+from penstock.app.stream import Sink, Source, Stream
 from penstock.app.uri import KafkaPlace, parse_uri
 from penstock.bench.process import free_port
 from penstock.engine import RunOptions
 from penstock.engine.realtime import run_real_time
+from penstock.engine.sinks import bind_sinks
 from penstock.engine.sinks.kafka import KafkaSink
 from penstock.engine.sources.kafka import KafkaSource
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
+from penstock.runtime.staging import Staging
 
 APPS = Path(__file__).parent / "apps_doors.py"
 
@@ -148,6 +151,26 @@ def test_topics_that_cannot_be_read(run_app, broker, uri, error, sentence, monke
         run_app("app", file=APPS, sources={"Words": uri.replace("BROKERS", broker.brokers)})
 
 
+def test_a_batch_is_known_to_the_log_however_late_it_comes_again(tmp_path):
+    stream = Stream("Counts", apps_doors.Count)
+    sink = bind_sinks([Sink("Out", stream, f"log:{tmp_path / 'spool'}", ("text",))], {}, tmp_path / "output")["Out"]
+    sink.claim("r1", None)
+    for _ in range(2):
+        staging = Staging([sink.files], "0-00000")
+        staging.write_lines("Out", [b'{"text":"a","seen":1}'])
+        sink.deliver("main", 0, staging.close())
+        EventLog(tmp_path / "spool").stream("Counts").expire(0, time.time() + 10)  # all ids are forgotten
+    assert len(sink.read()) == 1
+
+
+def test_secrets_are_not_written_down(run_app, broker, tmp_path):
+    produce(broker, "secret", *words("a"))
+    uri = f"kafka:{broker.brokers}/secret?kafka.client.id=hush"
+    result = run_app("app", file=APPS, sources={"Words": uri})
+    written = (result.directory / "starts.jsonl").read_text() + (result.directory / "manifest.json").read_text()
+    assert "hush" not in written
+
+
 # --- real-time mode ---------------------------------------------------------------------------------
 
 
@@ -260,6 +283,15 @@ def test_a_run_with_an_adapter_survives_kills_of_both(tmp_path):
     assert process.returncode == 0, complaint
     assert "4 events accepted = 4 processed" in said
     assert await_answer_gone(url)
+
+
+def test_a_port_that_is_taken_stops_a_run_with_an_adapter(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"penstock: Something listens on 127.0.0.1:{port} already")
 
 
 def await_answer_gone(url):

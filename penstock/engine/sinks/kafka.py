@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from confluent_kafka import KafkaError, Message, Producer
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.adapter.kafka import ID_HEADER, SETTLED_S, Topic, name_of
+from penstock.adapter.kafka import ID_HEADER, PRODUCER, SETTLED_S, Topic, name_of
 from penstock.adapter.streams import result_key
 from penstock.app.stream import Stream
 from penstock.app.uri import KafkaPlace
@@ -21,6 +22,9 @@ from penstock.errors import SinkError, SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.staging import BORN, SinkFiles
 from penstock.runtime.tally import StagedFile
+
+_Row = tuple[str, str | None, str | None, bytes]
+"""Id, birth, key and value of a message."""
 
 
 class _Outgoing(NamedTuple):
@@ -99,19 +103,44 @@ class KafkaSink:
     def _key_of(self, value: bytes) -> str | None:
         return result_key(msgspec.json.decode(value), self._key) if self._key else None
 
-    def _send(self, rows: list[tuple[str, str | None, str | None, bytes]]) -> None:
-        names, born, keys, values = zip(*rows, strict=True)
+    def _send(self, rows: list[_Row]) -> None:
+        if self.files.hop:
+            self._send_hop(rows)
+        else:
+            self._send_by_spark(rows)
+
+    def _send_hop(self, rows: list[_Row]) -> None:
+        """From here, by one idempotent producer: a task that Spark repeats would send some twice, and the next group
+        would count them twice."""
+        failures: list[str] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error.str())
+
+        producer = Producer({**self._topic.settings, **PRODUCER, "message.timeout.ms": 120_000, "log_level": 0})
+        for name, born, _, value in rows:
+            headers: list[tuple[str, str | bytes | None]] = [(ID_HEADER, name), (BORN_HEADER, born)]
+            while True:
+                try:
+                    producer.produce(self.place.topic, value, headers=headers, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush()
+        if failures:
+            raise SinkError(f"Sink {self.files.name}: {self.place} does not take messages ({failures[0]}).")
+
+    def _send_by_spark(self, rows: list[_Row]) -> None:
+        names, _, keys, values = zip(*rows, strict=True)
         table = pa.table(
             {
                 "name": names,
-                "born": pa.array(born, pa.string()),
                 "key": pa.array(keys, pa.string()),
                 "value": pa.array(values, pa.binary()),
             }
         )
         headers = F.array(_header(ID_HEADER, "name"))
-        if self.files.hop:
-            headers = F.concat(headers, F.array(_header(BORN_HEADER, "born")))
         frame = SparkSession.active().createDataFrame(table).coalesce(1)  # one task, so that order is kept
         writer = frame.select("key", "value", headers.alias("headers")).write.format("kafka")
         writer.options(**connector_options(self.place), topic=self.place.topic, includeHeaders="true").save()

@@ -16,13 +16,12 @@ from penstock.runtime.tally import StagedFile
 
 
 class LogSink:
-    """A stream of an embedded log; a batch is one entry there, known by the batch's name."""
+    """A stream of an embedded log; how many batches it has of each group is noted with their events."""
 
     def __init__(self, sink: Sink, directory: Path, files: SinkFiles) -> None:
         self.files, self.uri = files, f"log:{directory}"
         self._sink, self._directory = sink, directory
         self._log = EventLog(directory).stream(sink.stream.name)
-        self._run = ""
 
     def claim(self, run: str, previous: str | None) -> None:
         """See `BoundSink`. What a discarded run has left is trimmed; offsets go on."""
@@ -31,14 +30,14 @@ class LogSink:
         if owner not in (run, previous) and (owner is not None or end):
             raise SinkError(other_run(self.files, f"stream {self._sink.stream.name} of {self._directory}", "log:PATH"))
         self._log.own(run, clear=owner != run)
-        self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         """See `BoundSink`."""
         staged = [Path(file.staged) for file in files if Path(file.staged).exists()]
         payloads = [line for path in staged for line in path.read_bytes().splitlines()]
         keys = [result_key(msgspec.json.decode(line), self._sink.key) for line in payloads] if self._sink.key else None
-        self._log.append([Entry(payloads, key=f"{self._run}/{group}/{batch}", result_keys=keys)])
+        if self._log.positions().get(group, 0) <= batch:
+            self._log.append([Entry(payloads, result_keys=keys)], {group: batch + 1})
         for path in staged:
             path.unlink()
 
