@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zipfile import ZipFile
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
@@ -17,6 +17,9 @@ from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
 
 MODULE_LIMIT = 50 * 2**20
+
+_LOADED: set[Path] = set()
+"""Jars besides Spark's own with which this process's JVM was started."""
 
 LOGGING = """\
 rootLogger.level = warn
@@ -71,6 +74,7 @@ def start_session(
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
     logging.write_text(LOGGING.format(path=path))
+    _renew_jvm(jars)
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
     flags = f"-Dlog4j2.configurationFile={logging.as_uri()}"
     settings.set("spark.driver.extraJavaOptions", flags)
@@ -119,6 +123,19 @@ def ship(spark: SparkSession, module: str, staging: Path) -> None:
         for file in home.rglob("*.py"):
             zipped.write(file, Path("penstock") / file.relative_to(home))
     spark.sparkContext.addPyFile(str(archive))
+
+
+def _renew_jvm(jars: Sequence[Path]) -> None:
+    """End this process's JVM, if it lacks some jars: the driver's class path is that of its start."""
+    gateway = SparkContext._gateway
+    if gateway is not None and not _LOADED.issuperset(jars):
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+    if SparkContext._gateway is None:
+        _LOADED.clear()
+        _LOADED.update(jars)
 
 
 @contextmanager
