@@ -163,7 +163,7 @@ def test_elements_may_be_grouped(run_app, tmp_path):
 
 def test_intervals_tick_while_nothing_arrives(run_app):
     source = "generator:constant?rate=50&count=20"
-    result = run_app("ticking", sources={"Words": source}, until_idle=False, duration=14)
+    result = run_app("ticking", sources={"Words": source}, until_idle=False, duration=24)
     ticks = result.output("Out")
     assert len(ticks) >= 3
     assert [tick.seen for tick in ticks] == sorted(tick.seen for tick in ticks)
