@@ -65,7 +65,8 @@ class BodyReader:
         payloads = self._divide(body, lines)
         if len(payloads) > MOST_EVENTS:
             raise OverflowError
-        if not lines and body.lstrip()[:1] == b"[" and max(map(len, payloads), default=0) <= self._max_event:
+        fit = len(body) <= self._max_event or max(map(len, payloads), default=0) <= self._max_event
+        if fit and not lines and body.lstrip()[:1] == b"[":
             try:
                 return Parsed(list(range(len(payloads))), payloads, self._many(body))
             except Exception:

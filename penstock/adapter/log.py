@@ -176,7 +176,8 @@ class StreamLog:
         counts = []
         for entry in entries:
             rows = entry.new_rows(known)
-            payloads.extend([entry.payloads[row] for row in rows])
+            whole = len(rows) == len(entry.payloads)
+            payloads.extend(entry.payloads if whole else [entry.payloads[row] for row in rows])
             born.extend([now] * len(rows) if entry.born is None else [entry.born[row] for row in rows])
             if entry.result_keys is not None:
                 keys, start = entry.result_keys, first + len(payloads) - len(rows)
@@ -483,6 +484,9 @@ def _stream(path: Path) -> str:
 
 def _blocks(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Where to divide payloads into blocks."""
+    if 0 < len(payloads) <= BLOCK_EVENTS and sum(map(len, payloads)) <= BLOCK_BYTES:
+        yield 0, len(payloads)
+        return
     low = size = 0
     for high, payload in enumerate(payloads):
         if high > low and (high - low >= BLOCK_EVENTS or size + len(payload) > BLOCK_BYTES):

@@ -81,10 +81,11 @@ class Output:
 
 def result_key(values: Mapping[str, object], key: tuple[str, ...]) -> str:
     """The key of an event as it stands in a path: its fields' values, quoted, divided by slashes."""
-    return "/".join(quote(_text(values[name]), safe="") for name in key)
+    return "/".join(quote(text_of(values[name]), safe="") for name in key)
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A field's value as text, the way JSON writes it."""
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -23,6 +23,9 @@ PLACELESS = ("console", "memory")
 KAFKA = "kafka."
 """Options of a Kafka URI that begin so are Kafka's own, and handed on."""
 
+NAME = "NAME"
+"""Ends an option that stands for many, as ``kafka.NAME`` does."""
+
 
 @dataclass(frozen=True)
 class Uri:
@@ -35,6 +38,10 @@ class Uri:
     def __str__(self) -> str:
         query = "&".join(f"{name}={value}" for name, value in self.options.items())
         return f"{self.scheme}:{self.place}" + (f"?{query}" if query else "")
+
+    def named(self, prefix: str) -> dict[str, str]:
+        """The options that begin so, without their beginning."""
+        return {name.removeprefix(prefix): value for name, value in self.options.items() if name.startswith(prefix)}
 
     def positive(self, name: str, kind: type[int] | type[float] = float) -> float | None:
         """An option that must be a number greater than zero, or None where it is absent.
@@ -79,11 +86,14 @@ class KafkaPlace:
         brokers, _, topic = uri.place.removeprefix("//").partition("/")
         if not brokers or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
             raise ConfigurationError(f"{uri}: write kafka:HOST:PORT/TOPIC, with several brokers divided by commas.")
-        own = tuple((name[len(KAFKA) :], value) for name, value in uri.options.items() if name.startswith(KAFKA))
-        return cls(brokers, topic, own)
+        return cls(brokers, topic, tuple(uri.named(KAFKA).items()))
 
     def __str__(self) -> str:
         return f"kafka:{self.brokers}/{self.topic}"
+
+    def uri(self) -> Uri:
+        """What `of` reads."""
+        return Uri("kafka", f"{self.brokers}/{self.topic}", {f"{KAFKA}{name}": value for name, value in self.options})
 
 
 def parse_uri(text: str, schemes: tuple[str, ...], allowed: dict[str, tuple[str, ...]]) -> Uri:
@@ -92,7 +102,7 @@ def parse_uri(text: str, schemes: tuple[str, ...], allowed: dict[str, tuple[str,
     Parameters
     ----------
     schemes: those that are allowed here.
-    allowed: for each scheme the options it takes.
+    allowed: for each scheme the options it takes; ``kafka.NAME`` is all that begin with ``kafka.``.
 
     Raises
     ------
@@ -112,7 +122,7 @@ def parse_uri(text: str, schemes: tuple[str, ...], allowed: dict[str, tuple[str,
             f"{text!r} has no known scheme; write one of {', '.join(f'{s}:...' for s in schemes)}."
         )
     for option in options:
-        if option not in allowed[scheme] and not (scheme == "kafka" and option.startswith(KAFKA)):
+        if option not in allowed[scheme] and f"{option.partition('.')[0]}.{NAME}" not in allowed[scheme]:
             raise ConfigurationError(
                 f"{text!r}: {scheme} takes no option {option!r}; it takes {', '.join(allowed[scheme]) or 'none'}."
             )

@@ -90,7 +90,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
 
 
 def _place(uri: str) -> KafkaPlace:
-    return KafkaPlace.of(parse_uri(uri, ("kafka",), {"kafka": ()}))
+    return KafkaPlace.of(parse_uri(uri, ("kafka",), {"kafka": ("kafka.NAME",)}))
 
 
 def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:

@@ -1,6 +1,18 @@
 """The engine: topologies compiled to Spark Structured Streaming. The only package that imports pyspark."""
 
-from penstock.engine.options import RunOptions
-from penstock.engine.run import RunResult, run
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.engine.execution import RunResult, run
+    from penstock.engine.options import RunOptions
 
 __all__ = ["RunOptions", "RunResult", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the engine when it is first asked for: Spark's Python workers import this package for two of its modules."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from penstock.engine import execution
+
+    return getattr(execution, name)

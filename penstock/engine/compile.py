@@ -5,26 +5,19 @@ keyed hop is a shuffle by bucket and one `transformWithStateInPandas`, which als
 elements behind the hop. Output goes to staged files inside the stages, so only tallies are left.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-
 import mmh3
-import numpy as np
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.engine.decode import decoder
 from penstock.engine.hop import HopProcessor, time_mode_of
-from penstock.engine.sources.base import BoundSource, RowKind
-from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
+from penstock.engine.sources.base import BoundSource
+from penstock.runtime.lineage import NONE
 from penstock.runtime.plan import Plan, PlanReference
-from penstock.runtime.stage import Stage
 from penstock.runtime.wire import WIRE
 
 SPARK_SEED = 42
-TASK_SHIFT = 33
-"""Below the source's number, ``minor`` is the task's number and the row's within it."""
 
 
 def compile_group(
@@ -66,7 +59,7 @@ def _source_stage(
 ) -> DataFrame:
     number = [source.name for source in plan.topology.sources].index(bound.source.name)
     rows = bound.frame(spark, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
-    frame = rows.mapInArrow(_decoder(reference, number, bound.rows), from_arrow_schema(WIRE))
+    frame = rows.mapInArrow(decoder(reference, number, bound.rows), from_arrow_schema(WIRE))
     event_time = plan.topology.sources[number].event_time
     if event_time is not None:
         own = F.timestamp_micros(F.when(F.col("time") != NONE, F.col("time")))
@@ -74,47 +67,3 @@ def _source_stage(
         # Dropped again, so that Spark keeps the watermark but leaves the judgement of lateness to the containers.
         frame = frame.withColumn("event_time", own).withWatermark("event_time", delay).drop("event_time")
     return frame
-
-
-def _decoder(
-    reference: PlanReference, number: int, rows: RowKind
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
-        plan = reference.resolve()
-        source = plan.topology.sources[number]
-        stage = Stage(plan, 0, partition)
-        done, now = 0, None
-        for batch in batches:
-            first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
-            done += batch.num_rows
-            if now is None and batch.num_rows:
-                now = batch.column("now")[0].as_py()
-            lineage = _lineage(batch, first, number)
-            if rows in ("lines", "json"):
-                stage.accept_json(source, batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
-            elif rows == "fields":
-                names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
-                stage.accept_text_fields(source, batch.select(names).to_pylist(), lineage)
-            else:
-                schema = plan.codec(source.event_type).schema
-                columns = [batch.column(field.name).cast(field.type) for field in schema]
-                stage.accept_columns(source, pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
-            if len(stage.outbox):
-                yield stage.outbox.take()
-        if now is not None:
-            stage.outbox.tell_time(now, plan.partitions if plan.hops else 0)
-            yield stage.finish()
-
-    return decode
-
-
-def _lineage(batch: pa.RecordBatch, first: int, number: int) -> LineageColumns:
-    rows = batch.num_rows
-    if "minor" in batch.schema.names:
-        minor = batch.column("minor").to_numpy() | (number << SOURCE_SHIFT)
-    else:
-        minor = np.arange(first, first + rows, dtype=np.int64)
-    born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
-    return LineageColumns(born, np.full(rows, NONE, np.int64), major, minor)

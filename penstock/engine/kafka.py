@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.app.uri import KAFKA, KafkaPlace
+from penstock.app.event import Event, field_types
+from penstock.app.uri import KAFKA, KafkaPlace, Uri
 from penstock.engine.maven import Jars
-from penstock.errors import JarNotFoundError
+from penstock.errors import ConfigurationError, JarNotFoundError
 
 BORN_HEADER = "penstock-born"
 """When the source event behind a message was meant to be sent, in microseconds, as text."""
+
+HEADER = "header."
+"""Options of a Kafka URI that begin so tie a header to a field of events."""
 
 SPARK, CONNECTOR, TOKENS = "org.apache.spark", "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
 
@@ -36,8 +40,9 @@ def connector_jars() -> list[Path]:
     JarNotFoundError: they cannot be fetched.
     """
     failure: JarNotFoundError | None = None
-    for version, tokens in VERSIONS:
-        jars = Jars(SPARK, CONNECTOR, version, SPARKS_OWN, ((SPARK, TOKENS, tokens),))
+    choices = [Jars(SPARK, CONNECTOR, version, SPARKS_OWN, ((SPARK, TOKENS, tokens),)) for version, tokens in VERSIONS]
+    present = [jars for jars in choices if jars.directory.exists()]  # looking for a better one would cost each start
+    for jars in present or choices:
         try:
             return sorted(jars.fetch().glob("*.jar"))
         except JarNotFoundError as error:
@@ -49,3 +54,30 @@ def connector_jars() -> list[Path]:
 def connector_options(place: KafkaPlace) -> dict[str, str]:
     """What the connector needs to reach a topic's brokers."""
     return {f"{KAFKA}bootstrap.servers": place.brokers, **{f"{KAFKA}{name}": value for name, value in place.options}}
+
+
+def header_fields(uri: Uri, event_type: type[Event]) -> dict[str, str]:
+    """For each header that a URI names, the field of events that it holds.
+
+    Raises
+    ------
+    ConfigurationError: there is no such field.
+    """
+    headers = uri.named(HEADER)
+    for header, field in headers.items():
+        check_field(uri, f"{HEADER}{header}", field, event_type)
+    return headers
+
+
+def check_field(uri: Uri, option: str, field: str, event_type: type[Event]) -> None:
+    """See that what a URI's option names is a field.
+
+    Raises
+    ------
+    ConfigurationError: it is none.
+    """
+    fields = field_types(event_type)
+    if field not in fields:
+        raise ConfigurationError(
+            f"{uri.place}: {option}={field} is no field of {event_type.__name__}, which has {', '.join(fields)}."
+        )

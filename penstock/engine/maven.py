@@ -42,15 +42,20 @@ class Jars:
     excluded: tuple[tuple[str, str], ...] = ()
     overridden: tuple[tuple[str, str, str], ...] = ()
 
+    @property
+    def directory(self) -> Path:
+        """Where they are kept, in the user's cache, once they have been fetched."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+        return cache / f"{self.artifact}-{self.version}"
+
     def fetch(self) -> Path:
-        """The directory that holds them: fetched once, and kept in the user's cache.
+        """The directory that holds them, fetched if it is not there.
 
         Raises
         ------
         JarNotFoundError: they cannot be fetched.
         """
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-        target = cache / f"{self.artifact}-{self.version}"
+        target, cache = self.directory, self.directory.parent
         if target.exists():
             return target
         cache.mkdir(parents=True, exist_ok=True)

@@ -23,10 +23,10 @@ from penstock.app.stream import Sink, Stream
 from penstock.app.topology import Topology
 from penstock.app.uri import KafkaPlace
 from penstock.engine.checkpoint import committed_offsets
+from penstock.engine.execution import Run, RunResult
 from penstock.engine.kafka import connector_options
 from penstock.engine.native import conform
 from penstock.engine.options import RunOptions
-from penstock.engine.run import Run, RunResult
 from penstock.engine.sinks import KafkaSink
 from penstock.engine.sources import KafkaSource
 from penstock.errors import ConfigurationError
@@ -117,7 +117,7 @@ class _RealTimeRun(Run):
         for sink in self._topology.sinks:
             bound_sink = self._sinks[sink.name]
             assert isinstance(bound_sink, KafkaSink)
-            yield f"sink-{sink.name}", _messages(frames[sink.stream], sink), bound_sink.place
+            yield f"sink-{sink.name}", _messages(frames[sink.stream], sink, bound_sink.headers), bound_sink.place
 
     def _decoded(self, spark: SparkSession, bound: KafkaSource) -> tuple[DataFrame, DataFrame]:
         """A source's events, and messages about those that are none."""
@@ -130,8 +130,14 @@ class _RealTimeRun(Run):
         rows = rows.withColumn("event", F.from_json(text, read, options))
         fits: Column = F.col("event").isNotNull() & F.col(f"event.{CORRUPT}").isNull()
         columns = []
+        beside = bound.beside()
         for field in msgspec.structs.fields(bound.source.event_type):
             column = F.col(f"event.`{field.name}`")
+            if field.name in beside:
+                text_beside = beside[field.name].cast("string")
+                given = text_beside.try_cast(schema[field.name].dataType)
+                fits = fits & (text_beside.isNull() | given.isNotNull())
+                column = F.coalesce(given, column)
             if field.required:
                 fits = fits & (column.isNotNull() | F.lit(schema[field.name].nullable))
             elif field.default is not msgspec.NODEFAULT and field.default is not None:
@@ -211,9 +217,15 @@ def _dead_letters(bound: KafkaSource) -> int:
     return len({name_of(message) for messages in topic.read(lows, ends) for message in messages})
 
 
-def _messages(frame: DataFrame, sink: Sink) -> DataFrame:
+def _messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:
     value = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), {"ignoreNullFields": "false"})
-    if not sink.key:
-        return frame.select(value.alias("value"))
-    key = F.concat_ws("/", *(F.col(f"`{name}`").cast("string") for name in sink.key))
-    return frame.select(key.alias("key"), value.alias("value"))
+    columns = [value.alias("value")]
+    if sink.key:
+        columns.append(F.concat_ws("/", *(F.col(f"`{name}`").cast("string") for name in sink.key)).alias("key"))
+    if headers:
+        pairs = [
+            F.struct(F.lit(header).alias("key"), F.col(f"`{name}`").cast("string").cast("binary").alias("value"))
+            for header, name in headers.items()
+        ]
+        columns.append(F.filter(F.array(*pairs), lambda pair: pair["value"].isNotNull()).alias("headers"))
+    return frame.select(*columns)

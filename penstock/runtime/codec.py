@@ -45,7 +45,7 @@ class Codec:
         self.decode_msgpack = msgspec.msgpack.Decoder(event_type).decode
         self.decode_block = msgspec.msgpack.Decoder(list[event_type]).decode  # type: ignore[valid-type]
         self.encode_msgpack = msgspec.msgpack.Encoder().encode
-        fields = field_types(event_type)
+        self._fields = fields = field_types(event_type)
         self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in fields.items()])
         self.flat = all(_plain(annotation) in FLAT for annotation in fields.values())
         """Whether every field is a plain scalar."""
@@ -97,6 +97,29 @@ class Codec:
         given = {name: value for name, value in row.items() if value is not None}
         return msgspec.convert(given, self.event_type, strict=False)
 
+    def from_message(self, payload: bytes, beside: dict[str, bytes | None]) -> Any:
+        """An event from JSON, and the texts of fields beside it, which replace what the JSON says of them.
+
+        Raises
+        ------
+        msgspec.DecodeError, UnicodeDecodeError: it is no JSON, or of other types; names the field.
+        """
+        values: dict[str, Any] = {**open_json(payload)}
+        values |= {name: self._of_text(name, text) for name, text in beside.items() if text is not None}
+        return self.decode_json(self.encode_json(values))
+
+    def _of_text(self, name: str, text: bytes) -> Any:
+        annotation = self._fields[name]
+        if _plain(annotation) is bytes:
+            return text
+        try:
+            return msgspec.convert(text.decode(), annotation, strict=False)
+        except msgspec.ValidationError as error:
+            raise msgspec.ValidationError(f"{error} - at `$.{name}`") from error
+
+
+open_json = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The fields of a JSON object, themselves undecoded."""
 
 FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
 

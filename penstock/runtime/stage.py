@@ -185,6 +185,14 @@ class Stage:
             tally.accepted += len(events)
             self._enter(source, EventBatch(source, lineage, events=events))
 
+    def accept_messages(self, source: Source[Any], rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
+        """Decode JSON events some of whose fields stand beside them, as a message's key and headers do."""
+        self.tally.source(source.name).rows += len(rows)
+        decode = self.plan.codec(source.event_type).from_message
+        self._decode_each(
+            source, rows, lineage, lambda row: decode(row["payload"], row["beside"]), lambda row: bytes(row["payload"])
+        )
+
     def accept_text_fields(self, source: Source[Any], rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
         """Decode events given as text fields (CSV)."""
         self.tally.source(source.name).rows += len(rows)

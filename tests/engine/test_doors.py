@@ -21,7 +21,7 @@ from penstock.app.loader import load_app
 from penstock.app.stream import Sink, Source, Stream
 from penstock.app.uri import KafkaPlace, parse_uri
 from penstock.bench.process import free_port
-from penstock.engine import RunOptions
+from penstock.engine import RunOptions, sources
 from penstock.engine.realtime import run_real_time
 from penstock.engine.sinks import bind_sinks
 from penstock.engine.sinks.kafka import KafkaSink
@@ -126,7 +126,7 @@ def test_tables_and_the_log_take_a_batch_together(run_app, postgres, tmp_path):
 def test_what_spark_is_told_of_a_topic(broker):
     Topic(KafkaPlace(broker.brokers, "gated"), create=True)
     text = f"kafka:{broker.brokers}/gated?min_rows=10&max_rows=500&max_delay=250ms&start=latest&kafka.client.id=me"
-    uri = parse_uri(text, ("kafka",), {"kafka": ("min_rows", "max_rows", "max_delay", "start")})
+    uri = parse_uri(text, ("kafka",), sources.OPTIONS)
     source = KafkaSource(Source("Words", apps_doors.Word), uri)
     gate = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "500", "maxTriggerDelay": "250ms"}
     assert source.gate() == gate
@@ -143,6 +143,7 @@ def test_what_spark_is_told_of_a_topic(broker):
         ("kafka:BROKERS/in?start=middle", ConfigurationError, "earliest, latest"),
         ("kafka:BROKERS/in?min_rows=9&max_rows=2", ConfigurationError, "min_rows=9 is above"),
         ("kafka:BROKERS/in?rows=9", ConfigurationError, "takes no option"),
+        ("kafka:BROKERS/in?key=word", ConfigurationError, "key=word is no field of Word, which has text, size"),
     ],
 )
 def test_topics_that_cannot_be_read(run_app, broker, uri, error, sentence, monkeypatch):
@@ -191,21 +192,36 @@ def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path):
     assert max(each["seen"] for each in counted if each["text"] == "a") == 2
     letters = [json.loads(message.value())["raw"] for message in messages(broker, "rt-in-dead-letters")]
     assert sorted(letters) == ["garbage", '{"size": 1}']
-    produce(broker, "rt-in", *words("a"))
-    assert real_time("native", broker, tmp_path).report["counts"]["processed"] == 4
+    produce(broker, "rt-in", {}, key="a")
+    produce(broker, "rt-in", *words("a"), headers={"length": b"seven"})
+    fields = {
+        "sources": {"Words": f"kafka:{broker.brokers}/rt-in?key=text&header.length=size"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/rt-out?header.count=seen"},
+    }
+    counts = real_time("native", broker, tmp_path, **fields).report["counts"]
+    assert counts == {"accepted": 7, "processed": 4, "dead_lettered": 3, "queued": 0}
+    last = messages(broker, "rt-out")[-1]
+    assert (last.key(), dict(last.headers())["count"]) == (b"a", b"3")
     counted = [json.loads(message.value()) for message in messages(broker, "rt-out")]
     assert max(each["seen"] for each in counted if each["text"] == "a") == 3
 
 
 def test_the_same_topology_counts_in_micro_batches(run_app, broker):
-    produce(broker, "mb-in", *words("a", "b", "a"), b"garbage")
+    """And fields of events come from keys and headers, and go there."""
+    produce(broker, "mb-in", *words("a", "b"), b"garbage")
+    produce(broker, "mb-in", {}, {"text": "b"}, key="a", headers={"length": b"7"})
+    produce(broker, "mb-in", *words("a"), headers={"length": b"seven"})
+    produce(broker, "mb-in", *words("a"), key=b"\xff")
     options = {
-        "sources": {"Words": f"kafka:{broker.brokers}/mb-in"},
-        "sinks": {"Out": f"kafka:{broker.brokers}/mb-out"},
+        "sources": {"Words": f"kafka:{broker.brokers}/mb-in?key=text&header.length=size"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/mb-out?header.count=seen"},
     }
     result = run_app("native", file=APPS, **options)
-    assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
-    assert result.report["counts"]["dead_lettered"] == 1
+    assert {count.text: count.seen for count in result.output("Out")} == {"a": 3, "b": 1}
+    assert result.report["counts"]["dead_lettered"] == 3
+    assert any("Expected `int`, got `str` - at `$.size`" in letter["error"] for letter in result.dead_letters)
+    written = {message.key(): dict(message.headers())["count"] for message in messages(broker, "mb-out")}
+    assert written == {b"a": b"3", b"b": b"1"}
 
 
 @pytest.mark.parametrize(

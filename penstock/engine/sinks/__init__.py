@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from penstock.app.stream import Sink, Source
-from penstock.app.uri import KafkaPlace, Uri, parse_uri
+from penstock.app.uri import Uri, parse_uri
 from penstock.engine.sinks import postgres
 from penstock.engine.sinks.base import BoundSink
 from penstock.engine.sinks.files import MEMORY, Console, Directory, Memory
@@ -21,7 +21,7 @@ SCHEMES: dict[str, tuple[str, ...]] = {
     "console": (),
     "memory": (),
     "log": (),
-    "kafka": (),
+    "kafka": ("header.NAME", "kafka.NAME"),
     "sqlite": ("table",),
     "postgresql": postgres.OPTIONS,
 }
@@ -68,7 +68,7 @@ def _bind(sink: Sink, uri: Uri, default: Path) -> BoundSink:
                 raise ConfigurationError(f"Sink {sink.name}: a source's own events cannot leave into the embedded log.")
             return LogSink(sink, path, lines)
         case "kafka":
-            return KafkaSink(sink.stream, sink.key, KafkaPlace.of(uri), default.parent, lines)
+            return KafkaSink(sink, uri, default.parent, lines)
         case "sqlite":
             return TableSink(sink, Sqlite(path), uri.options.get("table"), rows)
         case _:

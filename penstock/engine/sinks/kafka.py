@@ -10,46 +10,44 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, Message, Producer
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from penstock.adapter.kafka import ID_HEADER, PRODUCER, SETTLED_S, Topic, name_of
-from penstock.adapter.streams import result_key
-from penstock.app.stream import Stream
-from penstock.app.uri import KafkaPlace
-from penstock.engine.kafka import BORN_HEADER, connector_options
+from penstock.adapter.streams import text_of
+from penstock.app.stream import Sink
+from penstock.app.uri import KafkaPlace, Uri
+from penstock.engine.kafka import BORN_HEADER, connector_options, header_fields
 from penstock.errors import SinkError, SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.staging import BORN, SinkFiles
 from penstock.runtime.tally import StagedFile
 
-_Row = tuple[str, str | None, str | None, bytes]
-"""Id, birth, key and value of a message."""
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class _Outgoing(NamedTuple):
+    key: str | None
+    headers: list[tuple[str, str]]
     value: bytes
-    born: int | None
 
 
 class KafkaSink:
-    """A topic. Values are JSON; keys are those of the sink; headers hold an id, and in a hop the birth.
+    """A topic. Values are JSON, keys those of the sink; headers hold an id, in a hop the birth, and the fields that
+    the URI names.
 
     Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted: when
     the batch is delivered again, what the topic holds of it already is left out.
 
     Parameters
     ----------
-    key: fields of the event.
     notes: the directory in which that is noted.
     """
 
-    def __init__(
-        self, stream: Stream[Any], key: tuple[str, ...], place: KafkaPlace, notes: Path, files: SinkFiles
-    ) -> None:
-        self.files, self.uri = files, str(place)
-        self.place = place
-        self._codec, self._key = Codec(stream.event_type), key
+    def __init__(self, sink: Sink, uri: Uri, notes: Path, files: SinkFiles) -> None:
+        self.files, self.place = files, KafkaPlace.of(uri)
+        self.uri = str(self.place)
+        self.headers = header_fields(uri, sink.stream.event_type)
+        self._codec, self._key = Codec(sink.stream.event_type), sink.key
         self._notes, self._run = notes, ""
 
     def claim(self, run: str, previous: str | None) -> None:
@@ -69,13 +67,13 @@ class KafkaSink:
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
         numbered = ((f"{prefix}{number}", message) for number, message in enumerate(self._messages(staged)))
-        rows = [
-            (name, None if message.born is None else str(message.born), self._key_of(message.value), message.value)
+        missing = [
+            message._replace(headers=[(ID_HEADER, name), *message.headers])
             for name, message in numbered
             if name not in present
         ]
-        if rows:
-            self._send(rows)
+        if missing:
+            self._send(missing)
         for path in staged:
             path.unlink()
 
@@ -94,22 +92,28 @@ class KafkaSink:
     def _messages(self, staged: list[Path]) -> Iterator[_Outgoing]:
         for path in staged:
             if not self.files.hop:
-                yield from (_Outgoing(line, None) for line in path.read_bytes().splitlines())
+                yield from map(self._message, path.read_bytes().splitlines())
                 continue
             for rows in pq.ParquetFile(path).iter_batches():
                 events = self._codec.from_columns(rows.select(self._codec.schema.names))
-                yield from map(_Outgoing, map(self._codec.encode_json, events), rows.column(BORN).to_pylist())
+                for event, born in zip(events, rows.column(BORN).to_pylist(), strict=True):
+                    yield _Outgoing(None, [(BORN_HEADER, str(born))], self._codec.encode_json(event))
 
-    def _key_of(self, value: bytes) -> str | None:
-        return result_key(msgspec.json.decode(value), self._key) if self._key else None
+    def _message(self, value: bytes) -> _Outgoing:
+        if not self._key and not self.headers:
+            return _Outgoing(None, [], value)
+        fields = {name: text_of(field) for name, field in msgspec.json.decode(value).items() if field is not None}
+        key = "/".join(fields[name] for name in self._key if name in fields) if self._key else None
+        headers = [(header, fields[name]) for header, name in self.headers.items() if name in fields]
+        return _Outgoing(key, headers, value)
 
-    def _send(self, rows: list[_Row]) -> None:
+    def _send(self, messages: list[_Outgoing]) -> None:
         if self.files.hop:
-            self._send_hop(rows)
+            self._send_hop(messages)
         else:
-            self._send_by_spark(rows)
+            self._send_by_spark(messages)
 
-    def _send_hop(self, rows: list[_Row]) -> None:
+    def _send_hop(self, messages: list[_Outgoing]) -> None:
         """From here, by one idempotent producer: a task that Spark repeats would send some twice, and the next group
         would count them twice."""
         failures: list[str] = []
@@ -119,11 +123,10 @@ class KafkaSink:
                 failures.append(error.str())
 
         producer = Producer({**self._topic.settings, **PRODUCER, "message.timeout.ms": 120_000, "log_level": 0})
-        for name, born, _, value in rows:
-            headers: list[tuple[str, str | bytes | None]] = [(ID_HEADER, name), (BORN_HEADER, born)]
+        for message in messages:
             while True:
                 try:
-                    producer.produce(self.place.topic, value, headers=headers, on_delivery=delivered)
+                    producer.produce(self.place.topic, message.value, headers=[*message.headers], on_delivery=delivered)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -131,18 +134,16 @@ class KafkaSink:
         if failures:
             raise SinkError(f"Sink {self.files.name}: {self.place} does not take messages ({failures[0]}).")
 
-    def _send_by_spark(self, rows: list[_Row]) -> None:
-        names, _, keys, values = zip(*rows, strict=True)
-        table = pa.table(
-            {
-                "name": names,
-                "key": pa.array(keys, pa.string()),
-                "value": pa.array(values, pa.binary()),
-            }
-        )
-        headers = F.array(_header(ID_HEADER, "name"))
-        frame = SparkSession.active().createDataFrame(table).coalesce(1)  # one task, so that order is kept
-        writer = frame.select("key", "value", headers.alias("headers")).write.format("kafka")
+    def _send_by_spark(self, messages: list[_Outgoing]) -> None:
+        keys, headers, values = zip(*messages, strict=True)
+        pairs = [[{"key": name, "value": text.encode()} for name, text in each] for each in headers]
+        columns = {
+            "key": pa.array(keys, pa.string()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(pairs, HEADERS),
+        }
+        frame = SparkSession.active().createDataFrame(pa.table(columns)).coalesce(1)  # one task, so that order is kept
+        writer = frame.select("key", "value", "headers").write.format("kafka")
         writer.options(**connector_options(self.place), topic=self.place.topic, includeHeaders="true").save()
 
     def _present(self, group: str, batch: int, prefix: str) -> set[str]:
@@ -160,7 +161,3 @@ class KafkaSink:
         ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
         names = (name_of(message) for messages in self._topic.read(before, ends) for message in messages)
         return {name for name in names if name is not None and name.startswith(prefix)}
-
-
-def _header(name: str, column: str) -> Column:
-    return F.struct(F.lit(name).alias("key"), F.col(column).cast("binary").alias("value"))

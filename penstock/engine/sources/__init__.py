@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source
-from penstock.app.uri import KAFKA, KafkaPlace, Uri, parse_uri
+from penstock.app.uri import KafkaPlace, parse_uri
 from penstock.engine.sources.base import BoundSource
 from penstock.engine.sources.files import FileSource, HopSource
 from penstock.engine.sources.follow import FollowedSource
@@ -19,7 +19,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "log": GATE,
     "generator": (*GATE, "rate", "count", "seed", "scv", "times", "speed"),
     "replay": (*GATE, "time", "speed"),
-    "kafka": (*GATE, "start"),
+    "kafka": (*GATE, "start", "key", "header.NAME", "kafka.NAME"),
 }
 
 
@@ -49,9 +49,7 @@ def bind_hop(source: Source[Any], directory: Path, topic: KafkaPlace | None = No
     """The source of a group that another group feeds, by files or a topic."""
     if topic is None:
         return HopSource(source, directory)
-    return KafkaSource(
-        source, Uri("kafka", f"{topic.brokers}/{topic.topic}", {f"{KAFKA}{n}": v for n, v in topic.options})
-    )
+    return KafkaSource(source, topic.uri())
 
 
 __all__ = ["BoundSource", "KafkaSource", "bind", "bind_hop"]

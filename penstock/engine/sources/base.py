@@ -1,15 +1,12 @@
 """What every bound source can do."""
 
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.app.stream import Source
-
-RowKind = Literal["lines", "json", "fields", "columns"]
-"""How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
-blank ones; text fields; or typed columns."""
+from penstock.engine.decode import RowKind
 
 
 class BoundSource(Protocol):

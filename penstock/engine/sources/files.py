@@ -16,7 +16,8 @@ from penstock.app.event import field_types
 from penstock.app.stream import Source
 from penstock.app.uri import Uri
 from penstock.engine.checkpoint import committed_offsets, files_by_log_offset
-from penstock.engine.sources.base import Reckoning, RowKind
+from penstock.engine.decode import RowKind
+from penstock.engine.sources.base import Reckoning
 from penstock.errors import SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.staging import BORN

@@ -19,7 +19,8 @@ from penstock.app.loader import AppReference
 from penstock.app.stream import Source
 from penstock.app.uri import Uri
 from penstock.engine.checkpoint import committed_offsets
-from penstock.engine.sources.base import Reckoning, RowKind
+from penstock.engine.decode import RowKind
+from penstock.engine.sources.base import Reckoning
 from penstock.engine.sources.gate import Gate, bounds_of
 from penstock.engine.sources.sequence import Followed, LogSequence, Sequenced
 from penstock.errors import SourceError

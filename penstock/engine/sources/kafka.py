@@ -11,8 +11,9 @@ from penstock.app.duration import seconds
 from penstock.app.stream import Source
 from penstock.app.uri import KafkaPlace, Uri
 from penstock.engine.checkpoint import committed_offsets, first_offsets
-from penstock.engine.kafka import BORN_HEADER, connector_options
-from penstock.engine.sources.base import Reckoning, RowKind
+from penstock.engine.decode import RowKind
+from penstock.engine.kafka import BORN_HEADER, check_field, connector_options, header_fields
+from penstock.engine.sources.base import Reckoning
 from penstock.engine.sources.gate import bounds_of
 from penstock.errors import ConfigurationError
 
@@ -25,8 +26,6 @@ class KafkaSource:
     Its order of delivery is that of the topic: by partition, and within one by offset.
     """
 
-    rows: RowKind = "json"
-
     def __init__(self, source: Source[Any], uri: Uri, *, create: bool = False) -> None:
         self.source = source
         self.place = KafkaPlace.of(uri)
@@ -36,12 +35,21 @@ class KafkaSource:
         self._start = uri.options.get("start", "earliest")
         if self._start not in START:
             raise ConfigurationError(f"{uri}: start={self._start}; choose one of {', '.join(START)}.")
+        self._key, self._headers = uri.options.get("key"), header_fields(uri, source.event_type)
+        if self._key is not None:
+            check_field(uri, "key", self._key, source.event_type)
+        self.rows: RowKind = "messages" if self._key or self._headers else "json"
         self.topic = Topic(self.place, create=create)
 
     def options(self) -> dict[str, str]:
         """What the connector is told of the topic."""
         topic = {"subscribe": self.place.topic, "startingOffsets": self._start, "includeHeaders": "true"}
         return {**connector_options(self.place), **topic}
+
+    def beside(self) -> dict[str, Column]:
+        """The fields of events that stand beside the value, in the key or in headers; as bytes."""
+        key = {} if self._key is None else {self._key: F.col("key")}
+        return key | {field: _header(name) for name, field in self._headers.items()}
 
     def gate(self) -> dict[str, str]:
         """What it is told of micro-batches."""
@@ -54,7 +62,9 @@ class KafkaSource:
         """See `BoundSource`. An event is born at its message's time, unless a header says when."""
         frame = spark.readStream.format("kafka").options(**self.options(), **self.gate()).load()
         born = F.coalesce(_header(BORN_HEADER).cast("string").cast("bigint"), F.unix_micros("timestamp"))
+        beside = [column.alias(field) for field, column in self.beside().items()]
         return frame.select(
+            *([F.struct(*beside).alias("beside")] if beside else []),
             F.coalesce("value", F.lit("null").cast("binary")).alias("payload"),
             born.alias("born"),
             F.col("partition").cast("bigint").alias("major"),

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
 from penstock.app.state import describe_state
+from penstock.app.stream import Sink
 from penstock.app.topology import Topology
 from penstock.app.uri import KafkaPlace, parse_uri
 from penstock.engine.compile import compile_group
@@ -244,14 +245,16 @@ class Run:
         topic = self._hop_topic(stream)
         if topic is None:
             return Directory(files)
-        sink = KafkaSink(self._topology.stream(stream), (), topic, self._recording.directory, files)
+        sink = KafkaSink(
+            Sink(files.name, self._topology.stream(stream), None), topic.uri(), self._recording.directory, files
+        )
         sink.claim(self._recording.manifest["run"], None)
         return sink
 
     def _hop_topic(self, stream: str) -> KafkaPlace | None:
         if self._options.hops is None:
             return None
-        place = KafkaPlace.of(parse_uri(f"{self._options.hops}/hop", ("kafka",), {"kafka": ()}))
+        place = KafkaPlace.of(parse_uri(f"{self._options.hops}/hop", ("kafka",), {"kafka": ("kafka.NAME",)}))
         return replace(
             place, topic=f"penstock-{self._recording.manifest['run']}-{quote(stream, safe='').replace('%', '_')}"
         )

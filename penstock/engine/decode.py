@@ -1,0 +1,67 @@
+"""The first stage on Spark: rows of a source become events. Spark's Python workers import this and `hop`, so little else."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.plan import PlanReference
+from penstock.runtime.stage import Stage
+
+RowKind = Literal["lines", "json", "messages", "fields", "columns"]
+"""How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
+blank ones; the same with some fields apart, in ``beside``; text fields; or typed columns."""
+
+TASK_SHIFT = 33
+"""Below the source's number, ``minor`` is the task's number and the row's within it."""
+
+
+def decoder(
+    reference: PlanReference, number: int, rows: RowKind
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What `mapInArrow` is to call: the rows of a source in, tallies and what goes to the first hop out."""
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        plan = reference.resolve()
+        source = plan.topology.sources[number]
+        stage = Stage(plan, 0, partition)
+        done, now = 0, None
+        for batch in batches:
+            first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
+            done += batch.num_rows
+            if now is None and batch.num_rows:
+                now = batch.column("now")[0].as_py()
+            lineage = _lineage(batch, first, number)
+            if rows in ("lines", "json"):
+                stage.accept_json(source, batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
+            elif rows == "messages":
+                stage.accept_messages(source, batch.select(["payload", "beside"]).to_pylist(), lineage)
+            elif rows == "fields":
+                names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
+                stage.accept_text_fields(source, batch.select(names).to_pylist(), lineage)
+            else:
+                schema = plan.codec(source.event_type).schema
+                columns = [batch.column(field.name).cast(field.type) for field in schema]
+                stage.accept_columns(source, pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
+            if len(stage.outbox):
+                yield stage.outbox.take()
+        if now is not None:
+            stage.outbox.tell_time(now, plan.partitions if plan.hops else 0)
+            yield stage.finish()
+
+    return decode
+
+
+def _lineage(batch: pa.RecordBatch, first: int, number: int) -> LineageColumns:
+    rows = batch.num_rows
+    if "minor" in batch.schema.names:
+        minor = batch.column("minor").to_numpy() | (number << SOURCE_SHIFT)
+    else:
+        minor = np.arange(first, first + rows, dtype=np.int64)
+    born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
+    return LineageColumns(born, np.full(rows, NONE, np.int64), major, minor)
