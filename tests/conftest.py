@@ -20,6 +20,24 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
+GROUPS = {
+    "tests/engine/": "spark",
+    "tests/test_topologies.py": "spark",
+    "tests/test_examples.py": "spark",
+    "tests/test_docs.py": "spark",
+    "tests/adapter/test_kafka.py": "kafka",
+}
+"""Tests of a group stay in one process of `pytest -n 2 --dist loadgroup`: one Spark at a time, one broker for many."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Called by pytest."""
+    for item in items:
+        for path, group in GROUPS.items():
+            if item.nodeid.startswith(path):
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
 @dataclass
 class Outcome:
     """What a topology made of its input, whichever way it was run."""
