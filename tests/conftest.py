@@ -30,6 +30,7 @@ GROUPS = {
 """Tests of a group stay in one process of `pytest -n 2 --dist loadgroup`: one Spark at a time, one broker for many."""
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Called by pytest."""
     for item in items:
