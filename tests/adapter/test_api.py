@@ -17,6 +17,7 @@ import httpx
 import pytest
 import websockets
 from doors import APP, RunningAdapter, required
+from websockets.exceptions import InvalidStatus
 
 from penstock.adapter import EventLog
 from penstock.adapter.log import Entry
@@ -338,7 +339,7 @@ def test_tokens_allow_their_role_only(tmp_path):
             async with websockets.connect(f"ws://127.0.0.1:{adapter.port}/streams/Words") as connection:
                 await connection.recv()
 
-        with pytest.raises(websockets.exceptions.InvalidStatus):
+        with pytest.raises(InvalidStatus):
             asyncio.run(knock())
         assert held(tmp_path / "spool") == []
 
@@ -417,7 +418,7 @@ def test_pages_of_an_allowed_origin_may_use_it(tmp_path):
             async with websockets.connect(f"ws://127.0.0.1:{adapter.port}/streams/Words", origin=stranger["Origin"]):
                 pass
 
-        with pytest.raises(websockets.exceptions.InvalidStatus):
+        with pytest.raises(InvalidStatus):
             asyncio.run(listen())
 
 

@@ -39,6 +39,15 @@ class Counter(ProcessingElement):
         yield counts(self.key, self.seen)
 
 
+# --- no state, for sources and sinks ----------------------------------------------------------------
+
+passing = App("passing")
+passed_words = passing.source("Words", Word, sample=lambda number: Word(f"w{number % 5}", number))
+passing.sink("Out", passed_words)
+passing.sink("Memory", passed_words)
+passing.sink("Console", passed_words)
+
+
 # --- stops at the first failure ---------------------------------------------------------------------
 
 stopping = App("stopping", on_error="stop")

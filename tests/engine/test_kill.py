@@ -1,4 +1,4 @@
-"""kill -9 of the driver, and of a worker of a real cluster of two: the result is that of a quiet run."""
+"""Ctrl-C and kill -9 of the driver, and of a worker of a real cluster of two: the result is that of a quiet run."""
 
 import json
 import os
@@ -30,7 +30,9 @@ def command(tmp_path):
 
 def start(command):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def wait_for_batches(process, directory, number):
@@ -56,18 +58,31 @@ def check(directory):
     assert report["batches"] <= FILES  # Spark may put a file taken in by a killed start together with the next
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["python", "python-and-jvm"])
-def test_the_driver_is_killed_and_started_again(command, tmp_path, whole):
+def test_the_driver_is_stopped_and_killed_and_started_again(command, tmp_path):
+    process = start(command)
+    wait_for_batches(process, tmp_path, 1)
+    os.killpg(process.pid, signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 0, complaint
+    assert "the same command (without --fresh) resumes" in said
+    assert "Traceback" not in complaint
+    counts = json.loads((tmp_path / "run" / "report.json").read_text())["counts"]
+    assert counts["accepted"] == WORDS == counts["processed"] + counts["queued"]
+    assert counts["lost"] == counts["duplicated"] == 0
+
     process = start(command)
     wait_for_batches(process, tmp_path, 2)
-    if whole:
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
+    process.kill()  # Python alone; the JVM notices
     process.communicate()
+
     process = start(command)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
+    wait_for_batches(process, tmp_path, 3)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+    process = start(command)
+    _, complaint = process.communicate()
+    assert process.returncode == 0, complaint
     check(tmp_path)
 
 
@@ -83,22 +98,4 @@ def test_a_worker_of_the_cluster_is_killed(command, tmp_path):
         assert process.returncode == 0, said
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["master"].startswith("spark://")
-    check(tmp_path)
-
-
-def test_ctrl_c_stops_cleanly_and_says_how_to_resume(command, tmp_path):
-    process = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    wait_for_batches(process, tmp_path, 1)
-    os.killpg(process.pid, signal.SIGINT)
-    said, complaint = process.communicate(timeout=60)
-    assert process.returncode == 0, complaint
-    assert "the same command (without --fresh) resumes" in said
-    assert "Traceback" not in complaint
-    counts = json.loads((tmp_path / "run" / "report.json").read_text())["counts"]
-    assert counts["accepted"] == WORDS == counts["processed"] + counts["queued"]
-    assert counts["lost"] == counts["duplicated"] == 0
-    assert start(command).wait() == 0
     check(tmp_path)
