@@ -20,23 +20,15 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
-GROUPS = {
-    "tests/engine/": "spark",
-    "tests/test_topologies.py": "spark",
-    "tests/test_examples.py": "spark",
-    "tests/test_docs.py": "spark",
-    "tests/adapter/test_kafka.py": "kafka",
-}
-"""Tests of a group stay in one process of `pytest -n 2 --dist loadgroup`: one Spark at a time, one broker for many."""
+SPARK = ("tests/engine/", "tests/test_topologies.py", "tests/test_examples.py", "tests/test_docs.py")
+"""Where tests start Spark; `scripts/tests` runs them one after the other, beside the rest."""
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest."""
+    """Called by pytest before it selects by marks."""
     for item in items:
-        for path, group in GROUPS.items():
-            if item.nodeid.startswith(path):
-                item.add_marker(pytest.mark.xdist_group(group))
+        if item.nodeid.startswith(SPARK):
+            item.add_marker(pytest.mark.spark)
 
 
 @dataclass

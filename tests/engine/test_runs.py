@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -161,9 +163,19 @@ def test_elements_may_be_grouped(run_app, tmp_path):
     assert last == {"1": 3, "2": 2}
 
 
-def test_intervals_tick_while_nothing_arrives(run_app):
-    source = "generator:constant?rate=50&count=20"
-    result = run_app("ticking", sources={"Words": source}, until_idle=False, duration=24)
+def test_intervals_tick_while_nothing_arrives(run_app, tmp_path):
+    out = tmp_path / "out"
+
+    def stop_after_three_ticks():
+        while sum(len(file.read_text().splitlines()) for file in out.glob("*.jsonl")) < 3:
+            time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop_after_three_ticks, daemon=True).start()
+    result = run_app(
+        "ticking", sources={"Words": "generator:constant?rate=50&count=20"}, sinks={"Out": f"jsonl:{out}"},
+        until_idle=False, duration=200,
+    )  # fmt: skip
     ticks = result.output("Out")
     assert len(ticks) >= 3
     assert [tick.seen for tick in ticks] == sorted(tick.seen for tick in ticks)
