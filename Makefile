@@ -12,7 +12,7 @@ run: setup  ## Run the divisibility example on 200,000 words.
 test: setup  ## Lint, check types and imports, and run every test.
 	@scripts/services
 	@scripts/check
-	@scripts/tests
+	@.venv/bin/python scripts/tests.py
 
 check: setup  ## What `make test` runs before the tests.
 	@scripts/check

@@ -21,7 +21,7 @@ if os.environ.get("CI"):
 
 
 SPARK = ("tests/engine/", "tests/test_topologies.py", "tests/test_examples.py", "tests/test_docs.py")
-"""Where tests start Spark; `scripts/tests` runs them one after the other, beside the rest."""
+"""Where tests start Spark; `scripts/tests.py` runs them one after the other, beside the rest."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
