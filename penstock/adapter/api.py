@@ -193,8 +193,7 @@ class Api:
             raise refusal(503, f"{error} These events may or may not have been kept: {known}.") from None
         answer.duplicates = len(parsed.payloads) - answer.accepted
         stream.accepted.inc(answer.accepted)
-        if answer.duplicates:
-            stream.duplicate.inc(answer.duplicates)
+        stream.duplicate.inc(answer.duplicates)
         return answer
 
     def _too_large(self) -> Problem:

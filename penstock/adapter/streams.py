@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import msgspec
+
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader
 from penstock.adapter.door import Door, Gate, Transfer
@@ -85,8 +87,8 @@ def result_key(values: Mapping[str, object], key: tuple[str, ...]) -> str:
 
 
 def text_of(value: object) -> str:
-    """A field's value as text, the way JSON writes it."""
-    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    """A field's value as text: a text itself, anything else the way JSON writes it."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def outputs_of(topology: Topology) -> dict[str, tuple[type[Event], tuple[str, ...]]]:

@@ -154,6 +154,16 @@ def test_topics_that_cannot_be_read(run_app, broker, uri, error, sentence, monke
         run_app("app", file=APPS, sources={"Words": uri.replace("BROKERS", broker.brokers)})
 
 
+@pytest.mark.parametrize(
+    ("header", "sentence"),
+    [("penstock-id=text", "penstock-id is Penstock's own"), ("count=size", "count=size is no field of Count")],
+)
+def test_headers_that_cannot_be_written(header, sentence, tmp_path):
+    sink = Sink("Out", Stream("Counts", apps_doors.Count), f"kafka:broker:9092/out?header.{header}")
+    with pytest.raises(ConfigurationError, match=sentence):
+        bind_sinks([sink], {}, tmp_path)
+
+
 def test_a_batch_is_known_to_the_log_however_late_it_comes_again(tmp_path):
     stream = Stream("Counts", apps_doors.Count)
     sink = bind_sinks([Sink("Out", stream, f"log:{tmp_path / 'spool'}", ("text",))], {}, tmp_path / "output")["Out"]

@@ -17,7 +17,7 @@ from penstock.adapter.streams import text_of
 from penstock.app.stream import Sink
 from penstock.app.uri import KafkaPlace, Uri
 from penstock.engine.kafka import BORN_HEADER, connector_options, header_fields
-from penstock.errors import SinkError, SourceError
+from penstock.errors import ConfigurationError, SinkError, SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.staging import BORN, SinkFiles
 from penstock.runtime.tally import StagedFile
@@ -47,6 +47,9 @@ class KafkaSink:
         self.files, self.place = files, KafkaPlace.of(uri)
         self.uri = str(self.place)
         self.headers = header_fields(uri, sink.stream.event_type)
+        own = {ID_HEADER, BORN_HEADER}.intersection(self.headers)
+        if own:
+            raise ConfigurationError(f"Sink {sink.name}: the header {min(own)} is Penstock's own; choose another name.")
         self._codec, self._key = Codec(sink.stream.event_type), sink.key
         self._notes, self._run = notes, ""
 
