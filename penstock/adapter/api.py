@@ -130,8 +130,8 @@ class Api:
         names = _Names(request.headers.get("idempotency-key"), request.query_params.get("id"), stream.event_type)
         hold = _Hold(self)
         try:
-            body = await self._receive(request, hold)
-            answer = await self._accept(stream, body, names, lines)
+            entry, rejected = self._read(stream, await self._receive(request, hold), names, lines)
+            answer = await self._accept(stream, entry, rejected)
         finally:
             hold.release()
         stream.acknowledged.observe(time.monotonic() - began)
@@ -170,28 +170,31 @@ class Api:
         hold.add(len(body))
         return body
 
-    async def _accept(self, stream: Input, body: bytes, names: "_Names", lines: bool) -> Answer:
-        """Check a body's events, and have those that fit made durable."""
+    def _read(self, stream: Input, body: bytes, names: "_Names", lines: bool) -> tuple[Entry, list[Rejection]]:
+        """The events of a body that fit; of a request that waits for the store nothing else is kept in memory."""
         try:
             parsed = stream.reader.read(body, lines=lines)
         except Malformed as error:
             raise refusal(400, str(error)) from None
         except OverflowError:
             raise self._too_large() from None
-        entry = names.entry(parsed)
-        answer = Answer(rejected=parsed.rejected)
-        if parsed.rejected:
-            stream.rejected.inc(len(parsed.rejected))
-        if not parsed.payloads:
+        return names.entry(parsed), parsed.rejected
+
+    async def _accept(self, stream: Input, entry: Entry, rejected: list[Rejection]) -> Answer:
+        """Have events made durable."""
+        answer = Answer(rejected=rejected)
+        if rejected:
+            stream.rejected.inc(len(rejected))
+        if not entry.payloads:
             return answer
-        stream.arrivals.note(len(parsed.payloads))
+        stream.arrivals.note(len(entry.payloads))
         try:
             answer.accepted = await stream.door.deliver(entry)
         except SinkError as error:
             stream.refused.inc()
             known = "send them again with the same Idempotency-Key or ids"
             raise refusal(503, f"{error} These events may or may not have been kept: {known}.") from None
-        answer.duplicates = len(parsed.payloads) - answer.accepted
+        answer.duplicates = len(entry.payloads) - answer.accepted
         stream.accepted.inc(answer.accepted)
         stream.duplicate.inc(answer.duplicates)
         return answer
@@ -281,7 +284,8 @@ class Api:
                     raise self._too_large()
                 key, events, lines = _unwrap(body)
                 names = _Names(key, field, stream.event_type)
-                answer: Any = msgspec.to_builtins(await self._accept(stream, events, names, lines))
+                entry, rejected = self._read(stream, events, names, lines)
+                answer: Any = msgspec.to_builtins(await self._accept(stream, entry, rejected))
             except Problem as problem:
                 key, answer = _key_of(body), {"status": problem.status_code, "detail": problem.detail}
             finally:
