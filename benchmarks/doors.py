@@ -26,6 +26,7 @@ from penstock.bench.process import free_port, kill, listens, spawn
 ROOT = Path(__file__).parent.parent
 LOADS = {"100 events a request, 16 connections": (16, 100), "1 event a request, 64 connections": (64, 1)}
 PLAIN, LOG, KAFKA = "FastAPI, Kafka", "adapter, embedded log", "adapter, Kafka"
+WHOLE = "FastAPI, Kafka, a message a request"
 
 
 @contextmanager
@@ -63,8 +64,13 @@ def doors(stack, scratch, brokers):
     }
     for command in commands.values():
         stack.enter_context(serving([*map(str, command)], scratch, {"BROKERS": brokers}))
-    paths = {PLAIN: "lines", LOG: "streams/Lines", KAFKA: "streams/Lines"}
-    return {name: f"http://127.0.0.1:{ports[name]}/{paths[name]}" for name in commands}
+    paths = {
+        PLAIN: (PLAIN, "lines"),
+        WHOLE: (PLAIN, "requests"),
+        LOG: (LOG, "streams/Lines"),
+        KAFKA: (KAFKA, "streams/Lines"),
+    }
+    return {name: f"http://127.0.0.1:{ports[door]}/{path}" for name, (door, path) in paths.items()}
 
 
 def measured(url, connections, events, seconds):

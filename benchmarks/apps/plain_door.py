@@ -8,7 +8,7 @@ import os
 import threading
 
 from confluent_kafka import Producer
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel
 
 app = FastAPI()
@@ -30,10 +30,22 @@ class Line(BaseModel):
 
 @app.post("/lines")
 async def write(lines: Line | list[Line]) -> dict[str, int]:
-    loop = asyncio.get_running_loop()
     lines = lines if isinstance(lines, list) else [lines]
+    await acknowledged([line.model_dump_json() for line in lines])
+    return {"accepted": len(lines)}
+
+
+@app.post("/requests")
+async def write_whole(lines: Line | list[Line], request: Request) -> dict[str, int]:
+    """A request is one message, for its reader to divide."""
+    await acknowledged([await request.body()])
+    return {"accepted": len(lines) if isinstance(lines, list) else 1}
+
+
+async def acknowledged(messages: list[str] | list[bytes]) -> None:
+    loop = asyncio.get_running_loop()
     done = loop.create_future()
-    left = len(lines)
+    left = len(messages)
 
     def delivered(error, message):
         nonlocal left
@@ -43,7 +55,6 @@ async def write(lines: Line | list[Line]) -> dict[str, int]:
         elif left == 0:
             loop.call_soon_threadsafe(done.set_result, None)
 
-    for line in lines:
-        producer.produce("lines", line.model_dump_json(), on_delivery=delivered)
+    for message in messages:
+        producer.produce("lines", message, on_delivery=delivered)
     await done
-    return {"accepted": len(lines)}

@@ -1,11 +1,13 @@
 """Bodies of requests: one JSON event, an array of them, or a line each (NDJSON)."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from penstock.adapter.payloads import JsonArray, divide
 from penstock.app.event import Event
 
 MOST_EVENTS = 100_000
@@ -26,14 +28,13 @@ class Rejection(msgspec.Struct):
 class Parsed(msgspec.Struct):
     """The events of a body that fit the stream, and the others."""
 
-    rows: list[int] = []
+    rows: Sequence[int]
     """The accepted events' places in the request."""
-    payloads: list[bytes] = []
-    events: list[Any] = []
-    rejected: list[Rejection] = []
+    payloads: Sequence[bytes]
+    events: list[Any]
+    rejected: list[Rejection]
 
 
-_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -62,28 +63,27 @@ class BodyReader:
         Malformed: it cannot be divided.
         OverflowError: it holds more than `MOST_EVENTS`.
         """
-        payloads = self._divide(body, lines)
-        if len(payloads) > MOST_EVENTS:
+        if not lines and len(body) <= self._max_event and _is_array(body):
+            with suppress(Exception):  # if an event is at fault, find out below which
+                events = self._many(body)
+                if len(events) <= MOST_EVENTS:
+                    return Parsed(range(len(events)), JsonArray(body, len(events)), events, [])
+        divided = self._divide(body, lines)
+        if len(divided) > MOST_EVENTS:
             raise OverflowError
-        fit = len(body) <= self._max_event or max(map(len, payloads), default=0) <= self._max_event
-        if fit and not lines and body.lstrip()[:1] == b"[":
-            try:
-                return Parsed(list(range(len(payloads))), payloads, self._many(body))
-            except Exception:
-                pass  # some event is at fault; find out which
-        parsed = Parsed()
-        for index, payload in enumerate(payloads):
+        rows, payloads, events, rejected = [], [], [], []
+        for index, payload in enumerate(divided):
             try:
                 if len(payload) > self._max_event:
                     raise ValueError(f"the event has {len(payload)} bytes; at most {self._max_event} are allowed")
                 event = self._one(payload)
             except Exception as error:  # besides wrong types, say, JSON nested too deep
-                parsed.rejected.append(Rejection(index, str(error)))
+                rejected.append(Rejection(index, str(error)))
             else:
-                parsed.rows.append(index)
-                parsed.payloads.append(payload)
-                parsed.events.append(event)
-        return parsed
+                rows.append(index)
+                payloads.append(payload)
+                events.append(event)
+        return Parsed(rows, payloads, events, rejected)
 
     def _divide(self, body: bytes, lines: bool) -> list[bytes]:
         if lines:
@@ -91,14 +91,18 @@ class BodyReader:
         if not body.strip():
             raise Malformed("The body is empty; send one JSON event, an array of them, or NDJSON.")
         try:
-            if body.lstrip()[:1] == b"[":
-                return list(map(bytes, _raws(body)))
+            if _is_array(body):
+                return divide(body)
             return [bytes(_raw(body)).strip()]
         except (msgspec.DecodeError, RecursionError) as error:
             raise Malformed(
                 f"The body is not JSON ({error}); send one event, an array of events, or a line each with "
                 "Content-Type: application/x-ndjson."
             ) from error
+
+
+def _is_array(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"["
 
 
 def gunzip(body: bytes, limit: int) -> bytes:

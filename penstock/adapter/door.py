@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.adapter.log import Entry
+from penstock.adapter.payloads import size_of
 from penstock.adapter.store import Store
 from penstock.errors import ConfigurationError, SinkError
 
@@ -96,7 +97,7 @@ class Door:
         ------
         SinkError: the store cannot be written, has not answered in time, or too much waits for it.
         """
-        size = sum(map(len, entry.payloads))
+        size = size_of(entry.payloads)
         if self._bytes + size > self._memory:
             raise SinkError(f"More than {self._memory} bytes of events wait for the store.")
         now = time.monotonic()

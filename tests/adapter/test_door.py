@@ -170,7 +170,7 @@ def test_every_event_of_a_body_is_accepted_or_rejected(events, lines):
         parsed = BodyReader(Word, 10_000).read(body, lines=lines)
     except Malformed:
         return
-    assert sorted(parsed.rows + [rejection.index for rejection in parsed.rejected]) == list(range(len(events)))
+    assert sorted([*parsed.rows, *(rejection.index for rejection in parsed.rejected)]) == list(range(len(events)))
     for row, payload in zip(parsed.rows, parsed.payloads, strict=True):
         assert json.loads(payload) == events[row]
         assert isinstance(events[row]["text"], str)

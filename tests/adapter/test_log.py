@@ -6,13 +6,16 @@ import sqlite3
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.adapter import EventLog
+from penstock.adapter import log as log_module
 from penstock.adapter.log import Entry
+from penstock.adapter.payloads import JsonArray
 from penstock.errors import SinkError, SourceError
 
 
@@ -30,6 +33,28 @@ def test_what_is_appended_is_read_in_order(tmp_path_factory, batches):
     assert payloads(log) == every
     assert log.end("S") == len(every)
     assert [record.offset for record in log.read("S", 0, len(every))] == list(range(len(every)))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(), max_size=9)), max_size=9), st.data())
+def test_arrays_are_read_as_their_elements(tmp_path_factory, batches, data):
+    stream = EventLog(tmp_path_factory.mktemp("log")).stream("S")
+    entries = []
+    for together, numbers in batches:
+        each = [str(number).encode() for number in numbers]
+        entries.append(Entry(JsonArray(b" [" + b" , ".join(each) + b"]", len(each)) if together else each))
+    with mock.patch.object(log_module, "BLOCK_EVENTS", data.draw(st.sampled_from([1, 5, 2_000]))):
+        assert stream.append(entries) == [len(numbers) for _, numbers in batches]
+    every = [number for _, numbers in batches for number in numbers]
+    start = data.draw(st.integers(0, len(every)))
+    assert [int(record.payload) for record in stream.read(start, len(every))] == every[start:]
+
+
+def test_of_an_array_only_what_is_new_is_appended(tmp_path):
+    log = EventLog(tmp_path)
+    log.append("S", [b"2"], ids=["two"])
+    assert log.stream("S").append([Entry(JsonArray(b"[1, 2, 3]", 3), ids=["one", "two", "three"])]) == [2]
+    assert payloads(log) == [b"2", b"1", b"3"]
 
 
 def test_streams_are_apart(tmp_path):
