@@ -130,8 +130,8 @@ class Api:
         names = _Names(request.headers.get("idempotency-key"), request.query_params.get("id"), stream.event_type)
         hold = _Hold(self)
         try:
-            entry, rejected = self._read(stream, await self._receive(request, hold), names, lines)
-            answer = await self._accept(stream, entry, rejected)
+            body = await self._receive(request, hold)
+            answer = await self._accept(stream, *self._read(stream, body, names, lines))
         finally:
             hold.release()
         stream.acknowledged.observe(time.monotonic() - began)
@@ -171,7 +171,7 @@ class Api:
         return body
 
     def _read(self, stream: Input, body: bytes, names: "_Names", lines: bool) -> tuple[Entry, list[Rejection]]:
-        """The events of a body that fit; of a request that waits for the store nothing else is kept in memory."""
+        """The events of a body that fit, and the others."""
         try:
             parsed = stream.reader.read(body, lines=lines)
         except Malformed as error:
@@ -284,8 +284,7 @@ class Api:
                     raise self._too_large()
                 key, events, lines = _unwrap(body)
                 names = _Names(key, field, stream.event_type)
-                entry, rejected = self._read(stream, events, names, lines)
-                answer: Any = msgspec.to_builtins(await self._accept(stream, entry, rejected))
+                answer: Any = msgspec.to_builtins(await self._accept(stream, *self._read(stream, events, names, lines)))
             except Problem as problem:
                 key, answer = _key_of(body), {"status": problem.status_code, "detail": problem.detail}
             finally:

@@ -63,7 +63,7 @@ class BodyReader:
         Malformed: it cannot be divided.
         OverflowError: it holds more than `MOST_EVENTS`.
         """
-        if not lines and len(body) <= self._max_event and _is_array(body):
+        if not lines and len(body) <= self._max_event and _is_array(body):  # no event can be too large
             with suppress(Exception):  # if an event is at fault, find out below which
                 events = self._many(body)
                 if len(events) <= MOST_EVENTS:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice, starmap
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -20,11 +21,7 @@ VERSION = 3
 """Of the files' layout."""
 
 BLOCK_EVENTS, BLOCK_BYTES = 2_000, 1 << 20
-"""Events lie in blocks of at most so many events and, but for a last one that is larger, so many bytes."""
-
-PAGE_BYTES, WAL_BYTES = 1 << 14, 1 << 22
-"""Of a file's pages, and of its write-ahead log when that is copied to the file. With SQLite's own pages of 4 KiB a door
-takes in a tenth less (docs/benchmarks.md)."""
+"""Events lie in blocks of at most so many events and bytes; one that is larger lies in a block by itself."""
 
 PATIENCE_S = 30.0
 """How long to wait for another process that is writing to the same stream."""
@@ -63,7 +60,7 @@ class Entry(msgspec.Struct):
 
     Parameters
     ----------
-    payloads: the events, as JSON.
+    payloads: the events, as JSON; a `JsonArray` is kept as it is, if all of it is new.
     born: their intended send times in microseconds since the epoch; the time of writing, unless given.
     ids: names of the events; one whose name the stream knows is not appended again.
     key: a name of the whole entry, in place of ``ids``; if the stream knows it, nothing is appended.
@@ -103,9 +100,10 @@ class _Block(msgspec.Struct, array_like=True):
     born: list[int]
     pieces: list[bytes]
     sizes: list[int]
+    """How many events each piece has; an array has two or more."""
 
     def payloads(self) -> list[bytes]:
-        if len(self.pieces) == len(self.born):
+        if len(self.pieces) == len(self.born):  # no arrays
             return self.pieces
         pieces = zip(self.pieces, self.sizes, strict=True)
         return [payload for piece, size in pieces for payload in (divide(piece) if size > 1 else (piece,))]
@@ -259,10 +257,9 @@ class StreamLog:
             size = 0
             for first, content in blocks:
                 block = _decode(content)
-                low, high = max(0, start - first), min(len(block.born), end - first)
-                records.extend(
-                    map(LogRecord, range(first + low, first + high), block.born[low:high], block.payloads()[low:high])
-                )
+                offsets = range(first, first + len(block.born))
+                every = zip(offsets, block.born, block.payloads(), strict=True)
+                records.extend(starmap(LogRecord, islice(every, max(0, start - first), end - first)))
                 size += len(content)
                 if most is not None and size >= most:
                     break
@@ -486,9 +483,10 @@ def _connect(path: Path) -> sqlite3.Connection:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
         connection.close()
-        raise SinkError(f"{path} has layout {version} of the event log, and this Penstock reads layout {VERSION}.")
-    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // PAGE_BYTES}")
+        raise SinkError(
+            f"{path} has layout {version} of the event log, and this Penstock reads layout {VERSION}; let the Penstock that "
+            "wrote it process what it holds, then choose another directory."
+        )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     if version == 0:
@@ -511,16 +509,16 @@ def _is_piece(array: JsonArray) -> bool:
 
 def _blocks(pieces: Sequence[bytes], sizes: Sequence[int]) -> Iterator[tuple[slice, int, int]]:
     """How to divide pieces into blocks: which pieces, and from which event to which."""
-    every = sum(sizes)
-    if 0 < every <= BLOCK_EVENTS and sum(map(len, pieces)) <= BLOCK_BYTES:  # the loop takes five times as long
-        yield slice(None), 0, every
+    events = sum(sizes)
+    if 0 < events <= BLOCK_EVENTS and sum(map(len, pieces)) <= BLOCK_BYTES:  # the loop takes five times as long
+        yield slice(None), 0, events
         return
-    begin = low = high = held = 0
+    first_piece = first_event = next_event = held = 0
     for here, (piece, size) in enumerate(zip(pieces, sizes, strict=True)):
-        if high > low and (high + size - low > BLOCK_EVENTS or held + len(piece) > BLOCK_BYTES):
-            yield slice(begin, here), low, high
-            begin, low, held = here, high, 0
-        high += size
+        if here > first_piece and (next_event + size - first_event > BLOCK_EVENTS or held + len(piece) > BLOCK_BYTES):
+            yield slice(first_piece, here), first_event, next_event
+            first_piece, first_event, held = here, next_event, 0
+        next_event += size
         held += len(piece)
     if pieces:
-        yield slice(begin, None), low, high
+        yield slice(first_piece, None), first_event, next_event

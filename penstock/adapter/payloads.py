@@ -1,6 +1,7 @@
 """Payloads that came together: kept as they came, and divided when one of them is asked for."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,7 @@ class JsonArray(Sequence[bytes]):
     Parameters
     ----------
     text: the array.
-    count: how many elements it has.
+    count: how many elements it has; it is not checked.
     """
 
     def __init__(self, text: bytes, count: int) -> None:
@@ -45,7 +46,13 @@ def divide(array: bytes) -> list[bytes]:
     ------
     msgspec.DecodeError, RecursionError: it is none.
     """
-    return list(map(bytes, _raws(array)))
+    try:
+        return list(map(bytes, _raws(array)))
+    except RecursionError:
+        # How deep it may nest depends on how deep the caller's stack is. Where it has been divided before,
+        # say at the door, it must not fail now; a thread's stack begins anew.
+        with ThreadPoolExecutor(1) as thread:
+            return list(map(bytes, thread.submit(_raws, array).result()))
 
 
 def size_of(payloads: Sequence[bytes]) -> int:

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock import Event
 from penstock.adapter import EventLog
 from penstock.adapter import log as log_module
+from penstock.adapter.body import BodyReader
 from penstock.adapter.log import Entry
 from penstock.adapter.payloads import JsonArray
 from penstock.errors import SinkError, SourceError
@@ -55,6 +57,24 @@ def test_of_an_array_only_what_is_new_is_appended(tmp_path):
     log.append("S", [b"2"], ids=["two"])
     assert log.stream("S").append([Entry(JsonArray(b"[1, 2, 3]", 3), ids=["one", "two", "three"])]) == [2]
     assert payloads(log) == [b"2", b"1", b"3"]
+
+
+def test_an_array_that_nests_as_deep_as_can_be_is_read_from_anywhere(tmp_path):
+    class Free(Event):
+        number: int
+
+    def nested(depth):
+        return b'[{"number": 1, "more": ' + b"[" * depth + b"]" * depth + b'}, {"number": 2}]'
+
+    def read(frames):
+        return read(frames - 1) if frames else stream.read(0, 9)
+
+    reader, depth = BodyReader(Free, 10_000), 0
+    while not reader.read(nested(depth + 1)).rejected:
+        depth += 1
+    stream = EventLog(tmp_path).stream("S")
+    stream.append([Entry(reader.read(nested(depth)).payloads)])
+    assert b"".join(record.payload for record in read(100)).count(b"[") == depth
 
 
 def test_streams_are_apart(tmp_path):
