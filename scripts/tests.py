@@ -1,14 +1,14 @@
-"""Run every test: those that start Spark one after the other, the rest beside them. What the rest says is shown last."""
+"""Run every test: those of the engine, and beside them the rest, which takes as long. What the rest says is shown last."""
 
 import subprocess
 import sys
 import tempfile
 
-PYTEST = [sys.executable, "-m", "pytest", "-m"]
+PYTEST, ENGINE = [sys.executable, "-m", "pytest"], "tests/engine"
 
-with tempfile.TemporaryFile("w+") as said, subprocess.Popen([*PYTEST, "not spark"], stdout=said) as rest:
-    spark = subprocess.run([*PYTEST, "spark"])
+with tempfile.TemporaryFile("w+") as said, subprocess.Popen([*PYTEST, "--ignore", ENGINE], stdout=said) as rest:
+    engine = subprocess.run([*PYTEST, ENGINE])
     rest.wait()
     said.seek(0)
     print(said.read())
-sys.exit(bool(spark.returncode or rest.returncode))
+sys.exit(bool(engine.returncode or rest.returncode))

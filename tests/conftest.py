@@ -20,17 +20,6 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
-SPARK = ("tests/engine/", "tests/test_topologies.py", "tests/test_examples.py", "tests/test_docs.py")
-"""Where tests start Spark; `scripts/tests.py` runs them one after the other, beside the rest."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest before it selects by marks."""
-    for item in items:
-        if item.nodeid.startswith(SPARK):
-            item.add_marker(pytest.mark.spark)
-
-
 @dataclass
 class Outcome:
     """What a topology made of its input, whichever way it was run."""
