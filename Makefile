@@ -21,8 +21,7 @@ setup:
 	@scripts/setup
 
 docs: setup  ## Build the reference from the docstrings.
-	@.venv/bin/pdoc --docformat numpy --output-directory build/reference penstock penstock.testing penstock.errors \
-		penstock.app penstock.runtime penstock.engine penstock.adapter penstock.client penstock.bench penstock.queueing penstock.allocation
+	@.venv/bin/python scripts/reference.py
 	@echo "Open build/reference/index.html"
 
 lock:  ## Pin the newest versions that pyproject.toml allows.

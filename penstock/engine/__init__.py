@@ -15,4 +15,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from penstock.engine import execution
 
-    return getattr(execution, name)
+    globals()[name] = value = getattr(execution, name)
+    return value
