@@ -481,17 +481,17 @@ def test_a_signal_stops_it_after_what_is_under_way(tmp_path, number):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of two megabytes, for root only."""
+    """A file system of one megabyte, for root only."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True)
     required(mounted.returncode == 0, "root and the right to mount, for a disk that fills up")
     yield place
     subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_a_full_disk_is_answered_with_503_until_there_is_room(small_disk):
-    (small_disk / "ballast").write_bytes(b"x" * 800_000)
+    (small_disk / "ballast").write_bytes(b"x" * 400_000)
     with RunningAdapter(small_disk / "spool") as adapter:
         accepted = 0
         for number in range(40):
