@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.adapter.payloads import JsonArray, divide
+from penstock.adapter.payloads import JsonArray, divide, divides_anywhere
 from penstock.app.event import Event
 
 MOST_EVENTS = 100_000
@@ -66,7 +66,7 @@ class BodyReader:
         if not lines and len(body) <= self._max_event and _is_array(body):  # no event can be too large
             with suppress(Exception):  # if an event is at fault, find out below which
                 events = self._many(body)
-                if len(events) <= MOST_EVENTS:
+                if len(events) <= MOST_EVENTS and divides_anywhere(body, len(events)):
                     return Parsed(range(len(events)), JsonArray(body, len(events)), events, [])
         divided = self._divide(body, lines)
         if len(divided) > MOST_EVENTS:
