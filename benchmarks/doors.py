@@ -20,8 +20,8 @@ from pathlib import Path
 
 import uvicorn
 
-from penstock.bench.kafka import KafkaBroker
-from penstock.bench.process import free_port, kill, listens, spawn
+from penstock.bench.servers.broker import KafkaBroker
+from penstock.bench.servers.process import free_port, kill, listens, spawn
 
 ROOT = Path(__file__).parent.parent
 LOADS = {"100 events a request, 16 connections": (16, 100), "1 event a request, 64 connections": (64, 1)}
@@ -118,8 +118,8 @@ def main():
 
 CREATE = """
 import sys
-from penstock.adapter.kafka import Topic
-from penstock.app.uri import KafkaPlace
+from penstock.connectors.kafka.topic import Topic
+from penstock.connectors.kafka.place import KafkaPlace
 Topic(KafkaPlace(sys.argv[1], "lines"), create=True)
 """
 

@@ -30,10 +30,10 @@ import psycopg
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from penstock.bench import StandaloneCluster
-from penstock.bench.kafka import KafkaBroker
-from penstock.bench.postgres import PostgresServer
-from penstock.bench.process import free_port, kill, listens, spawn
+from penstock.bench.cluster import StandaloneCluster
+from penstock.bench.servers.broker import KafkaBroker
+from penstock.bench.servers.postgres import PostgresServer
+from penstock.bench.servers.process import free_port, kill, listens, spawn
 from penstock.client import AsyncClient
 
 APP = Path(__file__).parent / "apps/orders.py"

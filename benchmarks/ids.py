@@ -12,16 +12,16 @@ import time
 import uuid
 from pathlib import Path
 
-from penstock.adapter.log import Entry, StreamLog
-from penstock.adapter.payloads import JsonArray
 from penstock.bench.load import body
+from penstock.connectors.log.arrays import JsonArray
+from penstock.connectors.log.log import Parcel, StreamLog
 
 EVENTS, REQUESTS, APPENDS = 100, 8, 60
 
 
 def named(name):
     """A request's events, each by a name of its own."""
-    return Entry(JsonArray(body(EVENTS, 200), EVENTS), ids=[name() for _ in range(EVENTS)])
+    return Parcel(JsonArray(body(EVENTS, 200), EVENTS), ids=[name() for _ in range(EVENTS)])
 
 
 def main():
@@ -30,7 +30,7 @@ def main():
     known = parser.parse_args().known
     numbers = iter(range(1_000_000))
     kinds = {
-        "the request only": lambda: Entry(JsonArray(body(EVENTS, 200), EVENTS), key=str(uuid.uuid4())),
+        "the request only": lambda: Parcel(JsonArray(body(EVENTS, 200), EVENTS), key=str(uuid.uuid4())),
         "each event, in order": lambda: named(lambda: f"{next(numbers):032}"),
         "each event, at random": lambda: named(lambda: str(uuid.uuid4())),
     }

@@ -25,8 +25,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.bench.kafka import KafkaBroker
-from penstock.bench.process import kill, spawn
+from penstock.bench.servers.broker import KafkaBroker
+from penstock.bench.servers.process import kill, spawn
 
 APP = Path(__file__).parent / "apps/realtime.py"
 KEYS, WARM_UP_S, STARTING_S = 100, 20.0, 60.0

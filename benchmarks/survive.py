@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.bench import StandaloneCluster
+from penstock.bench.cluster import StandaloneCluster
 
 ROOT = Path(__file__).parent.parent
 WORK = Path("data/survive")

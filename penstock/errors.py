@@ -13,6 +13,7 @@ PenstockError
 ├── InfeasibleAllocationError (ValueError) constraints contradict each other, or no number of resources is enough
 ├── NotSolvableError (ArithmeticError)     a method cannot reach the accuracy asked for
 ├── ApplicationNotFoundError (LookupError) the file to run holds no application
+├── MissingExtraError (ImportError)        an optional part of the distribution is not installed
 ├── SourceError (OSError)                  a source cannot be read
 ├── SinkError (OSError)                    a sink cannot be written
 ├── PortInUseError (OSError)               the adapter cannot listen where it is told to
@@ -89,6 +90,10 @@ class NotSolvableError(PenstockError, ArithmeticError):
 
 class ApplicationNotFoundError(PenstockError, LookupError):
     """The file or module named holds no application."""
+
+
+class MissingExtraError(PenstockError, ImportError):
+    """An optional part of the distribution is not installed; the text has the command that installs it."""
 
 
 class SourceError(PenstockError, OSError):

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -16,14 +14,15 @@ from penstock.app.application import App
 from penstock.app.event import Event
 from penstock.app.stream import Sink
 from penstock.errors import PenstockError, TopologyError
+from penstock.runtime.entrance import Entrance
 from penstock.runtime.hop import run_hop
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.output import LETTERS, MemoryOutput
 from penstock.runtime.pages import MemoryStore
-from penstock.runtime.plan import Plan
 from penstock.runtime.stage import Stage
-from penstock.runtime.staging import DEAD_LETTERS, SinkFiles
 from penstock.runtime.tally import ElementTally, Tally
 from penstock.runtime.wire import TALLY
+from penstock.runtime.wiring import Wiring
 
 
 class Crash(PenstockError):
@@ -86,7 +85,7 @@ class TopologyDriver:
         self.now = start
         stores = {
             (hop, partition): MemoryStore()
-            for hop in range(1, max(self._topology.stages.values(), default=0) + 1)
+            for hop in range(1, self._topology.hops + 1)
             for partition in range(partitions)
         }
         self._committed = _Committed(stores)
@@ -106,10 +105,9 @@ class TopologyDriver:
     def batch(self, events: dict[str, Sequence[Event | bytes | str]] | None = None) -> None:
         """Run one micro-batch. An event given as bytes or text is JSON yet to be decoded."""
         _check_names("source", events or {}, [source.name for source in self._topology.sources])
-        with TemporaryDirectory(prefix="penstock-driver-") as directory:
-            attempt = _Attempt(self, events or {}, Path(directory))
-            attempt.run()
-            outputs = attempt.read_outputs()
+        attempt = _Attempt(self, events or {})
+        attempt.run()
+        outputs = attempt.read_outputs()
         committed = self._committed
         committed.stores = attempt.stores
         committed.greatest_times = attempt.greatest_times
@@ -127,7 +125,7 @@ class TopologyDriver:
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
         """What could not be decoded or handled: ``element``, ``stream``, ``error``, and ``event`` or ``raw``."""
-        return list(self._committed.outputs.get(DEAD_LETTERS, []))
+        return list(self._committed.outputs.get(LETTERS, []))
 
     @property
     def elements(self) -> dict[str, ElementTally]:
@@ -159,7 +157,7 @@ def _check_names(kind: str, given: Iterable[str], known: list[str]) -> None:
 class _Attempt:
     """One try at a micro-batch, on copies of what it changes."""
 
-    def __init__(self, driver: TopologyDriver, events: dict[str, Sequence[Any]], directory: Path) -> None:
+    def __init__(self, driver: TopologyDriver, events: dict[str, Sequence[Any]]) -> None:
         self._driver = driver
         self._events = events
         committed = driver._committed
@@ -167,18 +165,16 @@ class _Attempt:
         self.watermark = committed.watermark
         self.greatest_times = dict(committed.greatest_times)
         topology = driver._topology
-        names = [*(sink.name for sink in topology.sinks), DEAD_LETTERS]
-        sinks = tuple(SinkFiles(name, "jsonl", str(directory / name)) for name in names)
-        self._plan = Plan(topology, driver._partitions, sinks, driver._app.on_error)
+        self._wiring = Wiring(topology, driver._partitions, (), driver._app.on_error)
+        self._outputs: list[MemoryOutput] = []
         self.tallies: list[Tally] = []
 
     def run(self) -> None:
-        stage = Stage(self._plan, 0, 0)
+        stage = self._stage(0, 0)
         for name, events in self._events.items():
-            stage.greatest_time = NONE
             self._accept(stage, name, events)
         pending = [stage.finish()]
-        for hop in range(1, self._plan.hops + 1):
+        for hop in range(1, self._wiring.hops + 1):
             pending = list(self._run_hop(hop, pending))
         for batch in pending:
             for hop, block in zip(batch["hop"].to_pylist(), batch["block"].to_pylist(), strict=True):
@@ -187,17 +183,21 @@ class _Attempt:
 
     def read_outputs(self) -> dict[str, list[Any]]:
         outputs: dict[str, list[Any]] = {}
-        types = {sink.name: sink.stream.event_type for sink in self._plan.topology.sinks}
-        files = sorted((file for tally in self.tallies for file in tally.files), key=lambda file: file.final)
-        for file in files:
-            lines = Path(file.staged).read_bytes().splitlines()
-            kind = types.get(file.sink, dict[str, Any])
-            outputs.setdefault(file.sink, []).extend(msgspec.json.decode(line, type=kind) for line in lines)
+        types = {sink.name: sink.stream.event_type for sink in self._wiring.topology.sinks}
+        for output in self._outputs:
+            for sink, lines in output.lines.items():
+                kind = types.get(sink, dict[str, Any])
+                outputs.setdefault(sink, []).extend(msgspec.json.decode(line, type=kind) for line in lines)
         return outputs
 
+    def _stage(self, number: int, partition: int) -> Stage:
+        output = MemoryOutput()
+        self._outputs.append(output)
+        return Stage(self._wiring, number, partition, output)
+
     def _accept(self, stage: Stage, name: str, events: Sequence[Any]) -> None:
-        source = self._plan.source(name)
-        codec = self._plan.codec(source.event_type)
+        source = self._wiring.source(name)
+        codec = self._wiring.codec(source.event_type)
         payloads = [
             event
             if isinstance(event, bytes)
@@ -206,19 +206,20 @@ class _Attempt:
             else codec.encode_json(event)
             for event in events
         ]
+        entrance = Entrance(stage, source)
         crash_at = self._driver._crash_at
         if crash_at is not None and crash_at < len(payloads):
             self._driver._crash_at = None
-            stage.accept_json(source, payloads[:crash_at], self._lineages(source, crash_at))
+            entrance.json(payloads[:crash_at], self._lineages(source, crash_at))
             raise Crash(f"The driver crashed at event {crash_at} of {name}, as the test asked.")
-        stage.accept_json(source, payloads, self._lineages(source, len(payloads)))
-        if source.event_time is not None and stage.greatest_time != NONE:
-            time = stage.greatest_time / 1e6
+        entrance.json(payloads, self._lineages(source, len(payloads)))
+        if source.event_time is not None and entrance.greatest_time != NONE:
+            time = entrance.greatest_time / 1e6
             self.greatest_times[name] = max(time, self.greatest_times.get(name, time))
 
     def _lineages(self, source: Any, rows: int) -> LineageColumns:
         now = np.full(rows, round(self._driver.now.timestamp() * 1e6), np.int64)
-        number = self._plan.topology.sources.index(source)
+        number = self._wiring.topology.sources.index(source)
         order = np.arange(rows, dtype=np.int64) + (number << SOURCE_SHIFT)
         return LineageColumns(now, np.full(rows, NONE, np.int64), np.zeros(rows, np.int64), order)
 
@@ -227,9 +228,9 @@ class _Attempt:
         here = pc.equal(rows["hop"], hop)
         yield from rows.filter(pc.invert(here)).to_batches()
         arrived = rows.filter(here)
-        for partition in range(self._plan.partitions):
+        for partition in range(self._wiring.partitions):
             blocks = arrived.filter(pc.equal(arrived["bucket"], partition))["block"].to_pylist()
-            stage = Stage(self._plan, hop, partition)
+            stage = self._stage(hop, partition)
             store = self.stores[hop, partition]
-            run_hop(self._plan, stage, blocks, store, self._driver.now.timestamp(), self.watermark)
+            run_hop(self._wiring, stage, blocks, store, self._driver.now.timestamp(), self.watermark)
             yield stage.finish()

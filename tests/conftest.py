@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doors import required
+from adapters import required
 from hypothesis import settings
 from support import Batches, load, write_batches
 
-from penstock.bench.kafka import KafkaBroker
-from penstock.bench.postgres import PostgresServer, postgres_programs
+from penstock.bench.servers.broker import KafkaBroker
+from penstock.bench.servers.postgres import PostgresServer, postgres_programs
 from penstock.testing import TopologyDriver
 
 settings.register_profile("ci", derandomize=True, deadline=None)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doors import RunningAdapter
+from adapters import RunningAdapter
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -1,8 +1,8 @@
 """The door for clients in any language: HTTP/JSON and WebSockets in and out, on the embedded log or on Kafka.
 
-`penstock.adapter.server` is the process, `penstock.adapter.log` the log that it shares with the engine.
+`penstock.adapter.server` is the process; the log that it shares with the engine is `penstock.connectors.log`.
 """
 
-from penstock.adapter.log import EventLog
+from penstock.connectors.log import EventLog
 
 __all__ = ["EventLog"]

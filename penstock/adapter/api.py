@@ -4,37 +4,34 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.adapter.access import Access, Role
-from penstock.adapter.body import MOST_EVENTS, Malformed, Parsed, Rejection, gunzip
+from penstock.adapter.asked import Asked, Problem, refusal
+from penstock.adapter.body import MOST_EVENTS, Malformed, Rejection, gunzip
 from penstock.adapter.door import Gate
-from penstock.adapter.log import Entry
 from penstock.adapter.metrics import Metrics
+from penstock.adapter.names import Names, key_of, unwrap
 from penstock.adapter.openapi import description
+from penstock.adapter.routes import route_of
 from penstock.adapter.streams import Input, Limits, Output
 from penstock.app.event import json_schema
+from penstock.connectors.log import Parcel
 from penstock.errors import ConfigurationError, PenstockError, SinkError
 
-STREAMS = "/streams/"
-RETRY_AFTER_S = 1
 IDLE_POLL_S = (0.01, 0.25)
 """How often a consumer's stream is looked at: at first, and after nothing has come for a while."""
 CHUNK = 500
 """Events that are read for a consumer at a time."""
-NAME_LENGTH = 200
-"""Characters that an Idempotency-Key, or an id, may have."""
 
 
 class Answer(msgspec.Struct):
@@ -43,15 +40,6 @@ class Answer(msgspec.Struct):
     accepted: int = 0
     duplicates: int = 0
     rejected: list[Rejection] = []
-
-
-class Problem(HTTPException):
-    """A request that is refused, as RFC 9457 has it; ``detail`` is one sentence for a person."""
-
-
-def refusal(status: int, detail: str) -> Problem:
-    """A problem; where trying again later may help it says when."""
-    return Problem(status, detail, {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None)
 
 
 class Api:
@@ -79,22 +67,6 @@ class Api:
         self.held = 0
         self._stopping = asyncio.Event()
         self._openapi = msgspec.json.encode(description(title, inputs, outputs, limits.body))
-        self._others = Starlette(
-            routes=[
-                Route("/openapi.json", self._get_openapi),
-                Route("/health", self._get_health),
-                Route("/metrics", self._get_metrics),
-                Route("/schemas/{name}", self._get_schema),
-                Route("/streams", self._get_streams),
-                Route("/streams/{name}", self._get_events, methods=["GET"]),
-                Route("/streams/{name}/gate", self._get_gate, methods=["GET"]),
-                Route("/streams/{name}/gate", self._put_gate, methods=["PUT"]),
-                Route("/streams/{name}/arrivals", self._get_arrivals),
-                Route("/results/{name}/{key:path}", self._get_result),
-                WebSocketRoute("/streams/{name}", self._open_socket),
-            ],
-            exception_handlers={HTTPException: _show_problem, PenstockError: _show_failure},
-        )
         self.application: ASGIApp = self
         if origins:
             self.application = CORSMiddleware(self, list(origins), ["*"], ["*"])
@@ -106,12 +78,17 @@ class Api:
     # --- events in ------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take an ASGI call. Posts go by Starlette, whose routing would take half of what a small one costs."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(STREAMS):
-            await self._others(scope, receive, send)
+        """Take an ASGI call: a request, or a WebSocket."""
+        if scope["type"] == "websocket":
+            await self._open_socket(WebSocket(scope, receive, send))
             return
+        response: Response
         try:
-            response = await self._post_events(_Post(scope, receive))
+            route, parts = route_of(scope["method"], scope["path"])
+            asked = Asked(scope, receive, parts)
+            if route.role != "nobody":
+                self._check(asked, route.role)
+            response = await getattr(self, route.handler)(asked)
         except Problem as problem:
             response = _shown_problem(problem)
         except ClientDisconnect:
@@ -122,12 +99,11 @@ class Api:
             response = _shown_failure(error)
         await response(scope, receive, send)
 
-    async def _post_events(self, request: "_Post") -> Response:
-        self._check(request, "produce")
+    async def post_events(self, request: Asked) -> Response:
         stream = self._input(request)
         began = time.monotonic()
         lines = _is_ndjson(request.headers)
-        names = _Names(request.headers.get("idempotency-key"), request.query_params.get("id"), stream.event_type)
+        names = Names(request.headers.get("idempotency-key"), request.query_params.get("id"), stream.event_type)
         hold = _Hold(self)
         try:
             body = await self._receive(request, hold)
@@ -138,7 +114,7 @@ class Api:
         none_fits = bool(answer.rejected) and not answer.accepted and not answer.duplicates
         return _json(answer, 422 if none_fits else 200)
 
-    async def _receive(self, request: "Request | _Post", hold: "_Hold") -> bytes:
+    async def _receive(self, request: Asked, hold: "_Hold") -> bytes:
         """The body, unpacked, of a client that sends it in time."""
         limit = self.limits.body
         packed = request.headers.get("content-encoding", "identity").lower()
@@ -170,7 +146,7 @@ class Api:
         hold.add(len(body))
         return body
 
-    def _read(self, stream: Input, body: bytes, names: "_Names", lines: bool) -> tuple[Entry, list[Rejection]]:
+    def _read(self, stream: Input, body: bytes, names: Names, lines: bool) -> tuple[Parcel, list[Rejection]]:
         """The events of a body that fit, and the others."""
         try:
             parsed = stream.reader.read(body, lines=lines)
@@ -178,23 +154,23 @@ class Api:
             raise refusal(400, str(error)) from None
         except OverflowError:
             raise self._too_large() from None
-        return names.entry(parsed), parsed.rejected
+        return names.parcel(parsed), parsed.rejected
 
-    async def _accept(self, stream: Input, entry: Entry, rejected: list[Rejection]) -> Answer:
+    async def _accept(self, stream: Input, parcel: Parcel, rejected: list[Rejection]) -> Answer:
         """Have events made durable."""
         answer = Answer(rejected=rejected)
         if rejected:
             stream.rejected.inc(len(rejected))
-        if not entry.payloads:
+        if not parcel.payloads:
             return answer
-        stream.arrivals.note(len(entry.payloads))
+        stream.arrivals.note(len(parcel.payloads))
         try:
-            answer.accepted = await stream.door.deliver(entry)
+            answer.accepted = await stream.door.deliver(parcel)
         except SinkError as error:
             stream.refused.inc()
             known = "send them again with the same Idempotency-Key or ids"
             raise refusal(503, f"{error} These events may or may not have been kept: {known}.") from None
-        answer.duplicates = len(entry.payloads) - answer.accepted
+        answer.duplicates = len(parcel.payloads) - answer.accepted
         stream.accepted.inc(answer.accepted)
         stream.duplicate.inc(answer.duplicates)
         return answer
@@ -205,8 +181,7 @@ class Api:
 
     # --- events out -----------------------------------------------------------------------------
 
-    async def _get_events(self, request: Request) -> Response:
-        self._check(request, "consume")
+    async def get_events(self, request: Asked) -> Response:
         stream = self._output(request)
         asked = request.headers.get("last-event-id") or request.query_params.get("offset", "latest")
         position = _position(stream, asked)
@@ -217,13 +192,12 @@ class Api:
 
         return EventSourceResponse(send(), headers={"X-Offset": str(position)}, ping=15, send_timeout=60)
 
-    async def _get_result(self, request: Request) -> Response:
-        self._check(request, "consume")
+    async def get_result(self, request: Asked) -> Response:
         stream = self._output(request)
         if not stream.key:
             raise refusal(409, f"Stream {stream.name} has no key; declare one, as app.sink(..., key='field').")
         # As it came, still quoted, so that a slash within a value is no division between two.
-        parts = request.scope["raw_path"].decode("latin-1").partition("?")[0].split("/")
+        parts = request.raw_path.split("/")
         key = "/".join(quote(unquote(part), safe="") for part in parts[3:])
         found = stream.store.latest(key)
         if found is None:
@@ -254,6 +228,10 @@ class Api:
         """With an ``offset`` in the query the socket sends a stream's events; without, it receives them."""
         receiving = "offset" not in socket.query_params
         try:
+            _, parts = route_of("GET", socket.scope["path"])
+            if set(parts) != {"name"}:
+                raise refusal(404, "A WebSocket is for /streams/NAME.")
+            socket.scope["path_params"] = parts
             self._check(socket, "produce" if receiving else "consume")
             if receiving:
                 await self._receive_from(socket, self._input(socket))
@@ -282,11 +260,11 @@ class Api:
                 hold.add(len(body))
                 if len(body) > self.limits.body:
                     raise self._too_large()
-                key, events, lines = _unwrap(body)
-                names = _Names(key, field, stream.event_type)
+                key, events, lines = unwrap(body)
+                names = Names(key, field, stream.event_type)
                 answer: Any = msgspec.to_builtins(await self._accept(stream, *self._read(stream, events, names, lines)))
             except Problem as problem:
-                key, answer = _key_of(body), {"status": problem.status_code, "detail": problem.detail}
+                key, answer = key_of(body), {"status": problem.status_code, "detail": problem.detail}
             finally:
                 hold.release()
             await socket.send_text(msgspec.json.encode({"key": key, **answer}).decode())
@@ -305,25 +283,21 @@ class Api:
 
     # --- what is there, and how it goes ---------------------------------------------------------
 
-    async def _get_openapi(self, request: Request) -> Response:
-        self._check(request, None)
+    async def get_openapi(self, request: Asked) -> Response:
         return Response(self._openapi, media_type="application/json")
 
-    async def _get_health(self, request: Request) -> Response:
+    async def get_health(self, request: Asked) -> Response:
         return _json(
             {"status": "stopping" if self._stopping.is_set() else "up"}, 503 if self._stopping.is_set() else 200
         )
 
-    async def _get_metrics(self, request: Request) -> Response:
-        self._check(request, None)
+    async def get_metrics(self, request: Asked) -> Response:
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def _get_schema(self, request: Request) -> Response:
-        self._check(request, None)
+    async def get_schema(self, request: Asked) -> Response:
         return _json(json_schema(self._stream(request).event_type), media_type="application/schema+json")
 
-    async def _get_streams(self, request: Request) -> Response:
-        self._check(request, None)
+    async def get_streams(self, request: Asked) -> Response:
         listed = [
             {"name": stream.name, "direction": direction, "event": stream.event_type.__name__}
             for direction, streams in (("in", self._inputs), ("out", self._outputs))
@@ -331,12 +305,10 @@ class Api:
         ]
         return _json(listed)
 
-    async def _get_gate(self, request: Request) -> Response:
-        self._check(request, "operate")
+    async def get_gate(self, request: Asked) -> Response:
         return _json(_shown(self._input(request).door.gate))
 
-    async def _put_gate(self, request: Request) -> Response:
-        self._check(request, "operate")
+    async def put_gate(self, request: Asked) -> Response:
         stream = self._input(request)
         hold = _Hold(self)
         try:
@@ -350,13 +322,12 @@ class Api:
             hold.release()
         return _json(_shown(stream.door.gate))
 
-    async def _get_arrivals(self, request: Request) -> Response:
-        self._check(request, "operate")
+    async def get_arrivals(self, request: Asked) -> Response:
         return _json(self._input(request).arrivals.measured())
 
     # --- who asks for what ----------------------------------------------------------------------
 
-    def _check(self, asked: "HTTPConnection | _Post", role: Role | None) -> None:
+    def _check(self, asked: Asked | WebSocket, role: Role | None) -> None:
         """Refuse a request whose token does not allow a role (any, if None)."""
         origin = asked.headers.get("origin")
         if origin is not None and not self._is_welcome(origin, asked.headers.get("host", "")):
@@ -372,13 +343,13 @@ class Api:
         """Whether a web page may ask: any page that a browser here shows could, if its origin did not count."""
         return origin in self._origins or "*" in self._origins or origin.partition("://")[2] == host
 
-    def _input(self, asked: "HTTPConnection | _Post") -> Input:
+    def _input(self, asked: Asked | WebSocket) -> Input:
         stream = self._stream(asked)
         if not isinstance(stream, Input):
             raise Problem(405, f"Stream {stream.name} is a result; it can be received, not sent to.", {"Allow": "GET"})
         return stream
 
-    def _output(self, asked: HTTPConnection) -> Output:
+    def _output(self, asked: Asked | WebSocket) -> Output:
         stream = self._stream(asked)
         if not isinstance(stream, Output):
             raise Problem(
@@ -386,38 +357,13 @@ class Api:
             )
         return stream
 
-    def _stream(self, asked: "HTTPConnection | _Post") -> Input | Output:
+    def _stream(self, asked: Asked | WebSocket) -> Input | Output:
         name = asked.path_params["name"]
         stream = self._inputs.get(name) or self._outputs.get(name)
         if stream is None:
             known = ", ".join((*self._inputs, *self._outputs))
             raise refusal(404, f"There is no stream of this name; there are {known}.")
         return stream
-
-
-class _Post:
-    """What there is to know of a post, read off the ASGI scope in one go."""
-
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        self.query_params = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        self.path_params = {"name": scope["path"][len(STREAMS) :]}
-        self._take = receive
-
-    async def stream(self) -> AsyncIterator[bytes]:
-        """The body, in chunks.
-
-        Raises
-        ------
-        ClientDisconnect: the client has gone.
-        """
-        more = True
-        while more:
-            message = await self._take()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            more = message.get("more_body", False)
-            yield message.get("body", b"")
 
 
 class _Hold:
@@ -452,61 +398,6 @@ class GateSetting(msgspec.Struct, forbid_unknown_fields=True):
     flush_timer_s: float = 0.0
 
 
-class _Names:
-    """By what a request's events are known, so that sending it again does no harm.
-
-    Parameters
-    ----------
-    key: of the whole request, or None.
-    field: of the events, whose value is an event's id, or None.
-    """
-
-    def __init__(self, key: str | None, field: str | None, event_type: type) -> None:
-        self._key, self._field = key, field
-        if key is not None and not _is_name(key):
-            raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
-        if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
-            raise refusal(400, f"?id= names no field of {event_type.__name__}.")
-
-    def entry(self, parsed: Parsed) -> Entry:
-        """The events, with their names; one whose id cannot be one is rejected."""
-        if self._field is None:
-            return Entry(parsed.payloads, key=None if self._key is None else f"request {self._key}")
-        values = [getattr(event, self._field) for event in parsed.events]
-        good = [row for row, value in enumerate(values) if value is not None and _is_name(str(value))]
-        if len(good) < len(values):
-            why = f"{self._field} is to be the event's id, and is not from 1 to {NAME_LENGTH} characters without NUL"
-            wrong = set(range(len(values))).difference(good)
-            parsed.rejected += [Rejection(parsed.rows[row], why) for row in wrong]
-            parsed.rejected.sort(key=lambda rejection: rejection.index)
-            parsed.payloads = [parsed.payloads[row] for row in good]
-        return Entry(parsed.payloads, ids=[f"event {values[row]}" for row in good])
-
-
-def _is_name(text: str) -> bool:
-    return 1 <= len(text) <= NAME_LENGTH and "\0" not in text
-
-
-def _unwrap(body: bytes) -> tuple[str | None, bytes, bool]:
-    """The key and the events of a WebSocket's message; NDJSON if it has several lines that are no array."""
-    key = _key_of(body)
-    if key is not None:
-        return key, bytes(msgspec.json.decode(body, type=_Envelope).events), False
-    return None, body, b"\n" in body.strip() and body.lstrip()[:1] == b"{"
-
-
-class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
-    key: str
-    events: msgspec.Raw
-
-
-def _key_of(body: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(body, type=_Envelope).key
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
 def _position(stream: Output, asked: str) -> int:
     try:
         return stream.store.position(asked)
@@ -536,15 +427,6 @@ def _shown(gate: Gate) -> GateSetting:
 
 def _json(content: Any, status: int = 200, media_type: str = "application/json") -> Response:
     return Response(msgspec.json.encode(content), status, media_type=media_type)
-
-
-async def _show_problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _shown_problem(error)
-
-
-async def _show_failure(request: Request, error: Exception) -> Response:
-    return _shown_failure(error)
 
 
 def _shown_problem(error: HTTPException) -> Response:

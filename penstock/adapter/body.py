@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.adapter.payloads import JsonArray, divide, divides_anywhere
 from penstock.app.event import Event
+from penstock.connectors.log.arrays import JsonArray, divide, divides_anywhere
 
 MOST_EVENTS = 100_000
 """Of one request, so that none keeps the others waiting."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.adapter.log import Entry
-from penstock.adapter.payloads import size_of
 from penstock.adapter.store import Store
+from penstock.connectors.log import Parcel
+from penstock.connectors.log.arrays import size_of
 from penstock.errors import ConfigurationError, SinkError
 
 
@@ -46,19 +46,19 @@ class Transfer(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    entry: Entry
+    parcel: Parcel
     size: int
     since: float
     answer: "asyncio.Future[int]"
 
 
 class Door:
-    """Queues the entries of one stream and transfers them to its store, one transfer at a time.
+    """Queues the parcels of one stream and transfers them to its store, one transfer at a time.
 
     Parameters
     ----------
     note: called with every transfer made.
-    patience: seconds after which an entry's request is told that the store has not answered.
+    patience: seconds after which a parcel's request is told that the store has not answered.
     memory: bytes of events that may wait.
     """
 
@@ -88,23 +88,23 @@ class Door:
         self.gate = gate
         self._changed.set()
 
-    async def deliver(self, entry: Entry) -> int:
-        """Queue an entry and wait until it is durable; returns how many of its events are new.
+    async def deliver(self, parcel: Parcel) -> int:
+        """Queue a parcel and wait until it is durable; returns how many of its events are new.
 
-        An entry whose request is given up stays queued, and so does one that has waited for too long.
+        A parcel whose request is given up stays queued, and so does one that has waited for too long.
 
         Raises
         ------
         SinkError: the store cannot be written, has not answered in time, or too much waits for it.
         """
-        size = size_of(entry.payloads)
+        size = size_of(parcel.payloads)
         if self._bytes + size > self._memory:
             raise SinkError(f"More than {self._memory} bytes of events wait for the store.")
         now = time.monotonic()
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(entry, size, now, answer))
+        self._queue.append(_Waiting(parcel, size, now, answer))
         self._unanswered.append((now, answer))
-        self._waiting += len(entry.payloads)
+        self._waiting += len(parcel.payloads)
         self._bytes += size
         self._changed.set()
         return await answer
@@ -128,9 +128,9 @@ class Door:
             taken = self._take()
             self._busy = True
             began = time.monotonic()
-            events = sum(len(waiting.entry.payloads) for waiting in taken)
+            events = sum(len(waiting.parcel.payloads) for waiting in taken)
             try:
-                finish = self._store.begin([waiting.entry for waiting in taken])
+                finish = self._store.begin([waiting.parcel for waiting in taken])
                 counts = await loop.run_in_executor(self._writer, finish)
             except SinkError as error:
                 for waiting in taken:
@@ -167,10 +167,10 @@ class Door:
 
     def _take(self) -> list[_Waiting]:
         taken = [self._queue.popleft()]
-        events = len(taken[0].entry.payloads)
-        while self._queue and events + len(self._queue[0].entry.payloads) <= self.gate.batch_size:
+        events = len(taken[0].parcel.payloads)
+        while self._queue and events + len(self._queue[0].parcel.payloads) <= self.gate.batch_size:
             taken.append(self._queue.popleft())
-            events += len(taken[-1].entry.payloads)
+            events += len(taken[-1].parcel.payloads)
         self._waiting -= events
         return taken
 

@@ -1,4 +1,4 @@
-"""The description of the adapter's API, as OpenAPI, with each stream's own event type."""
+"""The description of the adapter's API, as OpenAPI, made of the routes and each stream's own event type."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +8,7 @@ import msgspec
 import penstock
 from penstock.adapter.arrivals import Measured
 from penstock.adapter.body import Rejection
+from penstock.adapter.routes import JSON, REASONS, ROUTES, Route
 from penstock.adapter.streams import Input, Output
 
 Json = dict[str, Any]
@@ -35,55 +36,22 @@ GATE: Json = {
     },
     "additionalProperties": False,
 }
-REASONS = {
-    400: "What was sent, or asked for, is not understood.",
-    401: "A token is needed.",
-    403: "The token does not allow this.",
-    404: "There is no such stream, or no event of this key.",
-    405: "The stream goes the other way.",
-    408: "The body did not come in time.",
-    409: "The stream has no key.",
-    410: "The events at this offset have been trimmed.",
-    413: "The body is too large.",
-    415: "The Content-Type or Content-Encoding is not understood.",
-    422: "No event of the request fits the stream's type.",
-    503: "The store cannot follow; try again after the time in Retry-After.",
-}
 
 
 def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, Output], max_body: int) -> Json:
     """The OpenAPI document for some streams."""
-    types = {stream.event_type for stream in inputs.values()} | {stream.event_type for stream in outputs.values()}
-    references, components = msgspec.json.schema_components(
-        [*types, Rejection, Measured], ref_template="#/components/schemas/{name}"
-    )
-    schema_of = dict(zip((*types, Rejection, Measured), references, strict=True))
-    paths: Json = {
-        "/health": {"get": _operation("Whether the adapter is up", {"type": "object"}, 503)},
-        "/metrics": {"get": _operation("Metrics for Prometheus", None, 401, media="text/plain")},
-        "/openapi.json": {"get": _operation("This description", {"type": "object"}, 401)},
-        "/streams": {"get": _operation("The streams", {"type": "array", "items": {"type": "object"}}, 401)},
-    }
-    for name in (*inputs, *outputs):
-        schema = _operation(
-            f"The JSON Schema of {name}'s events", {"type": "object"}, 401, media="application/schema+json"
-        )
-        paths[f"/schemas/{name}"] = {"get": schema}
-    for name, stream in inputs.items():
-        paths[f"/streams/{name}"] = {"post": _posting(name, schema_of[stream.event_type], max_body)}
-        show = _operation(f"The gate of {name}", GATE, 401, 403)
-        paths[f"/streams/{name}/gate"] = {
-            "get": show,
-            "put": _operation(f"Change the gate of {name}", GATE, 401, 403, 408, 413, 415, 422, 503)
-            | {"requestBody": _body({"application/json": GATE})},
-        }
-        paths[f"/streams/{name}/arrivals"] = {
-            "get": _operation(f"How {name}'s events arrive (measured)", schema_of[Measured], 401, 403)
-        }
-    for name, output in outputs.items():
-        paths[f"/streams/{name}"] = {"get": _receiving(name)}
-        if output.key:
-            paths[f"/results/{name}/{{key}}"] = {"get": _looking_up(name, output, schema_of[output.event_type])}
+    streams: dict[str, Input | Output] = {**inputs, **outputs}
+    types = [*{stream.event_type: None for stream in streams.values()}, Rejection, Measured]
+    references, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schema_of = dict(zip(types, references, strict=True))
+    paths: Json = {}
+    for route in ROUTES:
+        for name, stream in _about(route, inputs, outputs).items():
+            event = None if stream is None else schema_of[stream.event_type]
+            operation = _operation(route, name, _schema(route, event, schema_of[Measured]))
+            operation |= _besides(route, stream, event, max_body)
+            path = route.path.replace("{name}", name).replace("...", "")
+            paths.setdefault(path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {
@@ -101,49 +69,72 @@ def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, O
     }
 
 
-def _posting(name: str, event: Json, max_body: int) -> Json:
-    answer = {"$ref": "#/components/schemas/Answer"}
-    operation = _operation(f"Send events of {name}", answer, 400, 401, 403, 408, 413, 415, 503)
-    operation["responses"]["422"] = _response(REASONS[422], {"application/json": answer})
+def _about(
+    route: Route, inputs: Mapping[str, Input], outputs: Mapping[str, Output]
+) -> Mapping[str, Input | Output | None]:
+    """What a route is there for, by name."""
+    keyed = {name: output for name, output in outputs.items() if output.key}
+    of: dict[str, Mapping[str, Input | Output | None]] = {
+        "adapter": {"": None}, "stream": {**inputs, **outputs}, "input": inputs, "output": outputs, "keyed": keyed
+    }  # fmt: skip
+    return of[route.of]
+
+
+def _schema(route: Route, event: Json | None, measured: Json) -> Json | None:
+    schemas: dict[str, Json | None] = {
+        "object": {"type": "object"}, "schema": {"type": "object"}, "list": {"type": "array", "items": {"type": "object"}},
+        "answer": {"$ref": "#/components/schemas/Answer"}, "gate": GATE, "arrivals": measured, "event": event,
+    }  # fmt: skip
+    return schemas.get(route.content)
+
+
+def _besides(route: Route, stream: Input | Output | None, event: Json | None, max_body: int) -> Json:
+    """What an operation has besides its answers: parameters, and a body."""
+    if route.handler == "post_events":
+        assert event is not None
+        return _posting(event, max_body)
+    if route.handler == "put_gate":
+        return {"requestBody": _body({JSON: GATE})}
+    if route.handler == "get_events":
+        return {"parameters": [_parameter("query", "offset", OFFSET), _parameter("header", "Last-Event-ID", RESUMED)]}
+    if isinstance(stream, Output) and route.of == "keyed":
+        return {"parameters": [_key(stream)]}
+    return {}
+
+
+OFFSET = "Where to begin: a number, earliest, or latest (what comes from now on). An event's SSE id is where to resume."
+RESUMED = "The same, as browsers send it."
+
+
+def _posting(event: Json, max_body: int) -> Json:
     several = {"type": "array", "items": event}
     lines = {"type": "string", "description": "One event a line."}
-    return operation | {
+    return {
         "description": f"One event, an array, or NDJSON, at most {max_body} bytes unpacked; gzip by Content-Encoding. Answered "
         "when every accepted event is durable.",
         "parameters": [
             _parameter("header", "Idempotency-Key", "Names the request, so that sending it again does no harm.", 1),
             _parameter("query", "id", "The event's field that holds its id; an event of a known id is a duplicate.", 1),
         ],
-        "requestBody": _body({"application/json": {"anyOf": [event, several]}, "application/x-ndjson": lines}),
+        "requestBody": _body({JSON: {"anyOf": [event, several]}, "application/x-ndjson": lines}),
     }
 
 
-def _receiving(name: str) -> Json:
-    operation = _operation(f"Receive the events of {name}", None, 400, 401, 403, 410, media="text/event-stream")
-    offset = (
-        "Where to begin: a number, earliest, or latest (what comes from now on). An event's SSE id is where to resume."
-    )
-    return operation | {
-        "parameters": [
-            _parameter("query", "offset", offset),
-            _parameter("header", "Last-Event-ID", "The same, as browsers send it."),
-        ]
-    }
-
-
-def _looking_up(name: str, stream: Output, event: Json) -> Json:
-    key = {
+def _key(stream: Output) -> Json:
+    return {
         "name": "key", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1},
         "description": f"The value of {', '.join(stream.key)}; several are divided by slashes.",
     }  # fmt: skip
-    return _operation(f"The last event of a key of {name}", event, 401, 403, 404) | {"parameters": [key]}
 
 
-def _operation(summary: str, schema: Json | None, *statuses: int, media: str = "application/json") -> Json:
-    content = {media: {} if schema is None else {"schema": schema}}
+def _operation(route: Route, name: str, schema: Json | None) -> Json:
+    summary = route.summary.format(name=name)
+    content = {route.media: {} if schema is None else {"schema": schema}}
     problem = {"application/problem+json": {"$ref": "#/components/schemas/Problem"}}
     responses = {"200": {"description": summary, "content": content}}
-    responses |= {str(status): _response(REASONS[status], problem) for status in statuses}
+    responses |= {str(status): _response(REASONS[status], problem) for status in route.statuses}
+    if route.content == "answer":  # which says why, too, where none of the events fits
+        responses["422"] = {"description": REASONS[422], "content": content}
     return {"summary": summary, "responses": responses}
 
 

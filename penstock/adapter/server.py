@@ -20,13 +20,14 @@ import uvloop
 from penstock.adapter.access import Access
 from penstock.adapter.api import Api
 from penstock.adapter.door import Gate
-from penstock.adapter.kafka import LARGEST_EVENT, KafkaMirror, KafkaStore
-from penstock.adapter.log import EventLog
+from penstock.adapter.kafka_store import LARGEST_EVENT, KafkaStore
 from penstock.adapter.metrics import Metrics
+from penstock.adapter.mirror import KafkaMirror
 from penstock.adapter.store import LogStore, Store
 from penstock.adapter.streams import Input, Limits, Output, outputs_of
 from penstock.app.topology import Topology
-from penstock.app.uri import KafkaPlace
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.log.log import EventLog
 from penstock.errors import ConfigurationError, PortInUseError
 
 LOOPBACK = "127.0.0.1"
@@ -35,6 +36,8 @@ CONNECTIONS = 1_000
 GRACE_S = 10
 SWITCH_S = 0.0002
 """How long the loop may keep a thread that has come back from the disk waiting; Python's own 5 ms outlast a transfer."""
+KAFKA_NAMES = "kafka-names"
+"""The directory of the spool in which the names of events are noted that topics hold."""
 NOTED_EVERY_S = 10.0
 """How often the arrivals are written down."""
 EXPIRED_EVERY_S = 600.0
@@ -98,6 +101,7 @@ class Adapter:
         self._socket = _listen(options.host, options.port)
         try:
             self._spool = EventLog(options.spool)
+            self._names_in_kafka = EventLog(options.spool / KAFKA_NAMES)
             self._inputs = {source.name: self._input_store(source.name) for source in topology.sources}
             self._outputs = {name: self._spool.stream(name) for name in outputs_of(topology)}
             self._mirrors = [
@@ -117,7 +121,7 @@ class Adapter:
         place = self._options.kafka.get(name)
         if place is None:
             return LogStore(self._spool.stream(name), keep_unread=True)
-        return KafkaStore(place, self._spool.stream(f"{name} in Kafka"), self._options.remember)
+        return KafkaStore(place, self._names_in_kafka.stream(name), self._options.remember)
 
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until a signal says to stop; then answer what is under way, and end.
@@ -170,6 +174,7 @@ class Adapter:
             for thread in mirrors:
                 await asyncio.to_thread(thread.join, GRACE_S)
             self._spool.close()
+            self._names_in_kafka.close()
 
     async def _keep_up(self, inputs: Mapping[str, Input]) -> None:
         """Note how events arrive, for the planner, and let go of old ones."""

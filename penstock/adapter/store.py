@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from penstock.adapter.log import BLOCK_BYTES, Entry, StreamLog
+from penstock.connectors.log.log import BLOCK_BYTES, Parcel, StreamLog
 from penstock.errors import ConfigurationError
 
 
@@ -18,11 +18,11 @@ class Received(NamedTuple):
 class Store(Protocol):
     """What is written to by one thread at a time, and read by any."""
 
-    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[int]]:
+    def begin(self, parcels: Sequence[Parcel]) -> Callable[[], list[int]]:
         """Begin to append, without waiting for anything.
 
-        Returns what makes the entries durable, all or none, and returns for each how many of its
-        events are new. It waits, and raises SinkError if the store cannot be written; with entries
+        Returns what makes the parcels durable, all or none, and returns for each how many of its
+        events are new. It waits, and raises SinkError if the store cannot be written; with parcels
         that carry ids, trying again does no harm.
         """
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 from penstock.app.duration import Duration
 from penstock.app.element import Element, declare
 from penstock.app.parameter import Parameter, given_value
-from penstock.app.stream import E, LatePolicy, Sink, Source, Stream
+from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
 from penstock.app.topology import Topology
 from penstock.errors import ConfigurationError
 
@@ -49,7 +49,7 @@ class App:
         name: str,
         event_type: type[E],
         *,
-        uri: str | None = None,
+        uri: str | Connection | None = None,
         event_time: str | None = None,
         lateness: Duration = 0.0,
         late: LatePolicy = "dead-letter",
@@ -59,7 +59,7 @@ class App:
 
         Parameters
         ----------
-        uri: where from, unless ``--source NAME=URI`` says otherwise.
+        uri: where from, unless ``--source NAME=URI`` says otherwise: a URI, or a connector.
         event_time, lateness, late: the field that holds the event's own time, how long after the
             greatest one seen an event may still come, and what becomes of one that comes later.
         sample: makes the n-th event, for runs whose source is the generator.
@@ -75,7 +75,12 @@ class App:
         return stream
 
     def sink(
-        self, name: str, stream: Stream[Any], *, uri: str | None = None, key: str | Sequence[str] | None = None
+        self,
+        name: str,
+        stream: Stream[Any],
+        *,
+        uri: str | Connection | None = None,
+        key: str | Sequence[str] | None = None,
     ) -> Sink:
         """Declare where a stream leaves; without a URI it is JSON Lines in the run's directory.
 

@@ -17,7 +17,7 @@ def describe_state(topology: Topology) -> dict[str, Any]:
         element.name: {
             "key": {field: _spell(field_types(element.inputs[0].event_type)[field]) for field in element.key},
             "state": _state_fields(element),
-            "stage": topology.stages[element.name],
+            "stage": topology.depths[element.name],
         }
         for element in topology.elements
         if element.keyed

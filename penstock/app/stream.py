@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -13,6 +13,13 @@ from penstock.errors import ConfigurationError, TopologyError
 E = TypeVar("E", bound=Event)
 
 LatePolicy = Literal["dead-letter", "process", "drop"]
+
+
+class Connection(Protocol):
+    """What ``uri=`` takes besides text: a connector that is already told where and how; see `penstock.connectors`."""
+
+    def bind(self, declared: Any, context: Any, /) -> Any:
+        """The bound source or sink of a run."""
 
 
 class Emission(msgspec.Struct, frozen=True, gc=False):
@@ -63,7 +70,7 @@ class Source(Stream[E]):
         name: str,
         event_type: type[E],
         *,
-        uri: str | None = None,
+        uri: str | Connection | None = None,
         event_time: str | None = None,
         lateness: Duration = 0.0,
         late: LatePolicy = "dead-letter",
@@ -95,9 +102,11 @@ class Sink:
     ----------
     uri: in which form, unless the run says otherwise.
     key: the fields by whose values the last event is looked up, or upserted in a table.
+    hop: whether it is no sink that was declared, but the way of a stream to another group.
     """
 
     name: str
     stream: Stream[Any]
-    uri: str | None
+    uri: str | Connection | None
     key: tuple[str, ...] = ()
+    hop: bool = False

@@ -30,7 +30,7 @@ class Topology:
     def __post_init__(self) -> None:
         _check_names("element", [element.name for element in self.elements])
         _check_names("stream", [stream.name for stream in self.streams])
-        _check_names("sink", [sink.name for sink in self.sinks])
+        _check_names("sink", [sink.name for sink in self.sinks if not sink.hop])
         if not self.sources:
             raise TopologyError(f"Application {self.application} has no source: declare one with app.source(...).")
         if not self.elements and not self.sinks:
@@ -77,17 +77,26 @@ class Topology:
         return tuple(sink for sink in self.sinks if sink.stream is stream)
 
     @cached_property
-    def stages(self) -> dict[str, int]:
+    def depths(self) -> dict[str, int]:
         """For each element the number of keyed hops that its events have gone through, its own included.
 
-        Keyless elements at stage s are fused behind the containers of hop s; stage 0 is the source's.
+        Keyless elements of depth d are fused behind the containers of hop d; those of depth 0 behind the source.
         """
-        stage: dict[str, int] = {}
-        for name in self._order:
-            element = self.element(name)
-            before = (stage[producer.name] for stream in element.inputs for producer in self.producers(stream))
-            stage[name] = max(before, default=0) + element.keyed
-        return stage
+        depth: dict[str, int] = {}
+        for element in self.in_order:
+            before = (depth[producer.name] for stream in element.inputs for producer in self.producers(stream))
+            depth[element.name] = max(before, default=0) + element.keyed
+        return depth
+
+    @property
+    def hops(self) -> int:
+        """How many keyed hops there are, one behind the other."""
+        return max((self.depths[element.name] for element in self.elements if element.keyed), default=0)
+
+    @property
+    def in_order(self) -> tuple[Element, ...]:
+        """The elements, each after those that feed it."""
+        return tuple(map(self.element, self._order))
 
     @cached_property
     def _order(self) -> tuple[str, ...]:
@@ -103,7 +112,7 @@ class Topology:
         Parameters
         ----------
         names: the elements of the part.
-        hops: streams of the part that another part awaits; each gets a sink named ``hop-<stream>``.
+        hops: streams of the part that another part awaits; each gets a sink of its name that is a hop.
         sources: those that the part reads itself.
 
         A stream that another part makes or reads becomes a source of this one.
@@ -121,7 +130,7 @@ class Topology:
                 entering.event_time = stream.event_time if isinstance(stream, Source) else None
                 present[stream] = entering
         kept = tuple(sink for sink in self.sinks if present.get(sink.stream) is sink.stream)
-        away = tuple(Sink(f"hop-{stream.name}", stream, None) for stream in present.values() if stream.name in leaving)
+        away = tuple(Sink(stream.name, stream, None, hop=True) for stream in present.values() if stream.name in leaving)
         return Topology(
             self.application,
             tuple(present.values()),
@@ -149,7 +158,7 @@ class Topology:
                     "key": list(element.key),
                     "inputs": [stream.name for stream in element.inputs],
                     "emits": [stream.name for stream in element.emits],
-                    "stage": self.stages[element.name],
+                    "stage": self.depths[element.name],
                     "every_s": element.every,
                     "expires_s": element.expires,
                     "timers": element.timers,

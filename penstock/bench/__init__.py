@@ -1,5 +1,1 @@
-"""Clusters of nodes on one machine, for tests and experiments."""
-
-from penstock.bench.cluster import StandaloneCluster
-
-__all__ = ["StandaloneCluster"]
+"""What experiments need: clusters and servers on one machine, load, and the figures of the papers."""

@@ -5,7 +5,7 @@ from types import TracebackType
 
 import pyspark
 
-from penstock.bench.process import HOST, Process, await_ready, free_port, kill, spawn
+from penstock.bench.servers.process import HOST, Process, await_ready, free_port, kill, spawn
 from penstock.engine.java import java_home
 
 

@@ -8,8 +8,9 @@ import click
 
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
-from penstock.app.uri import KafkaPlace, parse_uri
 from penstock.cli.arguments import pairs, parameters
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 
 
@@ -90,7 +91,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
 
 
 def _place(uri: str) -> KafkaPlace:
-    return KafkaPlace.of(parse_uri(uri, ("kafka",), {"kafka": ("kafka.NAME",)}))
+    return KafkaPlace.of(Uri.parse(uri))
 
 
 def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:

@@ -30,7 +30,7 @@ def reproduce(what: str, output: Path) -> None:
     Example:
       penstock reproduce fig2 -o reproduced
     """
-    from penstock.bench import figures
+    from penstock.bench.figures import queues as figures
 
     console = Console(width=110)
     wanted = FIGURES if what == "all" else (what,)

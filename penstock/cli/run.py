@@ -11,8 +11,8 @@ from penstock.adapter.process import AdapterProcess
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
 from penstock.app.topology import Topology
-from penstock.app.uri import KAFKA
 from penstock.cli.arguments import pairs, parameters
+from penstock.connectors.kafka.place import KAFKA
 from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def kafka_streams(topology: Topology, options: "RunOptions") -> list[str]:
     uris |= {sink.stream.name: options.sinks.get(sink.name) or sink.uri for sink in topology.sinks}
     topics = {}
     for name, uri in uris.items():
-        if uri is not None and uri.startswith("kafka:"):
+        if isinstance(uri, str) and uri.startswith("kafka:"):
             place, _, query = uri.partition("?")
             own = "&".join(option for option in query.split("&") if option.startswith(KAFKA))
             topics[name] = f"{place}?{own}" if own else place

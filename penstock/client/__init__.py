@@ -5,6 +5,7 @@ It needs nothing of Penstock's but this package, and no Spark.
 
 from penstock.client.aio import AsyncClient, AsyncProducer
 from penstock.client.blocking import Client, Producer
+from penstock.client.memory import MemoryTransport
 from penstock.client.protocol import Received, Rejected, Sent
 
-__all__ = ["AsyncClient", "AsyncProducer", "Client", "Producer", "Received", "Rejected", "Sent"]
+__all__ = ["AsyncClient", "AsyncProducer", "Client", "MemoryTransport", "Producer", "Received", "Rejected", "Sent"]

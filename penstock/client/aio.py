@@ -2,26 +2,45 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any
 
 import httpx
-import msgspec
 from httpx_sse import aconnect_sse
 
-from penstock.client.blocking import add
-from penstock.client.protocol import TRY_AGAIN, Event, Patience, Post, Received, Sent, headers_of, refused, result_path
+from penstock.client.protocol import (
+    Event,
+    Flow,
+    Gathering,
+    Post,
+    Received,
+    Sent,
+    Subscription,
+    Trouble,
+    headers_of,
+    looking_up,
+    sending,
+)
 
 
 class AsyncClient:
     """Sends events to an adapter, and receives results. Parameters as for `penstock.client.Client`."""
 
     def __init__(
-        self, url: str, *, token: str | None = None, patience: float = 60.0, timeout: float = 40.0, verify: Any = True
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        patience: float = 60.0,
+        timeout: float = 40.0,
+        verify: Any = True,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._patience = patience
-        self._http = httpx.AsyncClient(base_url=url, headers=headers_of(token), timeout=timeout, verify=verify)
+        self._http = httpx.AsyncClient(
+            base_url=url, headers=headers_of(token), timeout=timeout, verify=verify, transport=transport
+        )
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -39,17 +58,8 @@ class AsyncClient:
         self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None
     ) -> Sent:
         """See `Client.send`."""
-        post = Post(stream, events, key, id_field)
-        patience = Patience(self._patience, time.monotonic())
-        while True:
-            why: httpx.Response | httpx.TransportError
-            try:
-                why = await self._http.post(post.path, content=post.content, headers=post.headers, params=post.params)
-                if why.status_code not in TRY_AGAIN:
-                    return post.read(why, patience.retries)
-            except httpx.TransportError as error:
-                why = error
-            await asyncio.sleep(patience.pause(time.monotonic(), why))
+        sent: Sent = await self._drive(sending(Post(stream, events, key, id_field), self._patience))
+        return sent
 
     def producer(self, stream: str, **options: Any) -> "AsyncProducer":
         """See `Client.producer`."""
@@ -57,40 +67,40 @@ class AsyncClient:
 
     async def receive(self, stream: str, offset: str | int = "latest") -> AsyncIterator[Received]:
         """See `Client.receive`."""
-        position, path = str(offset), Post(stream, (), None, None).path
-        patience = Patience(self._patience, time.monotonic())
+        wanted = Subscription(stream, offset, self._patience)
         while True:
-            why: httpx.Response | httpx.TransportError | None = None
-            connected = False
+            trouble: Trouble | None
             try:
-                timeout = httpx.Timeout(40.0, read=45.0)  # it is pinged every 15 s
-                async with aconnect_sse(
-                    self._http, "GET", path, params={"offset": position}, timeout=timeout
-                ) as source:
-                    if source.response.status_code == 200:
-                        connected, position = True, source.response.headers["x-offset"]
-                        async for message in source.aiter_sse():
-                            position = message.id
-                            yield Received(position, msgspec.json.decode(message.data))
-                    elif source.response.status_code in TRY_AGAIN:
-                        why = source.response
-                    else:
+                asked = {"offset": wanted.position}
+                async with aconnect_sse(self._http, "GET", wanted.path, params=asked, **wanted.options) as source:
+                    if source.response.status_code != 200:
                         await source.response.aread()
-                        raise refused(source.response)
+                    trouble = wanted.opened(source.response)
+                    if trouble is None:
+                        async for message in source.aiter_sse():
+                            yield wanted.received(message.id, message.data)
             except httpx.TransportError as error:
-                why = error
-            if connected:
-                patience = Patience(self._patience, time.monotonic())
-            await asyncio.sleep(0.05 if why is None else patience.pause(time.monotonic(), why))
+                trouble = error
+            await asyncio.sleep(wanted.pause(trouble))
 
     async def result(self, stream: str, *key: object) -> Any:
         """See `Client.result`."""
-        response = await self._http.get(result_path(stream, key))
-        if response.status_code == 404:
-            return None
-        if response.status_code != 200:
-            raise refused(response)
-        return msgspec.json.decode(response.content)
+        return await self._drive(looking_up(stream, key))
+
+    async def _drive(self, flow: Flow) -> Any:
+        answer: Any = None
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration as done:
+                return done.value
+            if isinstance(step, float):
+                await asyncio.sleep(step)
+                continue
+            try:
+                answer = await self._http.request(step.method, step.path, **step.options)
+            except httpx.TransportError as error:
+                answer = error
 
 
 class AsyncProducer:
@@ -105,15 +115,17 @@ class AsyncProducer:
         flush_timer: float = 0.05,
         waiting: int = 10_000,
         id_field: str | None = None,
+        rejected: Callable[[Event, str], None] | None = None,
     ) -> None:
         self._client, self._stream, self._id_field = client, stream, id_field
-        self._batch_size, self._flush_timer = batch_size, flush_timer
+        self._gathering = Gathering(batch_size, flush_timer, rejected)
         self._queue: asyncio.Queue[Event] = asyncio.Queue(waiting)
-        self._failure: BaseException | None = None
-        self._done = 0
-        self.sent = Sent()
-        """The sums over all batches so far."""
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def sent(self) -> Sent:
+        """The sums over all batches so far; indices of ``rejected`` count from the first event."""
+        return self._gathering.sent
 
     async def __aenter__(self) -> "AsyncProducer":
         return self
@@ -125,40 +137,34 @@ class AsyncProducer:
 
     async def put(self, event: Event) -> None:
         """See `Producer.put`."""
-        self._raise()
+        self._gathering.check()
         await self._queue.put(event)
 
     async def flush(self) -> None:
         """See `Producer.flush`."""
         await self._queue.join()
-        self._raise()
+        self._gathering.check()
 
     async def close(self) -> None:
         """Flush, and end."""
         await self._queue.join()
         self._task.cancel()
-        self._raise()
-
-    def _raise(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self._gathering.check()
 
     async def _run(self) -> None:
         while True:
             batch = [await self._queue.get()]
-            deadline = time.monotonic() + self._flush_timer
-            while len(batch) < self._batch_size:
+            deadline = time.monotonic() + self._gathering.flush_timer
+            while len(batch) < self._gathering.batch_size:
                 try:
                     async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                         batch.append(await self._queue.get())
                 except TimeoutError:
                     break
-            if self._failure is None:
+            if not self._gathering.failed:
                 try:
-                    sent = await self._client.send(self._stream, batch, id_field=self._id_field)
-                    add(self.sent, sent, self._done)
-                    self._done += len(batch)
+                    self._gathering.add(batch, await self._client.send(self._stream, batch, id_field=self._id_field))
                 except Exception as error:
-                    self._failure = error
+                    self._gathering.fail(error)
             for _ in batch:
                 self._queue.task_done()

@@ -8,10 +8,21 @@ from types import TracebackType
 from typing import Any
 
 import httpx
-import msgspec
 from httpx_sse import connect_sse
 
-from penstock.client.protocol import TRY_AGAIN, Event, Patience, Post, Received, Sent, headers_of, refused, result_path
+from penstock.client.protocol import (
+    Event,
+    Flow,
+    Gathering,
+    Post,
+    Received,
+    Sent,
+    Subscription,
+    Trouble,
+    headers_of,
+    looking_up,
+    sending,
+)
 
 
 class Client:
@@ -24,13 +35,23 @@ class Client:
     patience: seconds for which a request is tried again while the adapter does not answer, or cannot follow.
     timeout: seconds to wait for one answer.
     verify: a file of certificates to trust, or False to trust any.
+    transport: in place of the network, as `MemoryTransport` for tests without a server.
     """
 
     def __init__(
-        self, url: str, *, token: str | None = None, patience: float = 60.0, timeout: float = 40.0, verify: Any = True
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        patience: float = 60.0,
+        timeout: float = 40.0,
+        verify: Any = True,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._patience = patience
-        self._http = httpx.Client(base_url=url, headers=headers_of(token), timeout=timeout, verify=verify)
+        self._http = httpx.Client(
+            base_url=url, headers=headers_of(token), timeout=timeout, verify=verify, transport=transport
+        )
 
     def __enter__(self) -> "Client":
         return self
@@ -58,16 +79,8 @@ class Client:
         ------
         RefusedError: the adapter refuses them, or there is no more patience.
         """
-        post = Post(stream, events, key, id_field)
-        patience = Patience(self._patience, time.monotonic())
-        while True:
-            try:
-                response = self._http.post(post.path, content=post.content, headers=post.headers, params=post.params)
-                if response.status_code not in TRY_AGAIN:
-                    return post.read(response, patience.retries)
-                time.sleep(patience.pause(time.monotonic(), response))
-            except httpx.TransportError as error:
-                time.sleep(patience.pause(time.monotonic(), error))
+        sent: Sent = self._drive(sending(Post(stream, events, key, id_field), self._patience))
+        return sent
 
     def producer(self, stream: str, **options: Any) -> "Producer":
         """Something to put events into one by one; see `Producer`."""
@@ -84,29 +97,20 @@ class Client:
         ------
         RefusedError: there is no such stream or offset, or there is no more patience.
         """
-        position, path = str(offset), Post(stream, (), None, None).path
-        patience = Patience(self._patience, time.monotonic())
+        wanted = Subscription(stream, offset, self._patience)
         while True:
-            connected = False
+            trouble: Trouble | None
             try:
-                timeout = httpx.Timeout(40.0, read=45.0)  # it is pinged every 15 s
-                with connect_sse(self._http, "GET", path, params={"offset": position}, timeout=timeout) as source:
-                    if source.response.status_code in TRY_AGAIN:
-                        time.sleep(patience.pause(time.monotonic(), source.response))
-                        continue
+                asked = {"offset": wanted.position}
+                with connect_sse(self._http, "GET", wanted.path, params=asked, **wanted.options) as source:
                     if source.response.status_code != 200:
                         source.response.read()
-                        raise refused(source.response)
-                    connected, position = True, source.response.headers["x-offset"]
-                    for message in source.iter_sse():
-                        position = message.id
-                        yield Received(position, msgspec.json.decode(message.data))
-                patience = Patience(self._patience, time.monotonic())
-                time.sleep(0.05)
+                    trouble = wanted.opened(source.response)
+                    for message in () if trouble else source.iter_sse():
+                        yield wanted.received(message.id, message.data)
             except httpx.TransportError as error:
-                if connected:
-                    patience = Patience(self._patience, time.monotonic())
-                time.sleep(patience.pause(time.monotonic(), error))
+                trouble = error
+            time.sleep(wanted.pause(trouble))
 
     def result(self, stream: str, *key: object) -> Any:
         """The last event of a key, or None.
@@ -115,12 +119,22 @@ class Client:
         ------
         RefusedError: the stream has no key.
         """
-        response = self._http.get(result_path(stream, key))
-        if response.status_code == 404:
-            return None
-        if response.status_code != 200:
-            raise refused(response)
-        return msgspec.json.decode(response.content)
+        return self._drive(looking_up(stream, key))
+
+    def _drive(self, flow: Flow) -> Any:
+        answer: Any = None
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration as done:
+                return done.value
+            if isinstance(step, float):
+                time.sleep(step)
+                continue
+            try:
+                answer = self._http.request(step.method, step.path, **step.options)
+            except httpx.TransportError as error:
+                answer = error
 
 
 class Producer:
@@ -148,15 +162,15 @@ class Producer:
         rejected: Callable[[Event, str], None] | None = None,
     ) -> None:
         self._client, self._stream, self._id_field = client, stream, id_field
-        self._batch_size, self._flush_timer = batch_size, flush_timer
-        self._rejected = rejected
+        self._gathering = Gathering(batch_size, flush_timer, rejected)
         self._queue: queue.Queue[Event | None] = queue.Queue(waiting)
-        self._failure: BaseException | None = None
-        self.sent = Sent()
-        """The sums over all batches so far; indices of ``rejected`` count from the first event."""
-        self._done = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    @property
+    def sent(self) -> Sent:
+        """The sums over all batches so far; indices of ``rejected`` count from the first event."""
+        return self._gathering.sent
 
     def __enter__(self) -> "Producer":
         return self
@@ -173,7 +187,7 @@ class Producer:
         ------
         RefusedError: a batch before it could not be sent.
         """
-        self._raise()
+        self._gathering.check()
         self._queue.put(event)
 
     def flush(self) -> None:
@@ -184,49 +198,31 @@ class Producer:
         RefusedError: some could not be sent.
         """
         self._queue.join()
-        self._raise()
+        self._gathering.check()
 
     def close(self) -> None:
         """Flush, and end the thread."""
         self._queue.put(None)
         self._thread.join()
-        self._raise()
-
-    def _raise(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        self._gathering.check()
 
     def _run(self) -> None:
         last = False
         while not last:
             batch = [self._queue.get()]
-            deadline = time.monotonic() + self._flush_timer
-            while batch[-1] is not None and len(batch) < self._batch_size:
+            deadline = time.monotonic() + self._gathering.flush_timer
+            while batch[-1] is not None and len(batch) < self._gathering.batch_size:
                 try:
                     batch.append(self._queue.get(timeout=max(0.0, deadline - time.monotonic())))
                 except queue.Empty:
                     break
             last = batch[-1] is None
             events = [event for event in batch if event is not None]
-            if events and self._failure is None:
+            if events and not self._gathering.failed:
                 try:
-                    self._add(events, self._client.send(self._stream, events, id_field=self._id_field))
+                    sent = self._client.send(self._stream, events, id_field=self._id_field)
+                    self._gathering.add(events, sent)
                 except BaseException as error:
-                    self._failure = error
+                    self._gathering.fail(error)
             for _ in batch:
                 self._queue.task_done()
-
-    def _add(self, events: list[Event], sent: Sent) -> None:
-        add(self.sent, sent, self._done)
-        self._done += len(events)
-        for rejected in sent.rejected:
-            if self._rejected is not None:
-                self._rejected(events[rejected.index], rejected.reason)
-
-
-def add(total: Sent, sent: Sent, before: int) -> None:
-    """Add a batch to a total, given how many events came before it."""
-    total.accepted += sent.accepted
-    total.duplicates += sent.duplicates
-    total.retries += sent.retries
-    total.rejected += [type(each)(before + each.index, each.reason) for each in sent.rejected]

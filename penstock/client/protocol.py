@@ -1,8 +1,9 @@
 """What is sent and what comes back, whichever client does it."""
 
 import random
+import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -50,7 +51,7 @@ class Post:
 
     def __init__(self, stream: str, events: Iterable[Event], key: str | None, id_field: str | None) -> None:
         payloads = [event if isinstance(event, bytes) else msgspec.json.encode(event) for event in events]
-        self.path = f"/streams/{quote(stream, safe='')}"
+        self.path = stream_path(stream)
         self.content = b"[" + b",".join(payloads) + b"]"
         self.headers = {"Content-Type": "application/json"}
         if id_field is None:
@@ -99,9 +100,128 @@ class Patience:
         return min(pause, max(0.0, self._deadline - now))
 
 
-def result_path(stream: str, key: Sequence[object]) -> str:
-    """Where the last event of a key is."""
-    return "/".join(["/results", quote(stream, safe=""), *(quote(str(part), safe="") for part in key)])
+Trouble = httpx.Response | httpx.TransportError
+"""An answer that asks to try again, or none."""
+
+
+class Call(NamedTuple):
+    """A request to make; whoever drives a flow sends back the response, or the transport's error."""
+
+    method: str
+    path: str
+    options: Mapping[str, Any] = {}
+
+
+Flow = Generator[Call | float, Any, Any]
+"""What a client does, step by step: requests to make, and seconds to wait. It returns the result."""
+
+
+def sending(post: Post, patience_s: float) -> Flow:
+    """Send events until the adapter has taken or refused them; returns `Sent`."""
+    patience = Patience(patience_s, time.monotonic())
+    while True:
+        answer = yield Call(
+            "POST", post.path, {"content": post.content, "headers": post.headers, "params": post.params}
+        )
+        if isinstance(answer, httpx.Response) and answer.status_code not in TRY_AGAIN:
+            return post.read(answer, patience.retries)
+        yield patience.pause(time.monotonic(), answer)
+
+
+def looking_up(stream: str, key: Sequence[object]) -> Flow:
+    """Ask for the last event of a key; returns it, or None."""
+    path = "/".join(["/results", quote(stream, safe=""), *(quote(str(part), safe="") for part in key)])
+    answer = yield Call("GET", path)
+    if isinstance(answer, httpx.TransportError):
+        raise answer
+    if answer.status_code == 404:
+        return None
+    if answer.status_code != 200:
+        raise refused(answer)
+    return msgspec.json.decode(answer.content)
+
+
+class Subscription:
+    """How far a stream has been received, through however many connections."""
+
+    def __init__(self, stream: str, offset: str | int, patience_s: float) -> None:
+        self.path = stream_path(stream)
+        self.position = str(offset)
+        self.options = {"timeout": httpx.Timeout(40.0, read=45.0)}  # it is pinged every 15 s
+        self._seconds = patience_s
+        self._patience = Patience(patience_s, time.monotonic())
+
+    def opened(self, response: httpx.Response) -> Trouble | None:
+        """Note a response: None where events follow, or else what is wrong with it.
+
+        Raises
+        ------
+        RefusedError: it was refused for good.
+        """
+        if response.status_code in TRY_AGAIN:
+            return response
+        if response.status_code != 200:
+            raise refused(response)
+        self.position = response.headers["x-offset"]
+        self._patience = Patience(self._seconds, time.monotonic())
+        return None
+
+    def received(self, name: str, data: str) -> Received:
+        """An event, by its server-sent id and data."""
+        self.position = name
+        return Received(name, msgspec.json.decode(data))
+
+    def pause(self, why: Trouble | None) -> float:
+        """Seconds to wait before the next connection."""
+        return PAUSES_S[0] if why is None else self._patience.pause(time.monotonic(), why)
+
+
+class Gathering:
+    """What a producer's batches have come to: sums over all of them, and the failure that has ended them.
+
+    Parameters
+    ----------
+    batch_size, flush_timer: a batch is sent when it has so many events, or its first has waited so long (seconds).
+    rejected: called with each event that was rejected, and why.
+    """
+
+    def __init__(self, batch_size: int, flush_timer: float, rejected: Callable[[Event, str], None] | None) -> None:
+        self.batch_size, self.flush_timer = batch_size, flush_timer
+        self._rejected = rejected
+        self._failure: BaseException | None = None
+        self._done = 0
+        self.sent = Sent()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a batch could not be sent; those after it are not tried."""
+        return self._failure is not None
+
+    def fail(self, error: BaseException) -> None:
+        """Note that a batch could not be sent."""
+        self._failure = error
+
+    def check(self) -> None:
+        """Raise what has ended the producer, if something has."""
+        if self._failure is not None:
+            raise self._failure
+
+    def add(self, events: Sequence[Event], sent: Sent) -> None:
+        """Note a batch that was sent."""
+        total = self.sent
+        total.accepted += sent.accepted
+        total.duplicates += sent.duplicates
+        total.retries += sent.retries
+        total.rejected += [Rejected(self._done + each.index, each.reason) for each in sent.rejected]
+        self._done += len(events)
+        for each in sent.rejected:
+            if self._rejected is not None:
+                self._rejected(events[each.index], each.reason)
+
+
+def stream_path(stream: str) -> str:
+    """Where a stream is."""
+    return f"/streams/{quote(stream, safe='')}"
 
 
 def refused(response: httpx.Response) -> RefusedError:

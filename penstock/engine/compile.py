@@ -1,4 +1,4 @@
-"""From the plan of a group to one streaming DataFrame, whose rows are the tallies of its stages.
+"""From the wiring of a group to one streaming DataFrame, whose rows are the tallies of its stages.
 
 Each source is decoded and run through the keyless elements behind it in one `mapInArrow`; each
 keyed hop is a shuffle by bucket and one `transformWithStateInPandas`, which also runs the keyless
@@ -10,33 +10,34 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.connectors.source import BoundSource
 from penstock.engine.decode import decoder
-from penstock.engine.hop import HopProcessor, time_mode_of
-from penstock.engine.sources.base import BoundSource
+from penstock.engine.reading import frame_of
+from penstock.engine.stateful import HopProcessor, time_mode_of
 from penstock.runtime.lineage import NONE
-from penstock.runtime.plan import Plan, PlanReference
 from penstock.runtime.wire import WIRE
+from penstock.runtime.wiring import Wiring, WiringReference
 
 SPARK_SEED = 42
 
 
 def compile_group(
-    spark: SparkSession, reference: PlanReference, sources: list[BoundSource], started_us: int
+    spark: SparkSession, reference: WiringReference, sources: list[BoundSource], started_us: int
 ) -> DataFrame:
     """The streaming DataFrame of a group of elements in the event and batch dialects."""
-    plan = reference.resolve()
-    frames = [_source_stage(spark, reference, plan, bound, started_us) for bound in sources]
+    wiring = reference.resolve()
+    frames = [_source_stage(spark, reference, wiring, bound, started_us) for bound in sources]
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.union(other)
-    labels = bucket_labels(plan.partitions)
-    for hop in range(1, plan.hops + 1):
+    labels = bucket_labels(wiring.partitions)
+    for hop in range(1, wiring.hops + 1):
         processor = HopProcessor(reference, hop, tuple(labels))
         label = F.element_at(F.array(*map(F.lit, labels)), F.col("bucket") + 1)
         frame = (
             frame.withColumn("label", label)
             .groupBy("label")
-            .transformWithStateInPandas(processor, from_arrow_schema(WIRE), "append", time_mode_of(plan, hop))
+            .transformWithStateInPandas(processor, from_arrow_schema(WIRE), "append", time_mode_of(wiring, hop))
         )
     return frame
 
@@ -55,12 +56,12 @@ def bucket_labels(partitions: int) -> list[int]:
 
 
 def _source_stage(
-    spark: SparkSession, reference: PlanReference, plan: Plan, bound: BoundSource, started_us: int
+    spark: SparkSession, reference: WiringReference, wiring: Wiring, bound: BoundSource, started_us: int
 ) -> DataFrame:
-    number = [source.name for source in plan.topology.sources].index(bound.source.name)
-    rows = bound.frame(spark, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
+    number = [source.name for source in wiring.topology.sources].index(bound.source.name)
+    rows = frame_of(spark, bound, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
     frame = rows.mapInArrow(decoder(reference, number, bound.rows), from_arrow_schema(WIRE))
-    event_time = plan.topology.sources[number].event_time
+    event_time = wiring.topology.sources[number].event_time
     if event_time is not None:
         own = F.timestamp_micros(F.when(F.col("time") != NONE, F.col("time")))
         delay = f"{round(event_time.lateness * 1000)} milliseconds"

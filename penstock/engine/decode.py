@@ -1,35 +1,37 @@
 """The first stage on Spark: rows of a source become events. Spark's Python workers import this and `hop`, so little else."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from penstock.runtime.entrance import Entrance
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
-from penstock.runtime.plan import PlanReference
+from penstock.runtime.output import FileOutput
 from penstock.runtime.stage import Stage
+from penstock.runtime.wiring import WiringReference
 
-RowKind = Literal["lines", "json", "messages", "fields", "columns"]
-"""How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
-blank ones; the same with some fields apart, in ``beside``; text fields; or typed columns."""
+if TYPE_CHECKING:
+    from penstock.connectors.source import RowKind
 
 TASK_SHIFT = 33
 """Below the source's number, ``minor`` is the task's number and the row's within it."""
 
 
 def decoder(
-    reference: PlanReference, number: int, rows: RowKind
+    reference: WiringReference, number: int, rows: "RowKind"
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` is to call: the rows of a source in, tallies and what goes to the first hop out."""
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
-        plan = reference.resolve()
-        source = plan.topology.sources[number]
-        stage = Stage(plan, 0, partition)
+        wiring = reference.resolve()
+        source = wiring.topology.sources[number]
+        stage = Stage(wiring, 0, partition, FileOutput(wiring.sinks, f"0-{partition:05d}"))
+        entrance = Entrance(stage, source)
         done, now = 0, None
         for batch in batches:
             first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
@@ -38,20 +40,20 @@ def decoder(
                 now = batch.column("now")[0].as_py()
             lineage = _lineage(batch, first, number)
             if rows in ("lines", "json"):
-                stage.accept_json(source, batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
+                entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
             elif rows == "messages":
-                stage.accept_messages(source, batch.select(["payload", "beside"]).to_pylist(), lineage)
+                entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
             elif rows == "fields":
                 names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
-                stage.accept_text_fields(source, batch.select(names).to_pylist(), lineage)
+                entrance.text_fields(batch.select(names).to_pylist(), lineage)
             else:
-                schema = plan.codec(source.event_type).schema
+                schema = wiring.codec(source.event_type).schema
                 columns = [batch.column(field.name).cast(field.type) for field in schema]
-                stage.accept_columns(source, pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
+                entrance.columns(pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
             if len(stage.outbox):
                 yield stage.outbox.take()
         if now is not None:
-            stage.outbox.tell_time(now, plan.partitions if plan.hops else 0)
+            stage.outbox.tell_time(now, wiring.partitions if wiring.hops else 0)
             yield stage.finish()
 
     return decode

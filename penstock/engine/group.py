@@ -87,7 +87,7 @@ def _check_makers(topology: Topology, label: dict[str, str]) -> None:
 
 
 def _in_topological_order(topology: Topology) -> list[Element]:
-    return [topology.element(name) for name in topology.stages]
+    return list(topology.in_order)
 
 
 def _levels(topology: Topology) -> dict[str, int]:

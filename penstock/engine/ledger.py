@@ -13,25 +13,18 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.engine.sinks.base import BoundSink
+from penstock.connectors.sink import BoundSink
 from penstock.errors import SinkError
 from penstock.runtime.histogram import Histogram
-from penstock.runtime.staging import STAGING, SinkFiles
-from penstock.runtime.tally import ElementTally, SourceTally, StagedFile, Tally
+from penstock.runtime.output import STAGING, SinkFiles, StagedFile
+from penstock.runtime.tally import Counts, Tally
 
 
-class BatchRecord(msgspec.Struct):
+class BatchRecord(Counts, kw_only=True):
     """What is kept of a committed micro-batch; times are in microseconds since the epoch."""
 
     batch: int
     committed_us: int
-    sources: dict[str, SourceTally] = {}
-    streams: dict[str, int] = {}
-    sent: dict[str, int] = {}
-    received: dict[str, int] = {}
-    elements: dict[str, ElementTally] = {}
-    outputs: dict[str, int] = {}
-    """Events by sink."""
     files: list[StagedFile] = []
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
     dead_lettered: int = 0
@@ -40,27 +33,12 @@ class BatchRecord(msgspec.Struct):
     @classmethod
     def of(cls, batch: int, committed_us: int, tallies: list[Tally]) -> "BatchRecord":
         """The record that the tallies of a batch's stages and partitions add up to."""
-        record = cls(batch, committed_us)
-        failed: set[tuple[int, int]] = set()
+        record = cls(batch=batch, committed_us=committed_us)
         for tally in tallies:
-            for mine, theirs in (
-                (record.streams, tally.streams),
-                (record.sent, tally.sent),
-                (record.received, tally.received),
-            ):
-                for name, count in theirs.items():
-                    mine[name] = mine.get(name, 0) + count
-            for name, element in tally.elements.items():
-                record.elements.setdefault(name, ElementTally()).merge(element)
-            for name, source in tally.sources.items():
-                record.sources.setdefault(name, SourceTally()).merge(source)
-            for file in tally.files:
-                record.outputs[file.sink] = record.outputs.get(file.sink, 0) + file.rows
-                record.files.append(file)
+            record.merge(tally)
             for births in tally.births:
                 record.latency_ms.merge(births.latencies_ms(committed_us))
-            failed.update(tally.failed)
-        record.dead_lettered = len(failed)
+        record.dead_lettered = len({origin for tally in tallies for origin in tally.failed})
         return record
 
 
@@ -130,7 +108,7 @@ class Ledger:
 
     def _publish(self, record: BatchRecord) -> None:
         for sink in self._sinks:
-            files = [file for file in record.files if file.sink == sink.files.name]
+            files = [file for file in record.files if file.sink == sink.files.label]
             if files:
                 sink.deliver(self._group, record.batch, files)
 

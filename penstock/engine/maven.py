@@ -4,12 +4,15 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 import pyspark
 
+from penstock.connectors.declaration import Jars
 from penstock.engine.java import java_home
 from penstock.errors import JarNotFoundError
 
@@ -26,27 +29,54 @@ MODULE = """\
 """
 
 
-@dataclass(frozen=True)
-class Jars:
-    """An artifact and what it depends on.
+def jars_of(wanted: Iterable[Jars]) -> list[Path]:
+    """The files of some artifacts; fetched from Maven Central when they are first needed.
 
-    Parameters
-    ----------
-    excluded: (group, regular expression of artifacts) that are left out.
-    overridden: (group, artifact, version) to use in place of the version that is asked for.
+    Raises
+    ------
+    JarNotFoundError: they cannot be fetched.
     """
+    return [file for jars in dict.fromkeys(wanted) for file in sorted(fetch(jars).glob("*.jar"))]
 
-    group: str
-    artifact: str
+
+def fetch(jars: Jars) -> Path:
+    """The directory that holds an artifact and what it depends on: what is there already, or the version preferred.
+
+    Raises
+    ------
+    JarNotFoundError: none of its versions can be fetched.
+    """
+    artifacts = list(_artifacts(jars))
+    there = [artifact for artifact in artifacts if artifact.directory.exists()]  # looking for others would cost a start
+    failure: JarNotFoundError | None = None
+    for artifact in there or artifacts:
+        try:
+            return artifact.fetch()
+        except JarNotFoundError as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def _artifacts(jars: Jars) -> Iterator["_Artifact"]:
+    for version, overridden in zip_longest(jars.versions, jars.overridden, fillvalue=()):
+        given = tuple((group, name, of.format(spark=pyspark.__version__)) for group, name, of in overridden)
+        yield _Artifact(jars, str(version).format(spark=pyspark.__version__), given)
+
+
+@dataclass(frozen=True)
+class _Artifact:
+    """One version of an artifact."""
+
+    jars: Jars
     version: str
-    excluded: tuple[tuple[str, str], ...] = ()
-    overridden: tuple[tuple[str, str, str], ...] = ()
+    overridden: tuple[tuple[str, str, str], ...]
 
     @property
     def directory(self) -> Path:
-        """Where they are kept, in the user's cache, once they have been fetched."""
+        """Where its files are kept, in the user's cache, once they have been fetched."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-        return cache / f"{self.artifact}-{self.version}"
+        return cache / f"{self.jars.artifact}-{self.version}"
 
     def fetch(self) -> Path:
         """The directory that holds them, fetched if it is not there.
@@ -70,7 +100,7 @@ class Jars:
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode or not draft.is_dir() or "UNRESOLVED" in done.stdout:
                 raise JarNotFoundError(
-                    f"{self.group}:{self.artifact}:{self.version} cannot be fetched from Maven Central, and is not in {cache}: "
+                    f"{self.jars.group}:{self.jars.artifact}:{self.version} cannot be fetched from Maven Central, and is not in {cache}: "
                     "connect this machine once, or copy that directory from one that has it."
                 )
             if not target.exists():
@@ -80,13 +110,13 @@ class Jars:
     def _module(self) -> str:
         exclusions = [
             f'<exclude org={quoteattr(group)} module={quoteattr(artifact)} matcher="regexp"/>'
-            for group, artifact in self.excluded
+            for group, artifact in self.jars.excluded
         ]
         overrides = [
             f"<override org={quoteattr(group)} module={quoteattr(artifact)} rev={quoteattr(version)}/>"
             for group, artifact, version in self.overridden
         ]
         return MODULE.format(
-            group=quoteattr(self.group), artifact=quoteattr(self.artifact), version=quoteattr(self.version),
+            group=quoteattr(self.jars.group), artifact=quoteattr(self.jars.artifact), version=quoteattr(self.version),
             exclusions="\n    ".join(exclusions), overrides="\n    ".join(overrides),
         )  # fmt: skip

@@ -13,12 +13,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.app.stream import Stream
 from penstock.app.topology import Topology
-from penstock.engine.sources.base import BoundSource
+from penstock.connectors.source import Births as SourceBirths
+from penstock.connectors.source import BoundSource
+from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
-from penstock.runtime.staging import BORN, STAGING, SinkFiles
-from penstock.runtime.tally import Births, ElementTally, SourceTally, StagedFile, Tally
+from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, label
+from penstock.runtime.tally import Births, ElementTally, SourceTally, Tally
 
 DIRECT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -37,13 +39,12 @@ def compile_native(spark: SparkSession, topology: Topology, sources: list[BoundS
     frames: dict[Stream[Any], DataFrame] = {}
     for bound in sources:
         stream = topology.stream(bound.source.name)
-        frames[stream] = bound.frame(spark, started_us).select(*Codec(stream.event_type).schema.names)
+        frames[stream] = frame_of(spark, bound, started_us).select(*Codec(stream.event_type).schema.names)
     result = next(iter(frames.values()))
-    for name in sorted(topology.stages, key=list(topology.stages).index):
-        element = topology.element(name)
+    for element in topology.in_order:
         stream = element.emits[0]
         output = element.body(*(frames[read] for read in element.inputs))
-        frames[stream] = result = conform(name, output, stream)
+        frames[stream] = result = conform(element.name, output, stream)
     return result
 
 
@@ -75,7 +76,7 @@ class NativeWriter:
 
     def __init__(self, topology: Topology, sinks: tuple[SinkFiles, ...]) -> None:
         self._topology = topology
-        self._sinks = {sink.name: sink for sink in sinks}
+        self._sinks = {sink.label: sink for sink in sinks}
 
     def write(self, frame: DataFrame, read: dict[str, Births]) -> Tally:
         """Write a micro-batch to every sink and say what was written.
@@ -85,17 +86,17 @@ class NativeWriter:
         frame: the batch, static.
         read: the births of the source events that it took in, by source.
         """
-        last = list(self._topology.stages)[-1]
-        stream = self._topology.element(last).emits[0]
-        sinks = [self._sinks[sink.name] for sink in self._topology.sinks_of(stream)]
-        tally = Tally(0, 0)
+        stream = self._topology.in_order[-1].emits[0]
+        leaving = self._topology.sinks_of(stream)
+        sinks = [self._sinks[label(sink.name, "hop" if sink.hop else "sink")] for sink in leaving]
+        tally = Tally(stage=0, partition=0)
         if len(sinks) > 1:
             frame.persist()
         for sink in sinks:
             born = max((births.newest_us for births in read.values() if births.counts), default=NONE)
-            rows = list(self._write(frame.withColumn(BORN, F.lit(born)) if sink.hop else frame, sink))
+            rows = list(self._write(frame.withColumn(BORN, F.lit(born)) if sink.role == "hop" else frame, sink))
             tally.files.extend(rows)
-            tally.streams[stream.name] = sum(file.rows for file in rows)
+            tally.streams[stream.name] = tally.outputs[sink.label] = sum(file.rows for file in rows)
         if not sinks:
             tally.streams[stream.name] = frame.count()
         frame.unpersist()
@@ -111,9 +112,10 @@ class NativeWriter:
 
     def _write(self, frame: DataFrame, sink: SinkFiles) -> Iterator[StagedFile]:
         target = Path(sink.directory) / STAGING / uuid.uuid4().hex
+        kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside else "json"
         counted = Observation()
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-        writer = observed.write.format("parquet" if sink.kind == "parquet" else "json").options(**DIRECT)
+        writer = (_prefixed(observed, sink.beside) if sink.beside else observed).write.format(kind).options(**DIRECT)
         writer.save(f"file://{target.absolute()}")
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):
@@ -123,16 +125,23 @@ class NativeWriter:
                 rows = pq.read_metadata(staged).num_rows
             else:
                 rows = int(counted.get["rows"]) if number == 0 else 0
-            yield StagedFile(sink.name, str(staged), f"native-{number:05d}.{suffix}", rows, staged.stat().st_size)
+            yield StagedFile(sink.label, str(staged), f"native-{number:05d}.{suffix}", rows, staged.stat().st_size)
         for leftover in target.iterdir():
             leftover.unlink()
         target.rmdir()
 
 
-def births_of_files(files: list[tuple[int, int]], started_us: int) -> Births:
-    """When the events of files were born, given each file's rows and time of writing (microseconds)."""
-    births = Births(min((max(written, started_us) for _, written in files), default=0), 1000)
-    for rows, written in files:
-        number = (max(written, started_us) - births.start_us) // births.width_us
+def _prefixed(frame: DataFrame, beside: tuple[str, ...]) -> DataFrame:
+    """Lines of JSON with the texts of some fields before them, as `penstock.runtime.output.prefixed` writes them."""
+    line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)))
+    texts = F.array(*(F.get_json_object(line, f"$['{name}']") for name in beside))
+    return frame.select(F.concat(F.to_json(texts, {"ignoreNullFields": "false"}), F.lit("\t"), line).alias("value"))
+
+
+def births_of(taken: list[SourceBirths]) -> Births:
+    """Births of source events in bins of a millisecond."""
+    births = Births(min((born for _, born in taken), default=0), 1000)
+    for rows, born in taken:
+        number = (born - births.start_us) // births.width_us
         births.counts[number] = births.counts.get(number, 0) + rows
     return births

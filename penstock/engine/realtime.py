@@ -16,19 +16,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
-from penstock.adapter.kafka import ID_HEADER, Topic, name_of
 from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
 from penstock.app.stream import Sink, Stream
-from penstock.app.topology import Topology
-from penstock.app.uri import KafkaPlace
-from penstock.engine.checkpoint import committed_offsets
-from penstock.engine.execution import Run, RunResult
-from penstock.engine.kafka import connector_options
+from penstock.connectors.checkpoint import committed_offsets
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.sink import KafkaSink
+from penstock.connectors.kafka.source import KafkaSource
+from penstock.connectors.kafka.topic import ID_HEADER, Topic, name_of
+from penstock.engine.binding import Binding
+from penstock.engine.execution import RunResult, execute
+from penstock.engine.live import Live
 from penstock.engine.native import conform
 from penstock.engine.options import RunOptions
-from penstock.engine.sinks import KafkaSink
-from penstock.engine.sources import KafkaSource
+from penstock.engine.watch import Watch
 from penstock.errors import ConfigurationError
 from penstock.runtime.codec import Codec
 
@@ -60,36 +61,46 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
             )
     if options.checkpoint_every < LEAST_S:
         raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")
-    return _RealTimeRun(app, topology, options, application or reference(app)).execute()
+    binding = Binding(app, options, application or reference(app))
+    try:
+        way = RealTime(binding)
+    except ConfigurationError:
+        binding.recording.release()
+        raise
+    return execute(binding, way, Live(quiet=options.quiet))
 
 
-class _RealTimeRun(Run):
-    def __init__(self, app: App, topology: Topology, options: RunOptions, application: AppReference) -> None:
-        super().__init__(app, topology, options, application)
-        for name, bound in self._bound.items():
+class RealTime:
+    """Runs every sink of an application, and the dead letters of every source, as a query in real-time mode."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._topology, self._options, self._recording = binding.topology, binding.options, binding.recording
+        for name, bound in binding.sources.items():
             if not isinstance(bound, KafkaSource):
                 raise ConfigurationError(f"Source {name} is {bound.uri}; real-time mode reads Kafka only.")
-        for sink in topology.sinks:
-            if not isinstance(self._sinks[sink.name], KafkaSink):
-                raise ConfigurationError(
-                    f"Sink {sink.name} is {self._sinks[sink.name].uri}; real-time mode writes to Kafka only."
-                )
+        for sink in self._topology.sinks:
+            bound_sink = binding.sinks[sink.name]
+            if not isinstance(bound_sink, KafkaSink):
+                raise ConfigurationError(f"Sink {sink.name} is {bound_sink.uri}; real-time mode writes to Kafka only.")
 
-    def _stream(self, spark: SparkSession) -> dict[str, Any]:
-        self._listen(spark)
+    def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+        """Run until the watch says that it is over; returns the report."""
         self._check_slots(spark)
         queries: dict[str, StreamingQuery] = {}
-        with self._signals():
+        with watch.signals():
             try:
                 for name, frame, place in self._parts(spark):
                     queries[name] = self._start_writing(name, frame, place)
-                self._watch(list(queries.values()), lambda: self._waiting(list(queries)) == 0)
+                watch.until_over(
+                    list(queries.values()), lambda: self._waiting(list(queries)) == 0, lambda: None, lambda: None
+                )
             except PySparkException as error:
-                self._fail(error)
+                watch.fail(error)
             finally:
                 for query in queries.values():
                     query.stop()
-        return self._conclude(self._report_of(list(queries)))
+        return self._report(list(queries))
 
     def _check_slots(self, spark: SparkSession) -> None:
         """In real-time mode all tasks of all queries run at once."""
@@ -110,14 +121,13 @@ class _RealTimeRun(Run):
             good, bad = self._decoded(spark, bound)
             frames[bound.source] = good
             yield f"dead-letters-{bound.source.name}", bad, dead_letters_of(bound.place)
-        for name in self._topology.stages:
-            element = self._topology.element(name)
+        for element in self._topology.in_order:
             output = element.body(*(frames[stream] for stream in element.inputs))
-            frames[element.emits[0]] = conform(name, output, element.emits[0])
+            frames[element.emits[0]] = conform(element.name, output, element.emits[0])
         for sink in self._topology.sinks:
-            bound_sink = self._sinks[sink.name]
+            bound_sink = self._binding.sinks[sink.name]
             assert isinstance(bound_sink, KafkaSink)
-            yield f"sink-{sink.name}", _messages(frames[sink.stream], sink, bound_sink.headers), bound_sink.place
+            yield f"sink-{sink.name}", _messages(frames[sink.stream], sink, bound_sink.headers), bound_sink.topic_place
 
     def _decoded(self, spark: SparkSession, bound: KafkaSource) -> tuple[DataFrame, DataFrame]:
         """A source's events, and messages about those that are none."""
@@ -134,7 +144,7 @@ class _RealTimeRun(Run):
         for field in msgspec.structs.fields(bound.source.event_type):
             column = F.col(f"event.`{field.name}`")
             if field.name in beside:
-                text_beside = beside[field.name].cast("string")
+                text_beside = F.expr(beside[field.name]).cast("string")
                 given = text_beside.try_cast(schema[field.name].dataType)
                 fits = fits & (text_beside.isNull() | given.isNotNull())
                 column = F.coalesce(given, column)
@@ -154,14 +164,14 @@ class _RealTimeRun(Run):
     def _start_writing(self, name: str, frame: DataFrame, place: KafkaPlace) -> StreamingQuery:
         Topic(place, create=True)
         writer = frame.writeStream.queryName(name).format("kafka").outputMode("update")
-        writer = writer.options(**connector_options(place), topic=place.topic, includeHeaders="true")
+        writer = writer.options(**place.for_connector(), topic=place.topic, includeHeaders="true")
         writer = writer.option("checkpointLocation", str(self._recording.checkpoint(name)))
         length = f"{round(self._options.checkpoint_every * 1000)} milliseconds"
         query: StreamingQuery = writer.trigger(realTime=length).start()  # type: ignore[call-overload] # not in the stubs
         return query
 
     def _kafka(self) -> list[KafkaSource]:
-        return [bound for bound in self._bound.values() if isinstance(bound, KafkaSource)]
+        return [bound for bound in self._binding.sources.values() if isinstance(bound, KafkaSource)]
 
     # --- counts ---------------------------------------------------------------------------------
 
@@ -185,7 +195,7 @@ class _RealTimeRun(Run):
                 waiting += end - behind if len(reading) else end - low
         return waiting
 
-    def _report_of(self, names: list[str]) -> dict[str, Any]:
+    def _report(self, names: list[str]) -> dict[str, Any]:
         ends = [bound.topic.bounds() for bound in self._kafka()]
         accepted = sum(end - low for bounds in ends for low, end in bounds.values())
         queued, dead = self._waiting(names), sum(map(_dead_letters, self._kafka()))

@@ -15,7 +15,6 @@ import pyspark
 import penstock
 from penstock.app.state import check_state_fits
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunLockedError, SinkError
-from penstock.runtime.staging import DEAD_LETTERS
 
 LOCK_PATIENCE = 30.0
 
@@ -47,19 +46,15 @@ class Recording:
         """The committed batches of a group."""
         return self.directory / f"batches-{group}.jsonl"
 
-    def hop(self, stream: str, group: str) -> Path:
-        """Where a group leaves a stream for other groups."""
-        return self.directory / "hops" / stream / group
+    @property
+    def hops(self) -> Path:
+        """Where groups leave streams for other groups, in a directory each."""
+        return self.directory / "hops"
 
     @property
     def output(self) -> Path:
         """Where sinks without a URI write."""
         return self.directory / "output"
-
-    @property
-    def dead_letters(self) -> Path:
-        """Where dead letters are kept."""
-        return self.directory / DEAD_LETTERS
 
     def prepare(self, manifest: dict[str, Any], *, fresh: bool) -> bool:
         """Begin a run, or resume it; returns whether it is resumed.

@@ -6,24 +6,18 @@ from typing import Any
 import msgspec
 
 from penstock.app.topology import Topology
+from penstock.connectors.source import Reckoning
 from penstock.engine.ledger import BatchRecord
-from penstock.engine.sources.base import Reckoning
 from penstock.runtime.histogram import Histogram
-from penstock.runtime.tally import ElementTally, SourceTally
+from penstock.runtime.output import LETTERS
+from penstock.runtime.tally import Counts, ElementTally
 
 
-class Totals(msgspec.Struct):
+class Totals(Counts):
     """The sums over the committed batches of all groups."""
 
     batches: int = 0
     dead_lettered: int = 0
-    dead_letters: int = 0
-    sources: dict[str, SourceTally] = {}
-    streams: dict[str, int] = {}
-    sent: dict[str, int] = {}
-    received: dict[str, int] = {}
-    elements: dict[str, ElementTally] = {}
-    outputs: dict[str, int] = {}
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
 
     def add(self, record: BatchRecord, external: frozenset[str], handed_on: frozenset[str]) -> None:
@@ -34,23 +28,11 @@ class Totals(msgspec.Struct):
         external: the sources that are not hops, whose events count as accepted.
         handed_on: streams that enter this group by a hop, which the group before has counted.
         """
+        sources = {name: source for name, source in record.sources.items() if name in external}
+        streams = {name: events for name, events in record.streams.items() if name not in handed_on}
+        failed = record.dead_lettered if external else 0
+        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed))
         self.batches += 1
-        if external:
-            self.dead_lettered += record.dead_lettered
-        for name, source in record.sources.items():
-            if name in external:
-                self.sources.setdefault(name, SourceTally()).merge(source)
-        for mine, theirs in (
-            (self.streams, {name: n for name, n in record.streams.items() if name not in handed_on}),
-            (self.sent, record.sent),
-            (self.received, record.received),
-            (self.outputs, record.outputs),
-        ):
-            for name, count in theirs.items():
-                mine[name] = mine.get(name, 0) + count
-        for name, element in record.elements.items():
-            self.elements.setdefault(name, ElementTally()).merge(element)
-        self.latency_ms.merge(record.latency_ms)
 
 
 def report_of(
@@ -85,7 +67,7 @@ def report_of(
             "lost": sum(gap for gap in gaps if gap > 0),
             "duplicated": -sum(gap for gap in gaps if gap < 0),
             "late": sum(element.late for element in totals.elements.values()),
-            "dead_letters": totals.outputs.get("dead-letters", 0),
+            "dead_letters": totals.outputs.get(LETTERS, 0),
         },
         "streams": {stream.name: totals.streams.get(stream.name, 0) for stream in topology.streams},
         "sinks": {sink.name: totals.outputs.get(sink.name, 0) for sink in topology.sinks},

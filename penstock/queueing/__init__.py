@@ -26,12 +26,12 @@ from penstock.queueing.estimate import Estimate
 from penstock.queueing.microbatch import LingerBatch, MicroBatchServer
 from penstock.queueing.microbatch_simulation import MicroBatchSimulation
 from penstock.queueing.microbatch_solution import MicroBatchState
+from penstock.queueing.model import Model, Solution, simulate, solve
 from penstock.queueing.network import Network, NetworkSimulation, NetworkState, NodeState
 from penstock.queueing.optimum import Optimum, Setting, optimize
 from penstock.queueing.response import ResponseTime
 from penstock.queueing.server import StreamServer
 from penstock.queueing.simulation import Simulation
-from penstock.queueing.solution import simulate, solve
 from penstock.queueing.steadystate import SteadyState
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "MicroBatchServer",
     "MicroBatchSimulation",
     "MicroBatchState",
+    "Model",
     "Network",
     "NetworkSimulation",
     "NetworkState",
@@ -57,6 +58,7 @@ __all__ = [
     "ResponseTime",
     "Setting",
     "Simulation",
+    "Solution",
     "SteadyState",
     "StreamServer",
     "UnstableServerError",

@@ -1,7 +1,9 @@
 """A micro-batch server: Spark's own gate between batches, and what a batch takes."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,11 @@ from scipy.special import pdtr
 
 from penstock.errors import ConfigurationError, UnstableServerError
 from penstock.queueing import parameter
-from penstock.queueing.distribution import Deterministic, Distribution, is_distribution, nodes
+from penstock.queueing.distribution import Deterministic, Distribution, is_distribution, nodes, with_scv
+
+if TYPE_CHECKING:
+    from penstock.queueing.microbatch_simulation import MicroBatchSimulation
+    from penstock.queueing.microbatch_solution import MicroBatchState
 
 Real = NDArray[np.float64]
 
@@ -62,6 +68,36 @@ class MicroBatchServer:
     per_key: float = 0.0
     keys: float = 0
     residual: Distribution = field(default_factory=lambda: Deterministic(1.0))
+
+    NEEDED: ClassVar = ("arrival_rate",)
+    NUMERIC: ClassVar = (
+        "arrival_rate", "threshold", "delay", "cap", "trigger_interval", "poll", "fixed", "per_row", "per_key", "keys",
+    )  # fmt: skip
+    PARAMETERS: ClassVar = (*NUMERIC, "residual_scv")
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> "MicroBatchServer":
+        """The server that a table of a file describes, with a residual of the variation ``residual_scv``."""
+        numbers = {name: value for name, value in table.items() if name != "residual_scv"}
+        return cls(**numbers, residual=with_scv(1.0, table.get("residual_scv", 0.0)))
+
+    def solve(self, method: str = "auto") -> "MicroBatchState":
+        """See :func:`penstock.queueing.solve`."""
+        from penstock.queueing.microbatch_solution import solve_micro_batches  # which imports this module
+
+        parameter.one_of("method", method, ("auto",))
+        return solve_micro_batches(self)
+
+    def simulate(self, **options: Any) -> "MicroBatchSimulation":
+        """See :func:`penstock.queueing.simulate`."""
+        from penstock.queueing.microbatch_simulation import simulate_micro_batches  # which imports this module
+
+        own = sorted({"service", "transfer", "timer"}.intersection(options))
+        if own:
+            raise ConfigurationError(
+                f"A MicroBatchServer takes no distribution of {own[0]}: its batches last what its own parameters say."
+            )
+        return simulate_micro_batches(self, **options)
 
     def __post_init__(self) -> None:
         checked = {

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -13,7 +14,7 @@ from penstock.queueing import parameter
 from penstock.queueing.distribution import Deterministic, Distribution, Exponential
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate, warm_up
 from penstock.queueing.microbatch import MicroBatchServer
-from penstock.queueing.simulation import Pool, require_same_mean
+from penstock.queueing.simulation import Pool, Progress, require_same_mean
 
 Real = NDArray[np.float64]
 
@@ -44,9 +45,22 @@ class MicroBatchSimulation:
     rows: int
     seconds: float
 
+    FIGURES: ClassVar = {
+        "rows_per_batch": "rows",
+        "batches_per_second": "1/s",
+        "busy_fraction": "",
+        "mean_latency": "s",
+    }
+    BRIEF: ClassVar = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
+
     def quantile(self, p: float, confidence: float = 0.95) -> Estimate:
         """The latency that a fraction ``p`` of rows does not exceed, in seconds."""
         return quantile_estimate(self.latencies, p, confidence)
+
+    def cost(self, holding_cost: float, transfer_cost: float) -> float:
+        """Per second: holding_cost per row and second (by Little's law), transfer_cost per batch."""
+        rows = self.mean_latency.value * self.rows_per_batch.value * self.batches_per_second.value
+        return holding_cost * rows + transfer_cost * self.batches_per_second.value
 
 
 def simulate_micro_batches(
@@ -56,8 +70,10 @@ def simulate_micro_batches(
     seed: int = 0,
     interarrival: Distribution | None = None,
     confidence: float = 0.95,
+    progress: Progress | None = None,
 ) -> MicroBatchSimulation:
-    """Simulate ``jobs`` rows; see :func:`penstock.queueing.simulate`."""
+    """Simulate ``jobs`` rows, in one go; see :func:`penstock.queueing.simulate`."""
+    confidence, seed = parameter.fraction("confidence", confidence), parameter.seed(seed)
     jobs = int(parameter.count("jobs", jobs, least=1000))
     server.require_stable()
     require_same_mean("interarrival", server.arrival_rate, interarrival)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -57,6 +58,11 @@ class MicroBatchState:
     size_probabilities: Real
     exact: bool
     _windows: "_Windows"
+
+    FIGURES: ClassVar = {
+        "mean_rows": "rows", "rows_per_batch": "rows", "batches_per_second": "1/s", "busy_fraction": "", "mean_latency": "s",
+    }  # fmt: skip
+    BRIEF: ClassVar = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
 
     @property
     def mean_rows(self) -> float:

@@ -14,9 +14,9 @@ from penstock.queueing import parameter
 from penstock.queueing.chain import Arrivals, Chain, solve_chain
 from penstock.queueing.distribution import Distribution, Exponential, Recorded
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate
+from penstock.queueing.model import solve
 from penstock.queueing.server import StreamServer
 from penstock.queueing.simulation import play, require_same_mean
-from penstock.queueing.solution import solve
 
 Real = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ from scipy.optimize import minimize_scalar
 
 from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
 from penstock.queueing import parameter
+from penstock.queueing.model import solve
 from penstock.queueing.server import StreamServer
-from penstock.queueing.solution import solve
 from penstock.queueing.steadystate import SteadyState
 
 _EVERY_SIZE_TO = 48  # batch sizes tried one by one

@@ -1,13 +1,19 @@
 """A stream server: an external queue that fills batches, an internal queue that is served."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scipy.optimize import brentq
 
 from penstock.errors import UnstableServerError
 from penstock.queueing import parameter
+
+if TYPE_CHECKING:
+    from penstock.queueing.simulation import Simulation
+    from penstock.queueing.steadystate import SteadyState
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,27 @@ class StreamServer:
     timer_rate: float
     transfer_rate: float = math.inf
     timer: str = "idle"
+
+    NEEDED: ClassVar = ("arrival_rate", "service_rate", "batch_size", "timer_rate")
+    NUMERIC: ClassVar = (*NEEDED, "transfer_rate")
+    PARAMETERS: ClassVar = (*NUMERIC, "timer")
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> "StreamServer":
+        """The server that a table of a file describes."""
+        return cls(**table)
+
+    def solve(self, method: str = "auto", **options: Any) -> "SteadyState":
+        """See :func:`penstock.queueing.solve`."""
+        from penstock.queueing.stream_solution import solve_stream_server  # which imports this module
+
+        return solve_stream_server(self, method, **options)
+
+    def simulate(self, **options: Any) -> "Simulation":
+        """See :func:`penstock.queueing.simulate`."""
+        from penstock.queueing.simulation import simulate_stream_server  # which imports this module
+
+        return simulate_stream_server(self, **options)
 
     def __post_init__(self) -> None:
         checked = {

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -47,6 +48,11 @@ class Simulation:
     warm_up_jobs: int
     events: int
     seconds: float
+
+    FIGURES: ClassVar = {
+        "mean_jobs": "jobs", "transfers_per_second": "1/s", "idle_probability": "", "mean_response_time": "s",
+    }  # fmt: skip
+    BRIEF: ClassVar = ("mean_jobs", "transfers_per_second", "mean_response_time")
 
     def quantile(self, p: float, confidence: float = 0.95) -> Estimate:
         """The response time that a fraction ``p`` of jobs does not exceed, in seconds."""
@@ -106,6 +112,7 @@ def simulate_stream_server(
     progress: Progress | None = None,
 ) -> Simulation:
     """Simulate a stream server; see :func:`penstock.queueing.simulate`."""
+    confidence, seed = parameter.fraction("confidence", confidence), parameter.seed(seed)
     require_same_mean("interarrival", server.arrival_rate, interarrival)
     require_same_mean("service", server.service_rate, service)
     require_same_mean("transfer", server.transfer_rate, transfer)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,13 @@ class SteadyState:
     mean_external: float
     idle_probability: float
     _boundary: Boundary | None = field(default=None, repr=False)
+
+    FIGURES: ClassVar = {
+        "mean_jobs": "jobs", "mean_external": "jobs", "mean_internal": "jobs", "transfers_per_second": "1/s",
+        "mean_batch": "jobs", "utilisation": "", "blocked_fraction": "", "idle_probability": "",
+        "mean_response_time": "s",
+    }  # fmt: skip
+    BRIEF: ClassVar = ("mean_jobs", "transfers_per_second", "mean_response_time")
 
     @classmethod
     def of(cls, server: StreamServer, method: str, means: Moments, boundary: Boundary | None) -> "SteadyState":
@@ -88,6 +96,10 @@ class SteadyState:
         return holding * self.mean_jobs + parameter.rate("transfer_cost", transfer_cost, zero=True) * (
             self.transfers_per_second
         )
+
+    def quantile(self, p: float) -> float:
+        """The response time that a fraction ``p`` of jobs does not exceed, in seconds."""
+        return self.response_time.quantile(p)
 
     @property
     def boundary(self) -> Real:

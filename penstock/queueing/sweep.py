@@ -3,15 +3,12 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.errors import ConfigurationError, UnstableServerError
-from penstock.queueing.microbatch import MicroBatchServer
-from penstock.queueing.server import StreamServer
-from penstock.queueing.solution import solve
-from penstock.queueing.steadystate import SteadyState
+from penstock.queueing.model import Model, figures_of, solve
 
 Value = float | str
 _COUNTS = ("batch_size", "threshold", "cap", "keys")
@@ -72,16 +69,16 @@ def settings(axes: Sequence[Axis]) -> list[dict[str, float]]:
     return [dict(zip(names, values, strict=True)) for values in itertools.product(*(axis.values for axis in axes))]
 
 
-def require_parameters(server: StreamServer | MicroBatchServer, axes: Sequence[Axis]) -> None:
+def require_parameters(server: Model, axes: Sequence[Axis]) -> None:
     """Raise ``ConfigurationError`` unless every axis is a numeric parameter of the server."""
-    known = [field.name for field in fields(server) if field.name not in ("timer", "residual")]
+    known = server.NUMERIC
     for axis in axes:
         if axis.name not in known:
             raise ConfigurationError(f"The server has no parameter {axis.name!r} to sweep; choose {', '.join(known)}.")
 
 
 def point(
-    server: StreamServer | MicroBatchServer,
+    server: Model,
     setting: Mapping[str, float],
     holding_cost: float | None = None,
     transfer_cost: float | None = None,
@@ -91,22 +88,13 @@ def point(
 
     An unstable setting has ``"stable": 0`` and nothing else.
     """
-    result: dict[str, Value] = dict(setting)
     try:
-        changed = replace(server, **setting)  # type: ignore[arg-type]  # the names are checked by require_parameters
-        steady = solve(changed)
+        changed: Model = replace(server, **setting)  # type: ignore[type-var]  # models are dataclasses
+        solution = solve(changed)
     except UnstableServerError:
         return {**setting, "stable": 0}
-    result["stable"] = 1
-    names: tuple[str, ...]
-    if isinstance(steady, SteadyState):
-        names = ("mean_jobs", "transfers_per_second", "mean_response_time")
-    else:
-        names = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
-    result |= {name: getattr(steady, name) for name in names}
-    if quantiles:
-        waiting = steady.response_time if isinstance(steady, SteadyState) else steady
-        result |= {f"p{100 * p:g}": waiting.quantile(p) for p in quantiles}
+    result: dict[str, Value] = {**setting, "stable": 1, **figures_of(solution, solution.BRIEF)}
+    result |= {f"p{100 * p:g}": solution.quantile(p) for p in quantiles}
     if holding_cost is not None and transfer_cost is not None:
-        result["cost"] = steady.cost(holding_cost, transfer_cost)
+        result["cost"] = solution.cost(holding_cost, transfer_cost)
     return result

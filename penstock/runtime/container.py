@@ -11,12 +11,13 @@ import numpy as np
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.stream import Stream
 from penstock.errors import PenstockError, StateError
+from penstock.runtime.emitter import Emitter
+from penstock.runtime.letters import FAULTS
 from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
 from penstock.runtime.pages import Page, Pages, PageStore
-from penstock.runtime.stage import Emitter, Stage
+from penstock.runtime.stage import Stage
 
 State = TypeVar("State")
-
 
 REARMED_AT_MOST = 1000
 """How often in one batch an instance may set its timer to a time that has passed already."""
@@ -26,7 +27,7 @@ class LateEventError(PenstockError):
     """An event came after the watermark had passed its time."""
 
 
-class Entry(msgspec.Struct, Generic[State], array_like=True):
+class Instance(msgspec.Struct, Generic[State], array_like=True):
     """An instance as its page keeps it. Times are in seconds since the epoch."""
 
     state: State
@@ -56,15 +57,15 @@ class Container:
         self.prototype: type[ProcessingElement] = element.prototype
         self._stage = stage
         self._tally = stage.tally.element(element.name)
-        self._key = stage.plan.keys[element.name]
+        self._key = stage.wiring.keys[element.name]
         self._pages = Pages(element.name, store)
         self._context = InstanceContext(now, watermark, element.timers == "event")
         self._clock = now if element.timers == "processing" else watermark
-        self._decode: Callable[[Any], Entry[Any]] = msgspec.msgpack.Decoder(Entry[self.prototype]).decode  # type: ignore[name-defined]
+        self._decode: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[self.prototype]).decode  # type: ignore[name-defined]
         self._encode = msgspec.msgpack.Encoder().encode
         self._plain_state, self._plain_types = _plain_fields(self.prototype)
         self._has_timers = overrides(self.prototype, "on_timer") or element.every is not None
-        self._live: dict[bytes, Entry[Any]] = {}
+        self._live: dict[bytes, Instance[Any]] = {}
         self._made: set[bytes] = set()
         """Instances that did not exist before this batch."""
         self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
@@ -93,14 +94,14 @@ class Container:
             before = self._encode(entry) if identity in guarded else None
             try:
                 emissions = collect(entry.state.on_event(events[row]))
-            except Exception as error:
+            except FAULTS as error:
                 if before is not None:
                     self._adopt(identity, entry.state.key, self._decode(before))
                 else:
                     self._replay(identity, batch, row)
                     guarded.add(identity)
                 batch.failed.add(row)
-                self._stage.dead_letter(self.element.name, streams[row], events[row], error, lineage.row(row))
+                self._stage.letters.bury(self.element.name, streams[row], events[row], error, lineage.row(row))
                 continue
             if timers:
                 entry.due = context.due
@@ -124,7 +125,7 @@ class Container:
             context.due = entry.due
             try:
                 emissions = collect(entry.state.on_batch())
-            except Exception as error:
+            except FAULTS as error:
                 self._replay(identity, batch, len(batch.events))
                 self._bury(error, born[row])
                 continue
@@ -148,7 +149,7 @@ class Container:
         return min(self._pages.header.due.values(), default=None)
 
     def _new_emitter(self, causes: LineageColumns) -> Emitter:
-        return Emitter(self.element, self._stage.plan, causes, self._stage.tally.partition)
+        return Emitter(self.element, self._stage.wiring, causes, self._stage.tally.partition)
 
     # --- instances ------------------------------------------------------------------------------
 
@@ -167,16 +168,16 @@ class Container:
             page[identity] = entry = self._revive(stored)
             self._adopt(identity, value(events[first[identity]]), entry, page)
 
-    def _revive(self, stored: Any) -> Entry[Any]:
+    def _revive(self, stored: Any) -> Instance[Any]:
         """An instance from what its page holds of it, if anything, and it has not expired."""
         entry = None if stored is None else self._decode(stored)
         if entry is None or self._expired(entry):
             every, clock = self.element.every, self._clock
             interval = None if every is None else ((clock or 0.0) // every + 1) * every
-            entry = Entry(self.prototype(), self._context.now, None, interval)
+            entry = Instance(self.prototype(), self._context.now, None, interval)
         return entry
 
-    def _adopt(self, identity: bytes, key: Any, entry: Entry[Any], page: Page | None = None) -> None:
+    def _adopt(self, identity: bytes, key: Any, entry: Instance[Any], page: Page | None = None) -> None:
         """Make an entry the living one of its instance."""
         entry.state.key = key
         entry.state._context = self._context
@@ -188,7 +189,7 @@ class Container:
         del self._page_of(identity)[identity]
         self._pages.header.instances -= 1
 
-    def _expired(self, entry: Entry[Any]) -> bool:
+    def _expired(self, entry: Instance[Any]) -> bool:
         return self.element.expires is not None and entry.touched + self.element.expires <= self._context.now
 
     def _page_of(self, identity: bytes) -> Page:
@@ -208,10 +209,10 @@ class Container:
                 entry.due = self._context.due
         entry.touched = self._context.now
 
-    def _bury(self, error: Exception, born: int) -> None:
+    def _bury(self, error: BaseException, born: int) -> None:
         """Keep the failure of a hook that no single event has called."""
         lineage = Lineage(born, NONE, LAST, self._stage.tally.partition)
-        self._stage.dead_letter(self.element.name, self.element.inputs[0], None, error, lineage)
+        self._stage.letters.bury(self.element.name, self.element.inputs[0], None, error, lineage)
 
     def _refuse_late(self, streams: list[Stream[Any]], events: list[Any], lineage: LineageColumns) -> set[int]:
         """The rows of events that are late and whose sources' policies keep them from being handled."""
@@ -222,13 +223,13 @@ class Container:
         self._tally.late += len(late)
         refused = set()
         for row in late:
-            event_time = self._stage.plan.topology.sources[int(lineage.minor[row]) >> SOURCE_SHIFT].event_time
+            event_time = self._stage.wiring.topology.sources[int(lineage.minor[row]) >> SOURCE_SHIFT].event_time
             assert event_time is not None
             if event_time.late == "dead-letter":
                 error = LateEventError(
                     f"the event is {watermark - lineage.time[row] / 1e6:.3f} s older than the watermark"
                 )
-                self._stage.dead_letter(self.element.name, streams[row], events[row], error, lineage.row(row))
+                self._stage.letters.bury(self.element.name, streams[row], events[row], error, lineage.row(row))
             if event_time.late != "process":
                 refused.add(row)
         return refused
@@ -260,7 +261,7 @@ class Container:
         for number in self._pages.due(self._clock):
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
-                if not isinstance(stored, Entry):
+                if not isinstance(stored, Instance):
                     entry = self._decode(stored)
                     if self._expired(entry):
                         self._forget(identity)
@@ -294,7 +295,7 @@ class Container:
         self._context.due = entry.due
         try:
             emissions = self._emitter.collect(getattr(entry.state, hook)())
-        except Exception as error:
+        except FAULTS as error:
             self._adopt(identity, entry.state.key, self._decode(before))
             self._bury(error, NONE)
         else:

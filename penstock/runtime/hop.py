@@ -12,13 +12,13 @@ from penstock.app.element import Element
 from penstock.runtime.container import Container
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.pages import PageStore
-from penstock.runtime.plan import Plan
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import Block
+from penstock.runtime.wiring import Wiring
 
 
 def run_hop(
-    plan: Plan, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
+    wiring: Wiring, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
 ) -> float | None:
     """Hand blocks of events to the containers of a hop, and let their timers fire.
 
@@ -30,7 +30,7 @@ def run_hop(
     Returns the earliest time at which a timer in this partition is due, if there is one.
     """
     with collector_paused():
-        return _run_hop(plan, stage, blocks, store, now, watermark)
+        return _run_hop(wiring, stage, blocks, store, now, watermark)
 
 
 @contextmanager
@@ -48,29 +48,29 @@ def collector_paused() -> Iterator[None]:
 
 
 def _run_hop(
-    plan: Plan, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
+    wiring: Wiring, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
 ) -> float | None:
     arrived = [msgspec.msgpack.decode(block, type=Block) for block in blocks]
     dues = []
-    for element in plan.hop(stage.tally.stage):
+    for element in wiring.hop(stage.tally.stage):
         container = Container(element, stage, store, now, watermark)
-        streams, events, lineage = _in_order(plan, element, arrived)
+        streams, events, lineage = _in_order(wiring, element, arrived)
         stage.tally.received[element.name] = stage.tally.received.get(element.name, 0) + len(events)
         container.handle(streams, events, lineage)
         dues.append(container.finish())
     return min((due for due in dues if due is not None), default=None)
 
 
-def _in_order(plan: Plan, element: Element, arrived: list[Block]) -> tuple[list[Any], list[Any], LineageColumns]:
+def _in_order(wiring: Wiring, element: Element, arrived: list[Block]) -> tuple[list[Any], list[Any], LineageColumns]:
     """An element's events with their streams and lineages, in the order in which their sources delivered them."""
     streams: list[Any] = []
     events: list[Any] = []
     columns = [np.empty((4, 0), np.int64)]
     numbers = [np.empty(0, np.int64)]
     for block in arrived:
-        listener, stream = plan.deliveries[block.target]
+        listener, stream = wiring.deliveries[block.target]
         if listener is element:
-            decoded = plan.codec(stream.event_type).decode_block(block.events)
+            decoded = wiring.codec(stream.event_type).decode_block(block.events)
             streams.extend([stream] * len(decoded))
             events.extend(decoded)
             columns.append(np.stack(block.lineage_columns))

@@ -1,14 +1,18 @@
-"""The tally of one stage in one partition for one micro-batch: counts, service times, staged files."""
+"""What is counted: one type with one merge, from a stage in a partition to the report of a run.
+
+A new figure is a field here, the place that measures it, and the place that shows it.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
 
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.lineage import NONE, Ints
+from penstock.runtime.output import StagedFile
 
 Item = TypeVar("Item")
 
@@ -16,7 +20,28 @@ SAMPLED_EVERY = 64
 BIRTH_BINS = 2000
 
 
-class ElementTally(msgspec.Struct):
+class Merged(msgspec.Struct):
+    """Figures that add up: numbers by their sum, dicts key by key, what has a merge of its own by that."""
+
+    def merge(self, other: Any) -> None:
+        """Add what was counted elsewhere; only figures that both have."""
+        for name in other.__struct_fields__:
+            if name in self.__struct_fields__:
+                setattr(self, name, _sum(getattr(self, name), getattr(other, name)))
+
+
+def _sum(mine: Any, theirs: Any) -> Any:
+    if isinstance(mine, dict):
+        for key, value in theirs.items():
+            mine[key] = _sum(mine[key] if key in mine else type(value)(), value)
+        return mine
+    if isinstance(mine, msgspec.Struct):
+        mine.merge(theirs)  # type: ignore[attr-defined]  # a Merged or a Histogram
+        return mine
+    return mine + theirs
+
+
+class ElementTally(Merged):
     """What one element did. Service times are in microseconds of one event's handling."""
 
     events: int = 0
@@ -40,40 +65,20 @@ class ElementTally(msgspec.Struct):
             self.busy_us += (clock() - begun) / 1e3
         self.events += len(items)
 
-    def merge(self, other: "ElementTally") -> None:
-        """Add what another partition or batch counted."""
-        self.events += other.events
-        self.dead_letters += other.dead_letters
-        self.late += other.late
-        self.instances.update(other.instances)
-        self.busy_us += other.busy_us
-        self.service_us.merge(other.service_us)
+    def merge(self, other: Any) -> None:
+        """Add what another partition or batch counted; of instances the last count of a partition stands."""
+        instances = self.instances | other.instances
+        super().merge(other)
+        self.instances = instances
 
 
-class SourceTally(msgspec.Struct):
+class SourceTally(Merged):
     """What was read from one source."""
 
     rows: int = 0
     blank: int = 0
     accepted: int = 0
     late_dropped: int = 0
-
-    def merge(self, other: "SourceTally") -> None:
-        """Add what another partition or batch counted."""
-        self.rows += other.rows
-        self.blank += other.blank
-        self.accepted += other.accepted
-        self.late_dropped += other.late_dropped
-
-
-class StagedFile(msgspec.Struct, frozen=True):
-    """A file of a sink that a task has written and no batch has committed."""
-
-    sink: str
-    staged: str
-    final: str
-    rows: int
-    size: int
 
 
 class Births(msgspec.Struct):
@@ -114,19 +119,42 @@ class Births(msgspec.Struct):
         return latencies
 
 
-class Tally(msgspec.Struct):
+Counted = Literal["streams", "sent", "received", "outputs"]
+
+
+class Counts(Merged):
+    """Events by where they were counted."""
+
+    sources: dict[str, SourceTally] = {}
+    streams: dict[str, int] = {}
+    """By stream, counted where they were emitted."""
+    sent: dict[str, int] = {}
+    """Put on the way to a keyed element, by element, counted before the shuffle."""
+    received: dict[str, int] = {}
+    """The same counted after the shuffle."""
+    elements: dict[str, ElementTally] = {}
+    outputs: dict[str, int] = {}
+    """By sink, under its label."""
+
+    def count(self, what: Counted, name: str, events: int) -> None:
+        """Count events."""
+        counts: dict[str, int] = getattr(self, what)
+        counts[name] = counts.get(name, 0) + events
+
+    def element(self, name: str) -> ElementTally:
+        """The tally of an element."""
+        return self.elements.setdefault(name, ElementTally())
+
+    def source(self, name: str) -> SourceTally:
+        """The tally of a source."""
+        return self.sources.setdefault(name, SourceTally())
+
+
+class Tally(Counts, kw_only=True):
     """All that a partition's stage has to tell of one micro-batch; travels to the driver as bytes."""
 
     stage: int
     partition: int
-    sources: dict[str, SourceTally] = {}
-    streams: dict[str, int] = {}
-    """Events by stream, counted where they were emitted."""
-    sent: dict[str, int] = {}
-    """Events put on the way to a keyed element, by element, counted before the shuffle."""
-    received: dict[str, int] = {}
-    """The same counted after the shuffle."""
-    elements: dict[str, ElementTally] = {}
     files: list[StagedFile] = []
     births: list[Births] = []
     failed: list[tuple[int, int]] = []
@@ -136,11 +164,3 @@ class Tally(msgspec.Struct):
     def read(cls, payload: bytes) -> "Tally":
         """A tally that has travelled."""
         return msgspec.msgpack.decode(payload, type=cls)
-
-    def element(self, name: str) -> ElementTally:
-        """The tally of an element."""
-        return self.elements.setdefault(name, ElementTally())
-
-    def source(self, name: str) -> SourceTally:
-        """The tally of a source."""
-        return self.sources.setdefault(name, SourceTally())

@@ -4,8 +4,8 @@ Events travel in blocks, one row for all that one partition has for one partitio
 engine does with a row costs more than handling an event, so rows are few.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     """Events on their way to one keyed element, in one partition."""
 
     target: int
-    """The edge into the element, as `Plan.deliveries` numbers them."""
+    """The edge into the element, as `Wiring.deliveries` numbers them."""
     first: int
     """Numbers the emissions of the partition that sent them, for the order among those of one event."""
     events: bytes
@@ -52,6 +52,14 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
         return LineageColumns(*np.frombuffer(self.lineage, np.int64).reshape(4, -1))
 
 
+class PackedBlock(NamedTuple):
+    """An encoded block, the partition that it goes to, and how many events it holds."""
+
+    bucket: int
+    content: bytes
+    events: int
+
+
 class Outbox:
     """Blocks on their way to later stages."""
 
@@ -63,19 +71,28 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def send(
-        self, hop: int, target: int, buckets: NDArray[np.int64], events: Sequence[Any], lineage: LineageColumns
-    ) -> None:
-        """Send events to a keyed element, each to the partition where its instance lives."""
+    def pack(
+        self, target: int, buckets: NDArray[np.int64], events: Sequence[Any], lineage: LineageColumns
+    ) -> list[PackedBlock]:
+        """Encode events for a keyed element, each for the partition where its instance lives; sends nothing yet."""
         order = np.argsort(buckets, kind="stable")
         ends = np.flatnonzero(np.diff(buckets[order])) + 1
+        packed: list[PackedBlock] = []
+        first = self._sent
         for rows in np.split(order, ends) if len(order) else ():
             for part in np.split(rows, range(EVENTS_PER_BLOCK, len(rows), EVENTS_PER_BLOCK)):
                 chosen = [events[row] for row in part.tolist()]
                 columns = np.stack([column[part] for column in lineage])
-                block = Block(target, self._sent, self._encode(chosen), columns.tobytes())
-                self._rows.append((hop, int(buckets[part[0]]), self._encode(block), NONE))
-                self._sent += len(part)
+                block = Block(target, first, self._encode(chosen), columns.tobytes())
+                packed.append(PackedBlock(int(buckets[part[0]]), self._encode(block), len(part)))
+                first += len(part)
+        return packed
+
+    def send(self, hop: int, blocks: Iterable[PackedBlock]) -> None:
+        """Put blocks on the way to a hop."""
+        for block in blocks:
+            self._rows.append((hop, block.bucket, block.content, NONE))
+            self._sent += block.events
 
     def add(self, kind: int, bucket: int, content: bytes, time: int = NONE) -> None:
         """Send a tally or the clock."""

@@ -16,12 +16,12 @@ import time
 import httpx
 import pytest
 import websockets
-from doors import APP, RunningAdapter, required
+from adapters import APP, RunningAdapter, required
 from websockets.exceptions import InvalidStatus
 
 from penstock.adapter import EventLog
-from penstock.adapter.log import Entry
-from penstock.bench.process import free_port
+from penstock.bench.servers.process import free_port
+from penstock.connectors.log.log import Parcel
 
 WORD = {"text": "gate"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -244,7 +244,7 @@ def results(adapter):
     """Some results, as a run leaves them."""
     payloads = [json.dumps({"text": "a/b ü", "by": n % 2, "seen": n}).encode() for n in range(10)]
     log = EventLog(adapter.spool).stream("Counts")
-    log.append([Entry(payloads, result_keys=[f"a%2Fb%20%C3%BC/{n % 2}" for n in range(10)])])
+    log.append([Parcel(payloads, result_keys=[f"a%2Fb%20%C3%BC/{n % 2}" for n in range(10)])])
     return log
 
 
@@ -275,7 +275,7 @@ def test_results_that_come_later_are_sent_when_they_come(adapter, results):
     thread = threading.Thread(target=lambda: got.extend(server_sent(adapter, 1)))
     thread.start()
     time.sleep(1.0)
-    results.append([Entry([b'{"text":"z","by":0,"seen":99}'])])
+    results.append([Parcel([b'{"text":"z","by":0,"seen":99}'])])
     thread.join(10)
     assert [seen for _, seen in got] == [99]
 
@@ -305,7 +305,7 @@ def test_offsets_that_are_none(adapter, results, offset, status):
 def test_trimmed_events_are_gone(tmp_path):
     with RunningAdapter(tmp_path) as adapter:
         log = EventLog(tmp_path).stream("Counts")
-        log.append([Entry([b'{"text":"z","by":0,"seen":0}'] * 4)])
+        log.append([Parcel([b'{"text":"z","by":0,"seen":0}'] * 4)])
         log.trim(2)
         assert adapter.get("/streams/Counts", params={"offset": "1"}).status_code == 410
         assert "before offset 2" in adapter.get("/streams/Counts", params={"offset": "1"}).json()["detail"]

@@ -13,8 +13,8 @@ from penstock.adapter import EventLog
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader, Malformed
 from penstock.adapter.door import Door, Gate
-from penstock.adapter.log import Entry
 from penstock.app.event import Event
+from penstock.connectors.log.log import Parcel
 from penstock.errors import ConfigurationError, SinkError
 
 
@@ -46,7 +46,7 @@ def deliver(gate, sizes, store=None, patience=30.0, change=None, memory=10_000):
     async def run():
         door = Door(store, gate, lambda made: None, patience, memory)
         began = time.monotonic()
-        offers = [asyncio.ensure_future(door.deliver(Entry([b"x"] * size))) for size in sizes]
+        offers = [asyncio.ensure_future(door.deliver(Parcel([b"x"] * size))) for size in sizes]
         if change is not None:
             await asyncio.sleep(0.1)
             door.set_gate(change)
@@ -100,8 +100,8 @@ def test_what_waits_is_bounded_even_when_nobody_waits_for_it():
 def test_a_step_that_fails_leaves_the_log_usable(tmp_path):
     stream = EventLog(tmp_path).stream("S")
     with pytest.raises(ValueError, match="zip"):
-        stream.begin([Entry([b"a", b"b"], ids=["1"])])
-    assert stream.begin([Entry([b"a"])])() == [1]
+        stream.begin([Parcel([b"a", b"b"], ids=["1"])])
+    assert stream.begin([Parcel([b"a"])])() == [1]
 
 
 @pytest.mark.parametrize("setting", [(0, 0.0), (2_000_000, 0.0), (1, -1.0), (1, 4000.0)])

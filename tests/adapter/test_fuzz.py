@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from doors import RunningAdapter
+from adapters import RunningAdapter
 
 
 def test_no_request_makes_the_adapter_fail(tmp_path):

@@ -6,12 +6,13 @@ import time
 
 import httpx
 import pytest
-from doors import RunningAdapter
+from adapters import RunningAdapter
 
 from penstock.adapter import EventLog
-from penstock.adapter.kafka import KafkaStore, Topic, name_of
-from penstock.adapter.log import Entry
-from penstock.app.uri import KafkaPlace
+from penstock.adapter.kafka_store import KafkaStore
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.topic import Topic, name_of
+from penstock.connectors.log.log import Parcel
 from penstock.errors import SinkError
 
 
@@ -108,7 +109,7 @@ def test_a_transfer_that_fails_half_way_doubles_nothing(broker, tmp_path, monkey
         raise SinkError("the disk is full")
 
     monkeypatch.setattr(log, "note_ids", fail_once)
-    entry = Entry([b'{"text":"a"}', b'{"text":"b"}'], key="k")
+    entry = Parcel([b'{"text":"a"}', b'{"text":"b"}'], key="k")
     with pytest.raises(SinkError, match="disk is full"):
         store.begin([entry])()
     assert store.begin([entry])() == [0]  # they had arrived, as the topic says

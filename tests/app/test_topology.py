@@ -232,8 +232,8 @@ def diamond():
     return app_with(declare).topology()
 
 
-def test_stages_count_the_keyed_hops_before_an_element():
-    assert diamond().stages == {"a": 1, "b": 0, "c": 2}
+def test_depths_count_the_keyed_hops_before_an_element():
+    assert diamond().depths == {"a": 1, "b": 0, "c": 2}
 
 
 def test_a_topology_is_drawn_without_being_run():

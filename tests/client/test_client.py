@@ -6,11 +6,11 @@ import time
 
 import pytest
 from adapter.app import Word
-from doors import RunningAdapter
+from adapters import RunningAdapter
 
 from penstock.adapter import EventLog
-from penstock.adapter.log import Entry
 from penstock.client import AsyncClient, Client
+from penstock.connectors.log.log import Parcel
 from penstock.errors import RefusedError
 
 
@@ -107,7 +107,7 @@ def test_an_asynchronous_producer_too(adapter):
 def add_results(adapter, *numbers):
     log = EventLog(adapter.spool).stream("Counts")
     payloads = [f'{{"text":"t","by":0,"seen":{number}}}'.encode() for number in numbers]
-    log.append([Entry(payloads, result_keys=["t/0"] * len(numbers))])
+    log.append([Parcel(payloads, result_keys=["t/0"] * len(numbers))])
     log.close()
 
 

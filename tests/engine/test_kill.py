@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench import StandaloneCluster
+from penstock.bench.cluster import StandaloneCluster
 
 ROOT = Path(__file__).parent.parent.parent
 WORDS, FILES, KEYS = 4_000, 4, 2

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from penstock.connectors.files.sink import DirectorySink
 from penstock.engine.ledger import BatchRecord, Ledger, clear_staging
-from penstock.engine.sinks import Directory
-from penstock.runtime.staging import STAGING, SinkFiles, Staging
+from penstock.runtime.output import STAGING, FileOutput, SinkFiles
 from penstock.runtime.tally import Tally
 
 
 @pytest.fixture
 def sinks(tmp_path):
-    return tuple(Directory(SinkFiles(name, "jsonl", str(tmp_path / name))) for name in ("one", "two"))
+    return tuple(DirectorySink(SinkFiles(name, "jsonl", str(tmp_path / name))) for name in ("one", "two"))
 
 
 def attempt(sinks, batch, text):
     """One try at a batch that writes a line to each sink."""
-    staging = Staging([sink.files for sink in sinks], "0-00000")
+    output = FileOutput([sink.files for sink in sinks], "0-00000")
     for sink in sinks:
-        staging.write_lines(sink.files.name, [text])
-    return BatchRecord.of(batch, 1_000_000, [Tally(0, 0, files=staging.close())])
+        output.write_lines(sink.files.name, [text])
+    return BatchRecord.of(batch, 1_000_000, [Tally(stage=0, partition=0, files=output.close())])
 
 
 def visible(sinks):

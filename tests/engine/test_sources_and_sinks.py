@@ -13,7 +13,6 @@ import pytest
 from support import TOPOLOGIES, load
 
 from penstock.adapter import EventLog
-from penstock.engine.sinks import MEMORY
 from penstock.errors import ConfigurationError, SinkError, SourceError
 from penstock.runtime.codec import Codec
 
@@ -123,12 +122,12 @@ def test_recorded_times_are_replayed(run_app, tmp_path):
 
 def test_sinks_are_parquet_memory_and_console(run_app, tmp_path, capfd):
     write(tmp_path / "in", "jsonl")
-    sinks = {"Out": f"parquet:{tmp_path / 'out'}", "Memory": "memory:kept", "Console": "console"}
+    sinks = {"Out": f"parquet:{tmp_path / 'out'}", "Memory": "memory:", "Console": "console"}
     result = run_app("passing", sources={"Words": f"jsonl:{tmp_path / 'in'}"}, sinks=sinks)
     assert seen(result) == {"a": 2, "b": 1}
     rows = sorted(WORDS)
     assert sorted((row["text"], row["size"]) for row in pq.read_table(tmp_path / "out").to_pylist()) == rows
-    assert sorted((word.text, word.size) for word in MEMORY["kept"]) == rows
+    assert sorted((word.text, word.size) for word in result.output("Memory")) == rows
     assert 'Console: {"text":"a","size":3}' in capfd.readouterr().out
 
 

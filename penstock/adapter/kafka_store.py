@@ -1,0 +1,149 @@
+"""A Kafka topic that the adapter writes events to."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Event as Flag
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.topic import ID_HEADER, PATIENCE_S, PRODUCER, SETTLED_S, Topic, name_of, place_of
+from penstock.connectors.log import Parcel, StreamLog
+from penstock.errors import SinkError
+
+LARGEST_EVENT = 950_000
+"""Bytes of an event that fits into a message by Kafka's own settings."""
+
+
+class KafkaStore:
+    """A topic that the adapter writes a stream's events to.
+
+    The topic is the truth. Which ids it holds is noted in a file of this machine's, up to known
+    offsets; what a crash kept from being noted is read from the topic's end at the next start.
+
+    Parameters
+    ----------
+    index: where ids are noted.
+    remember: seconds for which ids are known.
+
+    Raises
+    ------
+    SourceError: no broker answers.
+    """
+
+    def __init__(self, place: KafkaPlace, index: StreamLog, remember: float) -> None:
+        self._topic = Topic(place, create=True)
+        self._index, self._remember = index, remember
+        self.expire = index.expire
+        self.size = index.size
+        self._closing = Flag()
+        self._in_doubt = False
+        """Whether a transfer has failed, so that the topic may hold events whose ids are not noted."""
+        self._failed: KafkaError | None = None
+        self._reached: dict[int, int] = {}
+        self._producer = self._open()
+
+    def begin(self, parcels: Sequence[Parcel]) -> Callable[[], list[int]]:
+        """See `Store.begin`. What it returns waits for as long as no broker answers."""
+        return partial(self._append, parcels)
+
+    def stop(self) -> None:
+        """Wait for the brokers no longer."""
+        self._closing.set()
+
+    def _append(self, parcels: Sequence[Parcel]) -> list[int]:
+        self._check_closing()
+        if self._in_doubt:
+            self._producer.purge()
+            self._producer = self._open()
+        self._in_doubt = True
+        counts = self._send(parcels)
+        self._in_doubt = False
+        return counts
+
+    def _send(self, parcels: Sequence[Parcel]) -> list[int]:
+        names = [_names(parcel) for parcel in parcels]
+        known = self._index.known([name for each in names for name in each or ()])
+        new: list[str] = []
+        counts = []
+        self._failed, self._reached = None, {}
+        for parcel, ids in zip(parcels, names, strict=True):
+            count = 0
+            for row, payload in enumerate(parcel.payloads):
+                if ids is not None:
+                    if ids[row] in known:
+                        continue
+                    known.add(ids[row])
+                    new.append(ids[row])
+                self._produce(payload, parcel.born[row] if parcel.born else None, ids[row] if ids else None)
+                count += 1
+            counts.append(count)
+        self._await_acknowledgements()
+        if new:
+            self._index.note_ids(new, {str(partition): offset + 1 for partition, offset in self._reached.items()})
+        return counts
+
+    def close(self) -> None:
+        """Give up what no broker has acknowledged."""
+        self._closing.set()
+        self._producer.purge()
+        self._producer.flush(1)
+        self._index.close()
+
+    def _produce(self, payload: bytes, born: int | None, name: str | None) -> None:
+        headers: dict[str, str | bytes | None] | None = {ID_HEADER: name} if name is not None else None
+        stamp = 0 if born is None else born // 1000
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic.place.topic, payload, headers=headers, timestamp=stamp, on_delivery=self._delivered
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+                self._check_closing()
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed = error
+        else:
+            partition, offset = place_of(message)
+            if offset > self._reached.get(partition, -1):
+                self._reached[partition] = offset
+
+    def _await_acknowledgements(self) -> None:
+        while self._producer.flush(0.5):
+            self._check_closing()
+        if self._failed is not None:
+            raise SinkError(f"{self._topic.place} refuses events ({self._failed.str()}).")
+
+    def _check_closing(self) -> None:
+        if self._closing.is_set():
+            raise SinkError(f"The adapter stops, and {self._topic.place} has not answered.")
+
+    def _open(self) -> Producer:
+        """A producer, once all ids that the topic holds are known."""
+        positions = {int(partition): offset for partition, offset in self._index.positions().items()}
+        ends = self._settled()
+        begin = {**self._topic.offsets_at(time.time() - self._remember), **positions}
+        for messages in self._topic.read(begin, ends):
+            found = [name for name in map(name_of, messages) if name is not None]
+            self._index.note_ids(found, {})
+        self._index.note_ids([], {str(partition): offset for partition, offset in ends.items()})
+        return Producer({**self._topic.settings, **PRODUCER, "log_level": 0})
+
+    def _settled(self) -> dict[int, int]:
+        """The ends of the partitions, once they do not move; somebody else may be writing, so not for ever."""
+        before: dict[int, tuple[int, int]] = {}
+        deadline = time.monotonic() + PATIENCE_S
+        while (bounds := self._topic.bounds()) != before and time.monotonic() < deadline:
+            before = bounds
+            time.sleep(SETTLED_S)
+        return {partition: end for partition, (_, end) in bounds.items()}
+
+
+def _names(parcel: Parcel) -> Sequence[str] | None:
+    if parcel.key is None:
+        return parcel.ids
+    return [f"{parcel.key}/{row}" for row in range(len(parcel.payloads))]

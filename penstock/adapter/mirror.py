@@ -1,0 +1,63 @@
+"""A copy of a result topic in the spool, from which the adapter serves consumers."""
+
+from contextlib import suppress
+from threading import Event as Flag
+
+import msgspec
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.topic import Topic, name_of, place_of
+from penstock.connectors.log import Parcel, StreamLog
+from penstock.errors import SinkError, SourceError
+from penstock.runtime.text import joined, text_of
+
+
+class KafkaMirror:
+    """Copies a result topic to a stream of the spool, from which consumers are served.
+
+    Parameters
+    ----------
+    key: the fields under whose values results are looked up.
+    """
+
+    def __init__(self, place: KafkaPlace, log: StreamLog, key: tuple[str, ...]) -> None:
+        self._topic = Topic(place, create=True)
+        self._log, self._key = log, key
+        self._stopped = Flag()
+
+    def run(self) -> None:
+        """Copy until `stop` is called; what goes wrong meanwhile is tried again."""
+        while not self._stopped.is_set():
+            with suppress(SourceError, SinkError, KafkaException):
+                self._run()
+            self._stopped.wait(1.0)
+
+    def _run(self) -> None:
+        positions = self._log.positions()
+        start = [
+            TopicPartition(self._topic.place.topic, partition, positions.get(str(partition), low))
+            for partition, (low, _) in self._topic.bounds().items()
+        ]
+        with self._topic.consumer() as consumer:
+            consumer.assign(start)
+            while not self._stopped.is_set():
+                messages = [message for message in consumer.consume(2_000, 0.1) if message.error() is None]
+                if messages:
+                    self._copy(messages)
+
+    def stop(self) -> None:
+        """Let `run` return."""
+        self._stopped.set()
+
+    def _copy(self, messages: list[Message]) -> None:
+        parcels = []
+        for message in messages:
+            payload, name = message.value(), name_of(message)
+            with suppress(msgspec.DecodeError, KeyError, TypeError):  # somebody else's, in a topic that is shared
+                values = msgspec.json.decode(payload or b"")
+                keys = [joined(text_of(values[name]) for name in self._key)] if self._key else None
+                ids = None if name is None else [name]
+                parcels.append(Parcel([payload or b""], [message.timestamp()[1] * 1000], ids, result_keys=keys))
+        places = map(place_of, messages)
+        self._log.append(parcels, {str(partition): offset + 1 for partition, offset in places})

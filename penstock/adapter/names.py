@@ -1,0 +1,66 @@
+"""By what names the events of a request are known, so that sending it again does no harm."""
+
+import msgspec
+
+from penstock.adapter.asked import refusal
+from penstock.adapter.body import Parsed, Rejection
+from penstock.connectors.log import Parcel
+
+NAME_LENGTH = 200
+"""Characters that an Idempotency-Key, or an id, may have."""
+
+
+class Names:
+    """By what a request's events are known, so that sending it again does no harm.
+
+    Parameters
+    ----------
+    key: of the whole request, or None.
+    field: of the events, whose value is an event's id, or None.
+    """
+
+    def __init__(self, key: str | None, field: str | None, event_type: type) -> None:
+        self._key, self._field = key, field
+        if key is not None and not _is_name(key):
+            raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
+        if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
+            raise refusal(400, f"?id= names no field of {event_type.__name__}.")
+
+    def parcel(self, parsed: Parsed) -> Parcel:
+        """The events, with their names; one whose id cannot be one is rejected."""
+        if self._field is None:
+            return Parcel(parsed.payloads, key=None if self._key is None else f"request {self._key}")
+        values = [getattr(event, self._field) for event in parsed.events]
+        good = [row for row, value in enumerate(values) if value is not None and _is_name(str(value))]
+        if len(good) < len(values):
+            why = f"{self._field} is to be the event's id, and is not from 1 to {NAME_LENGTH} characters without NUL"
+            wrong = set(range(len(values))).difference(good)
+            parsed.rejected += [Rejection(parsed.rows[row], why) for row in wrong]
+            parsed.rejected.sort(key=lambda rejection: rejection.index)
+            parsed.payloads = [parsed.payloads[row] for row in good]
+        return Parcel(parsed.payloads, ids=[f"event {values[row]}" for row in good])
+
+
+def _is_name(text: str) -> bool:
+    return 1 <= len(text) <= NAME_LENGTH and "\0" not in text
+
+
+def unwrap(body: bytes) -> tuple[str | None, bytes, bool]:
+    """The key and the events of a WebSocket's message; NDJSON if it has several lines that are no array."""
+    key = key_of(body)
+    if key is not None:
+        return key, bytes(msgspec.json.decode(body, type=_Envelope).events), False
+    return None, body, b"\n" in body.strip() and body.lstrip()[:1] == b"{"
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    events: msgspec.Raw
+
+
+def key_of(body: bytes) -> str | None:
+    """The key of an envelope, if a message is one."""
+    try:
+        return msgspec.json.decode(body, type=_Envelope).key
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,238 @@
+"""Figures 2 to 7 of "A Stream-Processing Server with an Internal and an External Queue", and its section 4 note."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+
+from penstock.bench.figures.allocations import allocation, allocation_transfers
+from penstock.bench.figures.figure import Comparison, FigureData
+from penstock.bench.figures.plots import Curve
+from penstock.queueing import StreamServer, optimize, solve
+from penstock.queueing.iterative import solve_iterative
+from penstock.queueing.matrix_analytic import solve_matrix_analytic
+from penstock.queueing.moments import moments
+
+ARRIVALS, SERVICES = 750.0, 1000.0
+TIMERS = tuple(np.geomspace(10, 10_000, 61))
+SIZES = (*range(1, 41), 50, 60, 80, 100)
+
+
+def figure_2() -> FigureData:
+    """Cost over the timer, exact and with the internal queue cut off at 25 jobs."""
+
+    def cost(timer: float, method: str = "auto") -> float:
+        server = StreamServer(ARRIVALS, SERVICES, 25, timer)
+        return solve(server, method, truncation=25).cost(1, 0.05)
+
+    exact = [cost(timer) for timer in TIMERS]
+    cut = [cost(timer, "iterative") for timer in TIMERS]
+    error = max(abs(b / a - 1) for a, b in zip(exact, cut, strict=True))
+    best = optimize(StreamServer(ARRIVALS, SERVICES, 1, 0), 1, 0.05, batch_sizes=(25,))
+    return FigureData(
+        "fig2",
+        "Figure 2. Instantaneous transfers: cost over the timer, K = 25",
+        "timer rate tau, per second",
+        "cost per second",
+        (Curve("exact", TIMERS, exact), Curve("truncated at m = 25", TIMERS, cut, "--")),
+        (
+            Comparison("best tau", "around 600", f"{best.timer_rate:.0f}"),
+            Comparison("least cost", "", f"{best.cost:.3f}"),
+            Comparison("largest error at m = 25", "about 2%", f"{error:.1%}"),
+        ),
+        logarithmic=True,
+        marks={f"tau = {best.timer_rate:.0f}": (best.timer_rate, best.cost)},
+    )
+
+
+def figure_3() -> FigureData:
+    """Cost over the timer for larger batches and three transfer costs."""
+    curves, comparisons, marks = [], [], {}
+    for transfer, printed, about in ((0.05, "14.6", "600"), (0.10, "20", "400"), (0.15, "23", "300")):
+        costs = [solve(StreamServer(ARRIVALS, SERVICES, 100, timer)).cost(1, transfer) for timer in TIMERS]
+        best = optimize(StreamServer(ARRIVALS, SERVICES, 1, 0), 1, transfer, batch_sizes=(100,))
+        curves.append(Curve(f"c2 = {transfer:.2f}", TIMERS, costs))
+        comparisons.append(Comparison(f"best tau, c2 = {transfer:.2f}", about, f"{best.timer_rate:.1f}"))
+        why = "the paper's 23 is 23.955 cut off" if printed == "23" else ""
+        comparisons.append(Comparison(f"least cost, c2 = {transfer:.2f}", printed, f"{best.cost:.3f}", why))
+        marks[f"{best.timer_rate:.0f}"] = (best.timer_rate, best.cost)
+    return FigureData(
+        "fig3",
+        "Figure 3. Larger batches: cost over the timer, K = 100",
+        "timer rate tau, per second",
+        "cost per second",
+        curves,
+        comparisons,
+        logarithmic=True,
+        marks=marks,
+    )
+
+
+def _over_sizes(server: StreamServer, transfer_cost: float) -> tuple[Curve, "tuple[float, float, float]"]:
+    best = optimize(server, 1, transfer_cost)
+    least = server.min_batch_size or 1
+    sizes = tuple(size for size in SIZES if size >= least)
+    profile = optimize(server, 1, transfer_cost, batch_sizes=sizes).profile
+    curve = Curve("", [s.batch_size for s in profile], [s.cost for s in profile])
+    return curve, (best.batch_size, best.timer_rate, best.cost)
+
+
+def figure_4() -> FigureData:
+    """Cost with the best timer over the batch size, three transfer costs."""
+    curves, comparisons, marks = [], [], {}
+    for transfer, printed in ((0.05, "(6, 10), 13.3"), (0.10, "(8, 10), 17.4"), (0.15, "(12, 10), 21")):
+        curve, (size, timer, cost) = _over_sizes(StreamServer(ARRIVALS, SERVICES, 1, 0), transfer)
+        curves.append(replace(curve, label=f"c2 = {transfer:.2f}"))
+        why = "the paper's grid ends at tau = 10; without a timer it is cheaper still"
+        ours = f"({size:g}, {timer:g}), {cost:.3f}"
+        comparisons.append(Comparison(f"best (K, tau) and cost, c2 = {transfer:.2f}", printed, ours, why))
+        marks[f"K = {size:g}"] = (size, cost)
+    return FigureData(
+        "fig4",
+        "Figure 4. Instantaneous transfers: cost with the best timer",
+        "batch size K",
+        "cost per second",
+        curves,
+        comparisons,
+        marks=marks,
+        highest=40,
+    )
+
+
+def figure_5() -> FigureData:
+    """Transfers that take time: exact and truncated solutions over the arrival rate."""
+    server = StreamServer(600, SERVICES, 15, 1000, 600)
+    rates = tuple(np.linspace(600, 870, 28))
+
+    def cost(rate: float, truncation: int | None) -> float:
+        at = replace(server, arrival_rate=float(rate))
+        if truncation is None:
+            return solve(at).cost(1, 0.1)
+        means = moments(at, solve_iterative(at, 1e-9, truncation))
+        return means.mean_jobs + 0.1 * means.transfers_per_second
+
+    limit = server.max_arrival_rate
+    return FigureData(
+        "fig5",
+        "Figure 5. Transfers that take time: exact and truncated, K = 15, gamma = 600",
+        "arrival rate lambda, per second",
+        "cost per second",
+        (
+            Curve("exact", rates, [cost(rate, None) for rate in rates]),
+            Curve("m = 15", rates, [cost(rate, 15) for rate in rates], "--"),
+            Curve("m = 45", rates, [cost(rate, 45) for rate in rates], ":"),
+        ),
+        (
+            Comparison("unstable from lambda =", "941", f"{limit:.2f}", "(26) gives this; 941 does not satisfy it"),
+            Comparison("loads shown", "64% to 92%", f"{600 / limit:.0%} to {870 / limit:.0%}", "as a consequence"),
+        ),
+    )
+
+
+def figure_6() -> FigureData:
+    """Transfers that take time: cost over the timer for three transfer rates."""
+    curves, comparisons = [], []
+    for gamma in (900, 600, 300):
+        server = StreamServer(ARRIVALS, SERVICES, 25, 0, gamma)
+        costs = [solve(replace(server, timer_rate=timer)).cost(1, 0.1) for timer in TIMERS]
+        best = optimize(server, 1, 0.1, batch_sizes=(25,))
+        curves.append(Curve(f"gamma = {gamma}", TIMERS, costs))
+        printed = "infinity" if gamma == 300 else ""
+        comparisons.append(Comparison(f"best tau, gamma = {gamma}", printed, f"{best.timer_rate:.0f}"))
+    return FigureData(
+        "fig6",
+        "Figure 6. Transfers that take time: cost over the timer, K = 25",
+        "timer rate tau, per second",
+        "cost per second",
+        curves,
+        comparisons,
+        logarithmic=True,
+    )
+
+
+def figure_7() -> FigureData:
+    """Transfers that take time: cost with the best timer over the batch size."""
+    curves, comparisons = [], []
+    stated = {900: ("4", "(12, 250)"), 600: ("5", "(17, 650)"), 300: ("9", "(inf, inf)")}
+    for gamma, (least, printed) in stated.items():
+        server = StreamServer(ARRIVALS, SERVICES, 1, 0, gamma)
+        curve, (size, timer, cost) = _over_sizes(server, 0.1)
+        curves.append(replace(curve, label=f"gamma = {gamma}"))
+        ours = f"{server.min_batch_size:g}"
+        comparisons.append(Comparison(f"least stable K, gamma = {gamma}", least, ours, "(26) gives this"))
+        ours = f"({size:g}, {timer:.0f}), {cost:.3f}"
+        comparisons.append(Comparison(f"best (K, tau) and cost, gamma = {gamma}", printed, ours))
+    return FigureData(
+        "fig7",
+        "Figure 7. Transfers that take time: cost with the best timer",
+        "batch size K",
+        "cost per second",
+        curves,
+        comparisons,
+        highest=40,
+    )
+
+
+def _jobs(server: StreamServer, method: str) -> float:
+    return solve(server, method, 1e-10).mean_jobs
+
+
+def _matrix_analytic_jobs(server: StreamServer) -> float:
+    return moments(server, solve_matrix_analytic(server).boundary).mean_jobs
+
+
+def matrix_analytic() -> FigureData:
+    """Section 4's note: the time of the matrix-analytic solution beside the iteration and ``auto``."""
+    sizes = (2, 5, 10, 25, 50, 100)
+    times: dict[str, list[float]] = {"matrix-analytic": [], "iteration (section 4)": [], "auto": []}
+    comparisons = []
+    for size in sizes:
+        server = StreamServer(ARRIVALS, SERVICES, size, 600)
+        solve(server)  # compile
+        tasks: dict[str, Callable[[], float]] = {
+            "matrix-analytic": partial(_matrix_analytic_jobs, server),
+            "iteration (section 4)": partial(_jobs, server, "iterative"),
+            "auto": partial(_jobs, server, "auto"),
+        }
+        jobs = {}
+        for name, task in tasks.items():
+            lasted = []
+            for _ in range(3):
+                started = perf_counter()
+                jobs[name] = task()
+                lasted.append(perf_counter() - started)
+            times[name].append(1000 * sorted(lasted)[1])
+        difference = abs(jobs["matrix-analytic"] / jobs["auto"] - 1)
+        steps = solve_matrix_analytic(server).steps
+        comparisons.append(
+            Comparison(
+                f"K = {size}: {steps} steps for G",
+                "O(K^5) per step",
+                f"L differs by {difference:.0e}; {times['matrix-analytic'][-1]:.1f} ms, auto {times['auto'][-1]:.1f} ms",
+                "one block of rank one: O(K^3) per step" if size == 2 else "",
+            )
+        )
+    return FigureData(
+        "matrix-analytic",
+        "Section 4's note: time to solve (measured here), lambda = 750, mu = 1000, tau = 600",
+        "batch size K",
+        "milliseconds (median of 3)",
+        [Curve(name, sizes, values, "o-") for name, values in times.items()],
+        comparisons,
+        logarithmic=True,
+    )
+
+
+FIGURES: dict[str, Callable[[], FigureData]] = {
+    "fig2": figure_2,
+    "fig3": figure_3,
+    "fig4": figure_4,
+    "fig5": figure_5,
+    "fig6": figure_6,
+    "fig7": figure_7,
+    "matrix-analytic": matrix_analytic,
+    "allocation": allocation,
+    "allocation-transfers": allocation_transfers,
+}

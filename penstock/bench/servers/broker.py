@@ -1,0 +1,99 @@
+"""A real Kafka broker on this machine: one node in KRaft mode, a process to be killed."""
+
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from penstock.bench.servers.process import HOST, Process, await_ready, free_port, kill, spawn
+from penstock.connectors.declaration import Jars
+from penstock.engine.java import java_home
+from penstock.engine.maven import fetch
+
+BROKER = Jars("org.apache.kafka", "kafka_2.13", ("4.1.0",))
+
+SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+log.dirs={data}
+num.partitions={partitions}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+broker.heartbeat.interval.ms=300
+broker.session.timeout.ms=1500
+"""
+
+
+class KafkaBroker:
+    """A context in which the broker runs.
+
+    Parameters
+    ----------
+    directory: for its data and log.
+    partitions: of a topic that is created without saying how many.
+
+    Raises
+    ------
+    ClusterError: it does not come up; names its log.
+    """
+
+    def __init__(self, directory: Path, partitions: int = 2) -> None:
+        self._directory = directory
+        self._port, self._controller = free_port(), free_port()
+        self._partitions = partitions
+        self._process: Process | None = None
+
+    @property
+    def brokers(self) -> str:
+        """For ``bootstrap.servers``."""
+        return f"{HOST}:{self._port}"
+
+    def __enter__(self) -> "KafkaBroker":
+        self._directory.mkdir(parents=True, exist_ok=True)
+        settings = SETTINGS.format(
+            host=HOST,
+            port=self._port,
+            controller=self._controller,
+            data=self._directory / "data",
+            partitions=self._partitions,
+        )
+        (self._directory / "server.properties").write_text(settings)
+        arguments = ["format", "-t", "cGVuc3RvY2sgYnJva2Vycw", "-c", self._directory / "server.properties"]
+        formatting = self._java("kafka.tools.StorageTool", *arguments)
+        formatting.wait()
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = self._java("kafka.Kafka", self._directory / "server.properties")
+        await_ready("broker", self._process, self._directory / "broker.log", self._answers)
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        if self._process is not None:
+            kill(self._process)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(AdminClient({"bootstrap.servers": self.brokers, "log_level": 0}).list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _java(self, main: str, *arguments: object) -> Process:
+        jars = fetch(BROKER)
+        command = [java_home() / "bin" / "java", "-Xmx512m", "-cp", f"{jars}/*", main, *arguments]
+        return spawn(command, self._directory / "broker.log")

@@ -1,0 +1,104 @@
+"""A real PostgreSQL server on this machine, from the system's packages: a process to be killed."""
+
+import os
+import pwd
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+import psycopg
+
+from penstock.bench.servers.process import HOST, Process, await_ready, free_port, kill, spawn
+from penstock.errors import ClusterError
+
+ACCOUNTS = ("postgres", "nobody")
+"""Of whom one runs the server where we are root, which PostgreSQL refuses to be run by."""
+
+
+def postgres_programs() -> Path | None:
+    """The directory of ``initdb`` and ``postgres``, or None where they are not installed."""
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
+    on_path = [Path(found).resolve().parent for found in [shutil.which("initdb")] if found]
+    return next((path for path in (*debian, *on_path) if (path / "initdb").exists()), None)
+
+
+class PostgresServer:
+    """A context in which the server runs, with a database ``penstock`` that anyone on this machine may write.
+
+    Raises
+    ------
+    ClusterError: it is not installed, or does not come up.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        programs = postgres_programs()
+        if programs is None:
+            raise ClusterError("PostgreSQL is not installed; on Debian: sudo apt-get install postgresql.")
+        self._programs, self._directory = programs, directory
+        self._port = free_port()
+        self._process: Process | None = None
+
+    @property
+    def uri(self) -> str:
+        """Of the database."""
+        return self._uri("penstock")
+
+    def __enter__(self) -> "PostgresServer":
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for path in (self._directory, *self._directory.parents):  # the server's account must get to its data
+            if os.geteuid() == 0 and path.stat().st_uid == 0 and path != Path("/"):
+                path.chmod(path.stat().st_mode | 0o011)
+        data = self._directory / "data"
+        data.mkdir()
+        if os.geteuid() == 0:
+            account = self._account()
+            os.chown(data, account.pw_uid, account.pw_gid)
+        arguments = ["-D", str(data), "-U", "penstock", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync"]
+        made = subprocess.run(
+            [*self._as_account(), self._programs / "initdb", *arguments], capture_output=True, text=True
+        )
+        if made.returncode:
+            raise ClusterError(f"initdb failed: {made.stderr.strip().splitlines()[-1]}")
+        self.start()
+        with psycopg.connect(self._uri("postgres"), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE penstock")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, after a crash too, and wait until it answers."""
+        log = self._directory / "postgres.log"
+        data = self._directory / "data"
+        settings = ["-c", f"unix_socket_directories={data}", "-c", f"listen_addresses={HOST}", "-p", str(self._port)]
+        self._process = spawn([*self._as_account(), self._programs / "postgres", "-D", data, *settings], log)
+        await_ready("PostgreSQL server", self._process, log, self._answers)
+
+    def kill(self) -> None:
+        """``kill -9`` the server and its backends."""
+        if self._process is not None:
+            kill(self._process)
+
+    def _answers(self) -> bool:
+        try:
+            with psycopg.connect(self._uri("postgres"), connect_timeout=1):
+                return True
+        except psycopg.OperationalError:
+            return False
+
+    def _uri(self, database: str) -> str:
+        return f"postgresql://penstock@{HOST}:{self._port}/{database}"
+
+    def _as_account(self) -> list[str]:
+        if os.geteuid() != 0:
+            return []
+        account = self._account()
+        return ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+
+    def _account(self) -> pwd.struct_passwd:
+        names = {account.pw_name: account for account in pwd.getpwall()}
+        return next(names[name] for name in ACCOUNTS if name in names)

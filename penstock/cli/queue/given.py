@@ -1,0 +1,106 @@
+"""The server and the costs that a command is given, by flags and by a file."""
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.errors import ConfigurationError, SourceError
+from penstock.queueing.model import MODELS, Model, model_of
+
+DEFAULT = next(iter(MODELS))
+"""The model that flags describe, unless a file says otherwise."""
+
+Costs = dict[str, float]
+
+
+class _NumberOrInfinity(click.ParamType):  # type: ignore[type-arg]
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number; give one, or inf.", param, ctx)
+        return int(number) if math.isfinite(number) and number == int(number) else number
+
+
+_FLAGS = {
+    "arrival_rate": "lambda, jobs per second.",
+    "service_rate": "mu, jobs per second.",
+    "batch_size": "K, jobs that make a transfer; inf for no limit.",
+    "timer_rate": "tau, per second; 0 for no timer, inf for no waiting.",
+    "transfer_rate": "gamma, per second; inf (the default) for transfers that take no time.",
+}
+
+
+def flag(name: str) -> str:
+    """A parameter as a flag."""
+    return "--" + name.replace("_", "-")
+
+
+def server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags that `read` reads, and ``--json``."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    command = click.option("--transfer-cost", type=float, help="c2, per transfer.")(command)
+    command = click.option("--holding-cost", type=float, help="c1, per job and second.")(command)
+    command = click.option("--timer", type=click.Choice(["idle", "always"]), help="When the timer runs.")(command)
+    for name, text in reversed(_FLAGS.items()):
+        command = click.option(flag(name), type=_NumberOrInfinity(), help=text)(command)
+    return click.option("--file", "-f", type=click.Path(path_type=Path), help="A TOML file with the server.")(command)
+
+
+def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) -> tuple[Model, Costs]:
+    """The server and the costs, from flags and file.
+
+    Parameters
+    ----------
+    defaults: of parameters that neither flags nor a file give.
+
+    Raises
+    ------
+    SourceError, ConfigurationError: the file cannot be read, or a parameter is missing.
+    """
+    path: Path | None = given["file"]
+    tables = {} if path is None else _tables(path)
+    name = next((name for name in MODELS if name in tables), DEFAULT)
+    model = model_of(name)
+    flags = {name: given[name] for name in (*_FLAGS, "timer") if given[name] is not None}
+    costs = {name: given[f"{name}_cost"] for name in ("holding", "transfer") if given[f"{name}_cost"] is not None}
+    assumed = {parameter: value for parameter, value in (defaults or {}).items() if parameter in model.NEEDED}
+    table = {**assumed, **_table(path, tables, name, model.PARAMETERS), **flags}
+    missing = [parameter for parameter in model.NEEDED if parameter not in table]
+    if missing:
+        ways = ", ".join(map(flag, missing))
+        raise ConfigurationError(f"The server lacks {', '.join(missing)}; give {ways}, or a file that has them.")
+    unknown = [parameter for parameter in table if parameter not in model.PARAMETERS]
+    if unknown:
+        raise ConfigurationError(
+            f"{flag(unknown[0])} is no parameter of a [{name}]; it has {', '.join(model.PARAMETERS)}."
+        )
+    return model.from_table(table), {**_table(path, tables, "cost", ("holding", "transfer")), **costs}
+
+
+def _tables(path: Path) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SourceError(
+            f"{path} cannot be read ({error.strerror}); give a TOML file with a [{DEFAULT}] table."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}.") from error
+    if set(tables) - {*MODELS, "cost"} or sum(name in tables for name in MODELS) > 1:
+        known = " and ".join(f"[{name}]" for name in MODELS)
+        raise ConfigurationError(f"{path}: give one of the tables {known}, and [cost] if wanted.")
+    return tables
+
+
+def _table(path: Path | None, tables: Mapping[str, Any], name: str, known: Any) -> dict[str, Any]:
+    table = tables.get(name, {})
+    if not isinstance(table, dict) or set(table) - set(known):
+        raise ConfigurationError(f"{path}: [{name}] may have {', '.join(known)}; got {', '.join(map(str, table))}.")
+    return dict(table)

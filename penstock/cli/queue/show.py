@@ -1,0 +1,68 @@
+"""Figures as a table for a person, or as JSON."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from penstock.queueing.estimate import Estimate
+from penstock.queueing.model import Solution, figures_of
+from penstock.queueing.sweep import Value
+
+QUANTILES = (0.5, 0.95, 0.99)
+
+Numbers = dict[str, Value | Estimate]
+
+
+def quantile_name(p: float) -> str:
+    """How a quantile is called, as p99."""
+    return f"p{100 * p:g}"
+
+
+def costed(solution: Solution[Any], costs: Mapping[str, float]) -> Numbers:
+    """A solution's figures, and its cost if prices are given."""
+    numbers: Numbers = figures_of(solution)
+    if costs:
+        numbers["cost"] = solution.cost(costs.get("holding", 0.0), costs.get("transfer", 0.0))
+    return numbers
+
+
+def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind: str, *, as_json: bool) -> None:
+    """Print figures.
+
+    Parameters
+    ----------
+    kind: whether they are predicted, or simulated.
+    """
+    if as_json:
+        plain = {
+            name: {"value": value.value, "half_width": value.half_width} if isinstance(value, Estimate) else value
+            for name, value in numbers.items()
+        }
+        click.echo(json.dumps({"kind": kind, **plain}))
+        return
+    units = {"cost": "1/s", **{quantile_name(p): "s" for p in QUANTILES}, **units}
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column(kind, justify="right")
+    table.add_column("unit")
+    for name, value in numbers.items():
+        text = format(value, ".6g") if isinstance(value, int | float | Estimate) else value
+        table.add_row(name.replace("_", " "), text, units.get(name, ""))
+    Console(width=100).print(table)
+
+
+def show_points(points: list[dict[str, Value]]) -> None:
+    """Print the points of a sweep as a table."""
+    columns = max((list(p) for p in points), key=len)
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        if column != "stable":
+            table.add_column(column.replace("_", " "), justify="right")
+    for p in points:
+        cells = [f"{p[c]:.6g}" if c in p else "unstable" for c in columns if c != "stable"]
+        table.add_row(*cells)
+    Console(width=30 * len(columns)).print(table)

@@ -1,0 +1,142 @@
+"""``penstock queue sweep``."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+from penstock.cli.bar import Bar
+from penstock.cli.queue.given import read, server_options
+from penstock.cli.queue.show import QUANTILES, show_points
+from penstock.errors import ConfigurationError, SinkError
+from penstock.queueing.model import Model
+from penstock.queueing.sweep import Axis, Value, point, require_parameters, settings
+
+
+@click.command()
+@server_options
+@click.option(
+    "--over", "axes", multiple=True, required=True, metavar="NAME=VALUES", help="a,b,c or start:stop:count[:log]."
+)
+@click.option("--quantiles/--no-quantiles", default=False, help="Predict p50, p95 and p99 too (slower).")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="A .jsonl file; the same command resumes it.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the last column over the last axis: .png or .svg.")
+@click.option("--master", help="Solve on a Spark master, as local[*]; in this process unless given.")
+def sweep(
+    axes: tuple[str, ...], quantiles: bool, output: Path | None, plot: Path | None, master: str | None, as_json: bool,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Solve a server at every combination of some parameters' values.
+
+    \b
+    Example:
+      penstock queue sweep --arrival-rate 750 --service-rate 1000 --holding-cost 1 --transfer-cost 0.05 \\
+          --over batch-size=5,25,100 --over timer-rate=10:10000:40:log --plot cost.png
+    """
+    from penstock.bench.figures.plots import Curve, draw, require_drawable
+
+    if plot is not None:
+        require_drawable(plot)
+    parsed = [Axis.parse(text) for text in axes]
+    assumed = {"batch_size": 1.0, "timer_rate": 0.0} | {axis.name: axis.values[0] for axis in parsed}
+    server, costs = read(given, assumed)
+    require_parameters(server, parsed)
+    solved = partial(
+        _point,
+        server,
+        costs.get("holding", 0.0) if costs else None,
+        costs.get("transfer", 0.0) if costs else None,
+        QUANTILES if quantiles else (),
+    )
+    wanted = settings(parsed)
+    known = _resume(output, [axis.name for axis in parsed])
+    missing = [setting for setting in wanted if _key(setting) not in known]
+    if master is not None and missing:
+        from penstock.engine.parallel import spark_map
+
+        results: Iterator[dict[str, Value]] = spark_map(solved, missing, master, "penstock-sweep")
+    else:
+        results = map(solved, missing)
+    with Bar("settings", MofNCompleteColumn(), TimeRemainingColumn()) as advance:
+        for number, (setting, result) in enumerate(zip(missing, results, strict=True), 1):
+            known[_key(setting)] = result
+            _append(output, result)
+            advance(number, len(missing))
+    points = [known[_key(setting)] for setting in wanted]
+    if as_json:
+        click.echo(json.dumps(points, default=str))
+    elif output is None:
+        show_points(points)
+    else:
+        click.echo(f"Wrote {len(missing)} of {len(points)} settings to {output}.")
+    if plot is not None:
+        _plot_sweep(plot, parsed, points, Curve, draw)
+
+
+def _point(
+    server: Model,
+    holding: float | None,
+    transfer: float | None,
+    quantiles: tuple[float, ...],
+    setting: dict[str, float],
+) -> dict[str, Value]:
+    return point(server, setting, holding, transfer, quantiles)
+
+
+def _key(setting: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted((name, float(value)) for name, value in setting.items()))
+
+
+def _resume(output: Path | None, names: list[str]) -> dict[tuple[tuple[str, float], ...], dict[str, Value]]:
+    known: dict[tuple[tuple[str, float], ...], dict[str, Value]] = {}
+    if output is None or not output.exists():
+        return known
+    if not output.is_file():
+        raise ConfigurationError(f"{output} is not a file; choose another place.")
+    whole, end, torn = output.read_text().rpartition("\n")
+    try:
+        for result in map(json.loads, whole.splitlines()):
+            known[_key({name: result[name] for name in names})] = result
+    except (ValueError, KeyError, TypeError):
+        raise ConfigurationError(f"{output} does not hold this sweep; choose another file.") from None
+    if torn:  # a killed run may leave half a line at the end
+        output.write_text(whole + end)
+    return known
+
+
+def _append(output: Path | None, result: Mapping[str, Value]) -> None:
+    if output is None:
+        return
+    try:
+        with output.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+    except OSError as error:
+        raise SinkError(f"{output} cannot be written ({error.strerror}); choose another place.") from error
+
+
+def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]], curve: Any, draw: Any) -> None:
+    stable = [p for p in points if p.get("stable")]
+    if not stable:
+        raise ConfigurationError("No setting of the sweep is stable, so there is nothing to draw.")
+    x_name, y_name = axes[-1].name, next(reversed(stable[0]))
+    groups: dict[str, list[dict[str, Value]]] = {}
+    for p in stable:
+        label = ", ".join(f"{axis.name} = {p[axis.name]:g}" for axis in axes[:-1])
+        groups.setdefault(label, []).append(p)
+    curves = [curve(label, [p[x_name] for p in group], [p[y_name] for p in group]) for label, group in groups.items()]
+    values = [x for x in axes[-1].values if math.isfinite(x)]
+    wide = min(values) > 0 and max(values) / min(values) > 50
+    names = {"cost": "cost per second (predicted)"}
+    draw(
+        path,
+        "Predicted by penstock.queueing",
+        x_name,
+        names.get(y_name, f"{y_name} (predicted)"),
+        curves,
+        logarithmic=wide,
+    )

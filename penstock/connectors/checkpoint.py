@@ -1,0 +1,68 @@
+"""Reading what Spark's checkpoint says of the sources: which offsets, and which files, are committed."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a query has read one of its sources.
+
+    Parameters
+    ----------
+    checkpoint: the query's.
+    number: of the source among the query's.
+    batch: the last committed one, or None.
+    """
+
+    checkpoint: Path
+    number: int
+    batch: int | None
+
+    @property
+    def offset(self) -> Any:
+        """The source's end offset as of the batch; None if it had none yet."""
+        if self.batch is None:
+            return None
+        offsets = committed_offsets(self.checkpoint, self.batch)
+        return offsets[self.number] if offsets else None
+
+    @property
+    def previous(self) -> "Position":
+        """The position one batch earlier."""
+        return Position(self.checkpoint, self.number, self.batch - 1 if self.batch else None)
+
+    def first_offsets(self) -> dict[str, dict[str, int]]:
+        """Where a Kafka source began, by topic and partition; nothing, before its first batch."""
+        path = self.checkpoint / "sources" / str(self.number) / "0"
+        if not path.exists():
+            return {}
+        text = path.read_text()
+        offsets: dict[str, dict[str, int]] = json.loads(text[text.index("{") :])
+        return offsets
+
+    def files(self) -> dict[str, int]:
+        """For each file that a file source has taken in, the log offset with which it came."""
+        files: dict[str, int] = {}
+        directory = self.checkpoint / "sources" / str(self.number)
+        for path in directory.glob("[0-9]*") if directory.exists() else ():
+            try:
+                lines = path.read_text().splitlines()
+            except FileNotFoundError:  # Spark has just compacted it
+                continue
+            for line in lines[1:]:
+                entry = json.loads(line)
+                files[unquote(urlparse(entry["path"]).path)] = entry["batchId"]
+        return files
+
+
+def committed_offsets(checkpoint: Path, batch: int) -> list[Any]:
+    """The end offset of each source as of a batch; None for a source that had none yet."""
+    path = checkpoint / "offsets" / str(batch)
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines()[2:]
+    return [None if line == "-" else json.loads(line) for line in lines]

@@ -1,0 +1,155 @@
+"""Directories of files as sinks, and what is shown of them besides."""
+
+import json
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+
+from penstock.app.stream import Sink
+from penstock.connectors.declaration import Options, SinkConnector, SinkContext
+from penstock.connectors.sink import BoundSink, other_run
+from penstock.connectors.uri import Uri
+from penstock.errors import SinkError
+from penstock.runtime.output import STAGING, SinkFiles, StagedFile
+
+OWNER = ".penstock"
+
+
+class DirectorySink(BoundSink):
+    """A directory, into which a batch's files are moved; they are named by group and batch.
+
+    Parameters
+    ----------
+    event_type: dict, where events are of no type (dead letters).
+    """
+
+    def __init__(self, files: SinkFiles, event_type: type = dict) -> None:
+        self.files, self.uri, self.place = files, f"{files.kind}:{files.directory}", files.directory
+        self._event_type = event_type
+
+    def claim(self, run: str, previous: str | None) -> None:
+        files = self.files
+        directory = Path(files.directory)
+        try:
+            owner = directory / OWNER
+            held = json.loads(owner.read_text())["run"] if owner.exists() else None
+            committed = (
+                [path for path in directory.glob("*.*") if path.name[0] not in "._"] if directory.is_dir() else []
+            )
+            ours = held is not None and held in (run, previous)
+            if not ours and (held is not None or committed):
+                raise SinkError(other_run(files, directory, f"{files.kind}:PATH"))
+            if ours and held == previous:
+                for path in committed:
+                    path.unlink()
+            (directory / STAGING).mkdir(parents=True, exist_ok=True)
+            draft = directory / f"{OWNER}.draft"
+            draft.write_text(json.dumps({"run": run}))
+            draft.replace(owner)
+        except SinkError:
+            raise
+        except OSError as error:
+            raise SinkError(
+                f"Sink {files.name}: {directory} cannot be written ({error.strerror}); choose another directory."
+            ) from error
+
+    def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
+        for file in files:
+            staged = Path(file.staged)
+            if staged.exists():
+                final = Path(self.files.directory) / f"{batch:08d}-{group}-{file.final}"
+                os.replace(staged, final)
+                self._show(final)
+
+    def read(self) -> list[Any]:
+        events: list[Any] = []
+        for path in sorted(Path(self.files.directory).glob(f"*.{self.files.kind}")):
+            if self.files.kind == "parquet":
+                rows = pq.read_table(path).to_pylist(maps_as_pydicts="strict")
+                events.extend(msgspec.convert(row, self._event_type, strict=False) for row in rows)
+            else:
+                events.extend(_events(path, self._event_type))
+        return events
+
+    def _show(self, final: Path) -> None:
+        """Nothing but the file."""
+
+
+class ConsoleSink(DirectorySink):
+    """Prints committed events, besides keeping them."""
+
+    def _show(self, final: Path) -> None:
+        for line in final.read_bytes().splitlines():
+            print(f"{self.files.name}: {line.decode()}", flush=True)
+
+
+class MemorySink(DirectorySink):
+    """Appends committed events to a list in this process, besides keeping them."""
+
+    def __init__(self, files: SinkFiles, event_type: type, events: list[Any]) -> None:
+        super().__init__(files, event_type)
+        self._events = events
+
+    def _show(self, final: Path) -> None:
+        self._events.extend(_events(final, self._event_type))
+
+
+class Memory:
+    """A sink that keeps events in a list of the process, for notebooks and tests: ``uri=Memory()``.
+
+    >>> from penstock import App, Event
+    >>> class Word(Event):
+    ...     text: str
+    >>> app, kept = App("keep"), Memory()
+    >>> sink = app.sink("Out", app.source("Words", Word), uri=kept)
+    >>> kept.events  # what a run has committed so far
+    []
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def __str__(self) -> str:
+        return "memory:"
+
+    def bind(self, sink: Sink, context: SinkContext) -> MemorySink:
+        """Make it the sink of a run."""
+        files = SinkFiles(sink.name, "jsonl", str(context.output))
+        return MemorySink(files, sink.stream.event_type, self.events)
+
+
+def _events(path: Path, event_type: type) -> list[Any]:
+    return [msgspec.json.decode(line, type=event_type) for line in path.read_bytes().splitlines()]
+
+
+def _bind_directory(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DirectorySink:
+    path = Path(uri.place).expanduser().absolute() if uri.place else context.output
+    return DirectorySink(SinkFiles(sink.name, uri.scheme, str(path)), sink.stream.event_type)  # type: ignore[arg-type]
+
+
+def _bind_console(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> ConsoleSink:
+    return ConsoleSink(SinkFiles(sink.name, "jsonl", str(context.output)), sink.stream.event_type)
+
+
+def _bind_memory(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> MemorySink:
+    return Memory().bind(sink, context)
+
+
+_declare = partial(SinkConnector, reach="shared disk", bind=_bind_directory)
+
+JSONL = _declare(scheme="jsonl", place="PATH", help="a directory of files, one JSON event a line")
+PARQUET = _declare(scheme="parquet", place="PATH", help="a directory of Parquet files")
+CONSOLE = _declare(
+    scheme="console", place="", help="printed as well as kept in the run's directory", bind=_bind_console
+)
+MEMORY = _declare(
+    scheme="memory",
+    place="",
+    help="a list in the process, read by `RunResult.output`; `uri=Memory()` gives the list itself",
+    bind=_bind_memory,
+)

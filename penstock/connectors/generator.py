@@ -1,0 +1,58 @@
+"""A source's own ``sample``, called on an open-loop schedule."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from penstock.app.stream import Source
+from penstock.connectors.admission import ADMISSION
+from penstock.connectors.declaration import COUNT, NUMBER, WHOLE, Option, Options, SourceConnector, SourceContext
+from penstock.connectors.schedule import RecordedSchedule, Schedule, schedule_of
+from penstock.connectors.sequence import Sequence, SequenceSource, Slice
+from penstock.connectors.uri import Uri
+from penstock.errors import SourceError
+from penstock.runtime.codec import Codec
+
+
+class GeneratedSequence(Sequence):
+    """Events made by the source's ``sample``."""
+
+    def __init__(self, source: Source[Any], schedule: Schedule | RecordedSchedule) -> None:
+        if source.sample is None:
+            raise SourceError(
+                f"Source {source.name} has no sample to generate events with: declare app.source(..., sample=function of n)."
+            )
+        self._sample, self._schedule = source.sample, schedule
+        self._encode = Codec(source.event_type).encode_json
+
+    def end(self, started: float) -> int:
+        return self._schedule.due(time.time() - started)
+
+    def last(self) -> int | None:
+        return self._schedule.count
+
+    def read(self, start: int, end: int, started: float) -> Slice:
+        payloads = [self._encode(self._sample(number)) for number in range(start, end)]
+        return Slice(payloads, ((started + self._schedule.times(start, end)) * 1e6).astype(np.int64))
+
+
+def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContext) -> SequenceSource:
+    return SequenceSource(source, GeneratedSequence(source, schedule_of(uri, options)), uri, options, context)
+
+
+GENERATOR = SourceConnector(
+    "generator",
+    "KIND",
+    "events that the source's `sample` makes, on a schedule: `constant`, `poisson`, `bursty` or `recorded`",
+    (
+        Option("rate", "events per second", NUMBER),
+        Option("count", "how many in all; without end unless given", COUNT),
+        Option("seed", "of the schedule's random numbers", WHOLE),
+        Option("scv", "of `bursty`: squared coefficient of variation of the gaps, above 1", NUMBER),
+        Option("times", "of `recorded`: a file of times in seconds, one a line"),
+        Option("speed", "of `recorded`: by how much the times are sped up", NUMBER),
+        *ADMISSION,
+    ),
+    bind=_bind,
+)

@@ -1,0 +1,105 @@
+"""Where a topic is: what every use of Kafka shares. Needs no client library."""
+
+import re
+from dataclasses import dataclass
+
+from penstock.app.event import Event, field_types
+from penstock.connectors.declaration import Jars, Option
+from penstock.connectors.uri import Uri
+from penstock.errors import ConfigurationError
+
+KAFKA = "kafka."
+"""Options of a Kafka URI that begin so are Kafka's own, and handed on."""
+
+HEADER = "header."
+"""Options of a Kafka URI that begin so tie a header to a field of events."""
+
+BORN_HEADER = "penstock-born"
+"""When the source event behind a message was meant to be sent, in microseconds, as text."""
+
+OWN = Option("kafka.NAME", "a setting of Kafka's own, as `kafka.security.protocol`")
+
+SPARK, CONNECTOR, TOKENS = "org.apache.spark", "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
+
+JARS = Jars(
+    SPARK,
+    CONNECTOR,
+    ("{spark}", "4.2.0"),
+    (
+        (SPARK, f"(?!{CONNECTOR}|{TOKENS}).*"),
+        *((group, ".*") for group in ("org.scala-lang", "org.scala-lang.modules", "org.apache.hadoop", "org.slf4j")),
+        *(
+            (group, ".*")
+            for group in ("com.github.luben", "org.lz4", "at.yawk.lz4", "org.xerial.snappy", "com.google.code.findbugs")
+        ),
+    ),
+    (((SPARK, TOKENS, "{spark}"),), ((SPARK, TOKENS, "4.0.0"),)),
+)
+"""Spark's connector. It is published some time after PySpark; until then the one before it serves, which the tests
+run on, with the tokens that it needs. PySpark carries the rest of what it asks for."""
+
+
+@dataclass(frozen=True)
+class KafkaPlace:
+    """A topic, and how to reach it.
+
+    Parameters
+    ----------
+    brokers: as Kafka's ``bootstrap.servers``.
+    options: Kafka's own client settings, such as ``security.protocol``.
+    """
+
+    brokers: str
+    topic: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, uri: Uri) -> "KafkaPlace":
+        """The topic of ``kafka:HOST:PORT,HOST:PORT/TOPIC``.
+
+        Raises
+        ------
+        ConfigurationError: it is not of that form.
+        """
+        brokers, _, topic = uri.place.removeprefix("//").partition("/")
+        if uri.scheme != "kafka" or not brokers or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
+            raise ConfigurationError(f"{uri}: write kafka:HOST:PORT/TOPIC, with several brokers divided by commas.")
+        return cls(brokers, topic, tuple(uri.named(KAFKA).items()))
+
+    def __str__(self) -> str:
+        return f"kafka:{self.brokers}/{self.topic}"
+
+    def uri(self) -> Uri:
+        """What `of` reads."""
+        return Uri("kafka", f"{self.brokers}/{self.topic}", {f"{KAFKA}{name}": value for name, value in self.options})
+
+    def for_connector(self) -> dict[str, str]:
+        """What Spark's connector needs to reach the brokers."""
+        return {f"{KAFKA}bootstrap.servers": self.brokers, **{f"{KAFKA}{name}": value for name, value in self.options}}
+
+
+def header_fields(uri: Uri, event_type: type[Event]) -> dict[str, str]:
+    """For each header that a URI names, the field of events that it holds.
+
+    Raises
+    ------
+    ConfigurationError: there is no such field.
+    """
+    headers = uri.named(HEADER)
+    for header, field in headers.items():
+        check_field(uri, f"{HEADER}{header}", field, event_type)
+    return headers
+
+
+def check_field(uri: Uri, option: str, field: str, event_type: type[Event]) -> None:
+    """See that what a URI's option names is a field.
+
+    Raises
+    ------
+    ConfigurationError: it is none.
+    """
+    fields = field_types(event_type)
+    if field not in fields:
+        raise ConfigurationError(
+            f"{uri.place}: {option}={field} is no field of {event_type.__name__}, which has {', '.join(fields)}."
+        )

@@ -1,0 +1,176 @@
+"""A Kafka topic as a sink."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from penstock.app.stream import Sink, Stream
+from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext
+from penstock.connectors.kafka.place import BORN_HEADER, JARS, OWN, KafkaPlace, header_fields
+from penstock.connectors.kafka.topic import ID_HEADER, PRODUCER, SETTLED_S, Topic, name_of
+from penstock.connectors.sink import BoundSink, present
+from penstock.connectors.uri import Uri
+from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.extras import needs
+from penstock.runtime.codec import Codec
+from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
+
+with needs("kafka"):
+    from confluent_kafka import KafkaError, Message, Producer
+
+DELIVERY_MS = 120_000
+"""How long the broker may take for a message, before the batch fails and is delivered at the next start."""
+
+
+class Outgoing(NamedTuple):
+    """A message yet to be sent."""
+
+    key: str | None
+    headers: list[tuple[str, str]]
+    value: bytes
+
+
+class TopicSink(BoundSink):
+    """A topic that staged files are sent to, by one idempotent producer in the driver, so that order is kept.
+
+    Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted: when
+    the batch is delivered again, what the topic holds of it already is left out.
+
+    Parameters
+    ----------
+    notes: the directory in which that is noted.
+    """
+
+    def __init__(self, stream: Stream[Any], place: KafkaPlace, notes: Path, files: SinkFiles) -> None:
+        self.files, self.topic_place, self.uri = files, place, str(place)
+        self._codec = Codec(stream.event_type)
+        self._notes, self._run = notes, ""
+
+    def claim(self, run: str, previous: str | None) -> None:
+        """A topic may be shared; what a discarded run has sent stays in it."""
+        self._run = run
+        try:
+            self._topic = Topic(self.topic_place, create=True)
+        except SourceError as error:
+            raise SinkError(f"Sink {self.files.name}: {error}") from error
+
+    def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
+        staged = present(files)
+        prefix = f"{self._run}/{group}/{batch}/"
+        try:
+            there = self._present(group, batch, prefix) if staged else set()
+        except SourceError as error:
+            raise SinkError(f"Sink {self.files.name}: {error}") from error
+        messages = (message for path in staged for message in self.messages(path))
+        numbered = ((f"{prefix}{number}", message) for number, message in enumerate(messages))
+        self._send((name, message) for name, message in numbered if name not in there)
+        for path in staged:
+            path.unlink()
+
+    def read(self) -> list[Any]:
+        """What other runs have sent is left out."""
+        bounds = self._topic.bounds()
+        starts, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
+        ours = f"{self._run}/"
+        return [
+            self._codec.decode_json(message.value() or b"")
+            for messages in self._topic.read(starts, ends)
+            for message in messages
+            if (name_of(message) or "").startswith(ours)
+        ]
+
+    def messages(self, path: Path) -> Iterator[Outgoing]:
+        """What a staged file holds."""
+        raise NotImplementedError
+
+    def _send(self, messages: Iterable[tuple[str, Outgoing]]) -> None:
+        failures: list[str] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error.str())
+
+        settings = {**self._topic.settings, **PRODUCER, "message.timeout.ms": DELIVERY_MS, "log_level": 0}
+        producer = Producer(settings)
+        for name, message in messages:
+            headers: list[tuple[str, str | bytes | None]] = [(ID_HEADER, name), *message.headers]
+            while True:
+                try:
+                    producer.produce(
+                        self.topic_place.topic, message.value, message.key, headers=headers, on_delivery=delivered
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush()
+        if failures:
+            raise SinkError(f"Sink {self.files.name}: {self.topic_place} does not take messages ({failures[0]}).")
+
+    def _present(self, group: str, batch: int, prefix: str) -> set[str]:
+        """The ids of the batch's events that an earlier attempt has sent."""
+        note = self._notes / f"kafka-{self.files.label}-{group}.json"
+        ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
+        noted = json.loads(note.read_text()) if note.exists() else None
+        if noted is None or noted["batch"] != batch:
+            draft = note.with_suffix(".draft")
+            draft.write_text(json.dumps({"batch": batch, "ends": ends}))
+            draft.replace(note)
+            return set()
+        time.sleep(SETTLED_S)
+        before = {int(partition): end for partition, end in noted["ends"].items()}
+        ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
+        names = (name_of(message) for messages in self._topic.read(before, ends) for message in messages)
+        return {name for name in names if name is not None and name.startswith(prefix)}
+
+
+class KafkaSink(TopicSink):
+    """Values are JSON, keys those of the sink; headers hold an id, and the fields that the URI names."""
+
+    def __init__(self, sink: Sink, uri: Uri, context: SinkContext) -> None:
+        self.headers = header_fields(uri, sink.stream.event_type)
+        own = {ID_HEADER, BORN_HEADER}.intersection(self.headers)
+        if own:
+            raise ConfigurationError(f"Sink {sink.name}: the header {min(own)} is Penstock's own; choose another name.")
+        self._key = sink.key
+        files = SinkFiles(sink.name, "jsonl", str(context.output), beside=(*sink.key, *self.headers.values()))
+        super().__init__(sink.stream, KafkaPlace.of(uri), context.output.parent, files)
+
+    def messages(self, path: Path) -> Iterator[Outgoing]:
+        lines = path.read_bytes().splitlines()
+        if not self.files.beside:
+            yield from (Outgoing(None, [], line) for line in lines)
+            return
+        for texts, value in zip(*divided(lines), strict=True):
+            parts, fields = texts[: len(self._key)], texts[len(self._key) :]
+            key = "/".join(part for part in parts if part is not None) if parts else None
+            pairs = zip(self.headers, fields, strict=True)
+            yield Outgoing(key, [(header, text) for header, text in pairs if text is not None], value)
+
+
+class KafkaHopSink(TopicSink):
+    """A topic by which one group of a run hands a stream to others; headers hold each event's birth."""
+
+    def messages(self, path: Path) -> Iterator[Outgoing]:
+        for rows in pq.ParquetFile(path).iter_batches():
+            events = self._codec.from_columns(rows.select(self._codec.schema.names))
+            for event, born in zip(events, rows.column(BORN).to_pylist(), strict=True):
+                yield Outgoing(None, [(BORN_HEADER, str(born))], self._codec.encode_json(event))
+
+
+def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> KafkaSink:
+    return KafkaSink(sink, uri, context)
+
+
+KAFKA = SinkConnector(
+    "kafka",
+    "HOST:PORT/TOPIC",
+    "messages of a topic, with JSON events as values and the sink's key as theirs",
+    (Option("header.NAME", "the field that the header of a name holds", FIELD), OWN),
+    reach="shared disk",
+    jars=(JARS,),
+    bind=_bind,
+)

@@ -1,0 +1,99 @@
+"""A Kafka topic as a source, read by Spark's own connector."""
+
+from typing import Any
+
+from penstock.app.stream import Source
+from penstock.connectors.admission import ADMISSION, Admission
+from penstock.connectors.checkpoint import Position
+from penstock.connectors.declaration import FIELD, Option, Options, SourceConnector, SourceContext, one_of
+from penstock.connectors.kafka.place import BORN_HEADER, JARS, OWN, KafkaPlace, check_field, header_fields
+from penstock.connectors.kafka.topic import Topic
+from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
+from penstock.connectors.uri import Uri
+
+
+class KafkaSource(BoundSource):
+    """A topic, admitted through the connector's own gate.
+
+    An event is born at its message's time, unless a header says when. The order of delivery is that of
+    the topic: by partition, and within one by offset.
+    """
+
+    def __init__(self, source: Source[Any], uri: Uri, options: Options) -> None:
+        self.source = source
+        self.place = KafkaPlace.of(uri)
+        self.uri = str(self.place)
+        self._admission, self._delay = Admission.of(uri, options), options.get("max_delay")
+        self._start: str = options.get("start", "earliest")
+        self._key, self._headers = options.get("key"), header_fields(uri, source.event_type)
+        if self._key is not None:
+            check_field(uri, "key", self._key, source.event_type)
+        self.rows: RowKind = "messages" if self._key or self._headers else "json"
+        self.topic = Topic(self.place)
+
+    def options(self) -> dict[str, str]:
+        """What the connector is told of the topic."""
+        topic = {"subscribe": self.place.topic, "startingOffsets": self._start, "includeHeaders": "true"}
+        return {**self.place.for_connector(), **topic}
+
+    def beside(self) -> dict[str, str]:
+        """The fields of events that stand beside the value, in the key or in headers: SQL for their bytes."""
+        key = {} if self._key is None else {self._key: "key"}
+        return key | {field: _header(name) for name, field in self._headers.items()}
+
+    def reading(self, spark: SparkView, started_us: int) -> Reading:
+        beside = ", ".join(f"{_text(field)}, {column}" for field, column in self.beside().items())
+        columns = (
+            *([f"named_struct({beside}) AS beside"] if beside else []),
+            "coalesce(value, CAST('null' AS BINARY)) AS payload",
+            f"coalesce(CAST(CAST({_header(BORN_HEADER)} AS STRING) AS BIGINT), unix_micros(timestamp)) AS born",
+            "CAST(partition AS BIGINT) AS major",
+            "offset AS minor",
+        )
+        return Reading("kafka", columns, {**self.options(), **self._gate()})
+
+    def reckon(self, position: Position) -> Reckoning:
+        bounds = self.topic.bounds()
+        first = position.first_offsets().get(self.place.topic, {})
+        offset = position.offset
+        done = dict(offset[self.place.topic]) if offset else first
+        committed = sum(end - first.get(partition, 0) for partition, end in done.items())
+        queued = sum(end - done.get(str(partition), low) for partition, (low, end) in bounds.items())
+        return Reckoning(committed, queued)
+
+    def _gate(self) -> dict[str, str]:
+        """What the connector is told of micro-batches."""
+        least, most = self._admission.min_rows, self._admission.max_rows
+        options = {"maxOffsetsPerTrigger": str(most)}
+        options |= {"minOffsetsPerTrigger": str(least)} if least > 1 else {}
+        return options | ({"maxTriggerDelay": f"{round(self._delay * 1000)}ms"} if self._delay else {})
+
+
+def _header(name: str) -> str:
+    """The first value of a message's header, or null."""
+    return f"get(filter(headers, header -> header.key = {_text(name)}), 0).value"
+
+
+def _text(value: str) -> str:
+    """A literal of Spark's SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContext) -> KafkaSource:
+    return KafkaSource(source, uri, options)
+
+
+KAFKA = SourceConnector(
+    "kafka",
+    "HOST:PORT/TOPIC",
+    "the messages of a topic, whose values are JSON events",
+    (
+        Option("start", "where a new run begins: `earliest` (the default) or `latest`", one_of("earliest", "latest")),
+        Option("key", "the field that the message's key fills", FIELD),
+        Option("header.NAME", "the field that the header of a name fills", FIELD),
+        *ADMISSION,
+        OWN,
+    ),
+    jars=(JARS,),
+    bind=_bind,
+)

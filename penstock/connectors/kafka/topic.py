@@ -1,0 +1,151 @@
+"""What is known of a Kafka topic, through its own client library."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.errors import SourceError
+from penstock.extras import needs
+
+with needs("kafka"):
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+ID_HEADER = "penstock-id"
+"""Holds an event's id, by which the adapter and the engine know one that is there already."""
+
+PATIENCE_S = 15.0
+"""How long to wait for a broker that does not answer when something begins."""
+
+SETTLED_S = 0.5
+"""A topic whose end has not moved for so long holds all that a producer that was killed had sent."""
+
+PRODUCER = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "message.timeout.ms": 0,
+    "linger.ms": 0,
+    "compression.type": "lz4",
+    "partitioner": "murmur2_random",  # as Java's producers do, Spark's among them
+}
+"""Retries go on until the broker answers, so that no event is in doubt while the adapter lives."""
+
+
+class Topic:
+    """A topic: whether it can be reached, and from where to where it goes.
+
+    Raises
+    ------
+    SourceError: no broker answers, or it refuses.
+    """
+
+    def __init__(self, place: KafkaPlace, *, create: bool = False) -> None:
+        self.place = place
+        self.settings: dict[str, Any] = {"bootstrap.servers": place.brokers, **dict(place.options)}
+        with self._explained():
+            if create:
+                self._create()
+            self.partitions = self._partitions()
+        if not self.partitions:
+            raise SourceError(f"{place}: there is no such topic; create it, or start the adapter, which does.")
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """For each partition the offset of the oldest message, and the one that the next will get."""
+        with self._explained(), self.consumer() as consumer:
+            return {
+                partition: consumer.get_watermark_offsets(TopicPartition(self.place.topic, partition), PATIENCE_S)
+                for partition in self.partitions
+            }
+
+    def offsets_at(self, moment: float) -> dict[int, int]:
+        """For each partition the offset of the first message that is not older than a time (seconds)."""
+        asked = [TopicPartition(self.place.topic, partition, round(moment * 1000)) for partition in self.partitions]
+        with self._explained(), self.consumer() as consumer:
+            found = {each.partition: each.offset for each in consumer.offsets_for_times(asked, PATIENCE_S)}
+        ends = self.bounds()
+        return {partition: offset if offset >= 0 else ends[partition][1] for partition, offset in found.items()}
+
+    def read(self, start: dict[int, int], end: dict[int, int]) -> Iterator[list[Message]]:
+        """The messages between offsets, by partition.
+
+        Raises
+        ------
+        SourceError: the broker stopped answering.
+        """
+        lows = {partition: low for partition, (low, _) in self.bounds().items()}  # some may have been deleted since
+        begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}
+        left = {partition for partition in self.partitions if begin[partition] < end[partition]}
+        with self._explained(), self.consumer(**{"enable.partition.eof": True}) as consumer:
+            consumer.assign([TopicPartition(self.place.topic, partition, begin[partition]) for partition in left])
+            deadline = time.monotonic() + PATIENCE_S
+            while left:
+                messages = consumer.consume(2_000, 0.2)
+                if messages:
+                    deadline = time.monotonic() + PATIENCE_S
+                    yield [message for message in messages if message.error() is None]
+                left -= {message.partition() for message in messages if _is_end(message)}
+                for place in consumer.position([TopicPartition(self.place.topic, partition) for partition in left]):
+                    if place.offset >= end[place.partition]:
+                        left.discard(place.partition)
+                if time.monotonic() > deadline:
+                    raise SourceError(f"{self.place}: the broker has not answered for {PATIENCE_S:g} s.")
+
+    @contextmanager
+    def consumer(self, **settings: Any) -> Iterator[Consumer]:
+        """A consumer that takes part in no group."""
+        own = {"group.id": "penstock", "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
+        consumer = Consumer({**self.settings, **own, **settings})
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _create(self) -> None:
+        admin = AdminClient({**self.settings, "log_level": 0})
+        if self.place.topic in admin.list_topics(timeout=PATIENCE_S).topics:
+            return
+        try:
+            admin.create_topics([NewTopic(self.place.topic)])[self.place.topic].result(PATIENCE_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._partitions() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _partitions(self) -> list[int]:
+        admin = AdminClient({**self.settings, "log_level": 0})
+        found = admin.list_topics(timeout=PATIENCE_S).topics.get(self.place.topic)
+        return sorted(found.partitions) if found is not None else []
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            reason = error.args[0].str() if isinstance(error.args[0], KafkaError) else str(error)
+            raise SourceError(
+                f"{self.place} cannot be reached ({reason}); check that a broker runs there, and the address."
+            ) from error
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
+
+
+def place_of(message: Message) -> tuple[int, int]:
+    """A message's partition and offset."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
+
+
+def name_of(message: Message) -> str | None:
+    """The id in a message's header, if it has one."""
+    value = dict(message.headers() or ()).get(ID_HEADER)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,65 @@
+"""A stream of the embedded log as a sink: results that the adapter hands to consumers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.app.stream import Sink, Source
+from penstock.connectors.declaration import Options, SinkConnector, SinkContext
+from penstock.connectors.log.log import EventLog, Parcel
+from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.uri import Uri
+from penstock.errors import ConfigurationError, SinkError
+from penstock.runtime.output import SinkFiles, StagedFile, divided
+from penstock.runtime.text import joined
+
+
+class LogSink(BoundSink):
+    """A stream of an embedded log; how many batches it has of each group is noted with their events."""
+
+    def __init__(self, sink: Sink, directory: Path, context: SinkContext) -> None:
+        self.files = SinkFiles(sink.name, "jsonl", str(context.output), beside=sink.key)
+        self.uri, self.place = f"log:{directory}", f"stream {sink.stream.name} of {directory}"
+        self._sink = sink
+        self._log = EventLog(directory).stream(sink.stream.name)
+
+    def claim(self, run: str, previous: str | None) -> None:
+        """What a discarded run has left is trimmed; offsets go on."""
+        owner = self._log.owner()
+        _, end = self._log.bounds()
+        if owner not in (run, previous) and (owner is not None or end):
+            raise SinkError(other_run(self.files, self.place, "log:PATH"))
+        self._log.own(run, clear=owner != run)
+
+    def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
+        staged = present(files)
+        lines = [line for path in staged for line in path.read_bytes().splitlines()]
+        keys: list[str] | None = None
+        if self._sink.key:
+            texts, lines = divided(lines)
+            keys = [joined(each) for each in texts]
+        if self._log.positions().get(group, 0) <= batch:
+            self._log.append([Parcel(lines, result_keys=keys)], {group: batch + 1})
+        for path in staged:
+            path.unlink()
+
+    def read(self) -> list[Any]:
+        decode = msgspec.json.Decoder(self._sink.stream.event_type).decode
+        return [decode(record.payload) for record in self._log.read(*self._log.bounds())]
+
+
+def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> LogSink:
+    if isinstance(sink.stream, Source):
+        raise ConfigurationError(f"Sink {sink.name}: a source's own events cannot leave into the embedded log.")
+    return LogSink(sink, Path(uri.place).expanduser().absolute(), context)
+
+
+LOG = SinkConnector(
+    "log",
+    "DIR",
+    "the stream's events in an embedded log, for the adapter's consumers",
+    reach="one machine",
+    bind=_bind,
+)

@@ -1,0 +1,171 @@
+"""The connectors that there are: a row for each of ours, and what other packages register.
+
+A package registers one by an entry point of the group ``penstock.sources`` or ``penstock.sinks``, named by
+the scheme, that leads to its `SourceConnector` or `SinkConnector`.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from penstock.app.stream import Connection, Sink, Source
+from penstock.connectors.declaration import (
+    Connector,
+    Jars,
+    SinkConnector,
+    SinkContext,
+    SourceConnector,
+    SourceContext,
+)
+from penstock.connectors.files import format_of
+from penstock.connectors.sink import BoundSink
+from penstock.connectors.source import BoundSource
+from penstock.connectors.uri import Uri
+from penstock.errors import ConfigurationError, SourceError
+
+Side = Literal["sources", "sinks"]
+
+HERE = "penstock.connectors"
+ROWS: dict[Side, dict[str, str]] = {
+    "sources": {
+        "jsonl": f"{HERE}.files.source:JSONL",
+        "csv": f"{HERE}.files.source:CSV",
+        "parquet": f"{HERE}.files.source:PARQUET",
+        "text": f"{HERE}.files.source:TEXT",
+        "log": f"{HERE}.log.source:LOG",
+        "kafka": f"{HERE}.kafka.source:KAFKA",
+        "replay": f"{HERE}.replay:REPLAY",
+        "generator": f"{HERE}.generator:GENERATOR",
+    },
+    "sinks": {
+        "jsonl": f"{HERE}.files.sink:JSONL",
+        "parquet": f"{HERE}.files.sink:PARQUET",
+        "console": f"{HERE}.files.sink:CONSOLE",
+        "memory": f"{HERE}.files.sink:MEMORY",
+        "log": f"{HERE}.log.sink:LOG",
+        "kafka": f"{HERE}.kafka.sink:KAFKA",
+        "sqlite": f"{HERE}.tables.sqlite:SQLITE",
+        "postgresql": f"{HERE}.tables.postgresql:POSTGRESQL",
+    },
+}
+
+
+@overload
+def connector(side: Literal["sources"], scheme: str) -> SourceConnector: ...
+@overload
+def connector(side: Literal["sinks"], scheme: str) -> SinkConnector: ...
+@overload
+def connector(side: Side, scheme: str) -> Connector: ...
+def connector(side: Side, scheme: str) -> Any:
+    """The connector of a scheme.
+
+    Raises
+    ------
+    ConfigurationError: there is none.
+    """
+    row = ROWS[side].get(scheme)
+    if row is not None:
+        module, _, name = row.partition(":")
+        return getattr(import_module(module), name)
+    entry = _registered(side).get(scheme)
+    if entry is None:
+        raise ConfigurationError(f"There is no connector {scheme} for {side}; there are {', '.join(schemes(side))}.")
+    found = entry.load()
+    if not isinstance(found, Connector):
+        raise ConfigurationError(f"The entry point {entry.value} for {scheme} is no connector of Penstock's.")
+    return found
+
+
+def schemes(side: Side) -> list[str]:
+    """The schemes that there are, ours first."""
+    return [*ROWS[side], *(name for name in _registered(side) if name not in ROWS[side])]
+
+
+def read_uri(text: str, side: Side) -> Uri:
+    """A URI of a known scheme; a bare path is one of files.
+
+    Raises
+    ------
+    ConfigurationError: its scheme is unknown.
+    """
+    uri, known = Uri.parse(text), schemes(side)
+    if not uri.scheme and uri.place in known and not connector(side, uri.place).place:
+        return Uri(uri.place, "", uri.options)
+    if uri.scheme in ("", "file"):
+        place = uri.place.removeprefix("//") if uri.scheme else uri.place
+        return Uri(format_of(place), place, uri.options)
+    if uri.scheme not in known:
+        ways = ", ".join(f"{scheme}:..." for scheme in known)
+        raise ConfigurationError(f"{text!r} has no known scheme; write one of {ways}, or ./PATH.")
+    return uri
+
+
+def bind_source(source: Source[Any], given: str | None, context: SourceContext) -> BoundSource:
+    """The source of a run behind a declared one.
+
+    Parameters
+    ----------
+    given: a URI in place of the declared one.
+
+    Raises
+    ------
+    SourceError: there is no URI, or what it names is missing or unreadable.
+    ConfigurationError: the URI is not understood.
+    """
+    wanted = given or source.uri
+    if wanted is None:
+        ways = ", ".join(f"{scheme}:" for scheme in schemes("sources"))
+        raise SourceError(
+            f"Source {source.name} has no URI: pass --source {source.name}=jsonl:PATH (or another of {ways}), or declare "
+            "one with uri=."
+        )
+    if not isinstance(wanted, str):
+        bound: BoundSource = wanted.bind(source, context)
+        return bound
+    uri = read_uri(wanted, "sources")
+    declared = connector("sources", uri.scheme)
+    return declared.bind(source, uri, declared.read(uri), context)
+
+
+def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> dict[str, BoundSink]:
+    """The sinks of a run by name; those without a URI write JSON Lines below ``output``.
+
+    Raises
+    ------
+    ConfigurationError: a URI is not understood, or two sinks have one place.
+    SinkError: a place cannot be written.
+    """
+    bound: dict[str, BoundSink] = {}
+    owners: dict[str, str] = {}
+    for sink in sinks:
+        bound[sink.name] = one = _bind_sink(sink, uris.get(sink.name), SinkContext((output / sink.name).absolute()))
+        other = owners.setdefault(one.place, sink.name) if one.place else sink.name
+        if other != sink.name:
+            raise ConfigurationError(
+                f"The sinks {other} and {sink.name} both write to {one.place}: give each a place of its own."
+            )
+    return bound
+
+
+def _bind_sink(sink: Sink, given: str | None, context: SinkContext) -> BoundSink:
+    wanted = given or sink.uri or f"jsonl:{context.output}"
+    if not isinstance(wanted, str):
+        bound: BoundSink = wanted.bind(sink, context)
+        return bound
+    uri = read_uri(wanted, "sinks")
+    declared = connector("sinks", uri.scheme)
+    return declared.bind(sink, uri, declared.read(uri), context)
+
+
+def jars(side: Side, given: str | Connection | None) -> tuple[Jars, ...]:
+    """What Spark needs besides its own for a source or a sink, by its URI."""
+    return connector(side, read_uri(given, side).scheme).jars if isinstance(given, str) else getattr(given, "jars", ())
+
+
+@cache
+def _registered(side: Side) -> dict[str, EntryPoint]:
+    """What other packages have registered; they are installed or not for as long as this process lives."""
+    return {entry.name: entry for entry in entry_points(group=f"penstock.{side}")}

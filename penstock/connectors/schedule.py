@@ -1,0 +1,131 @@
+"""Open-loop schedules: when each event of a generator is due, whatever the system under load does."""
+
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.connectors.declaration import Options
+from penstock.connectors.uri import Uri
+from penstock.errors import ConfigurationError, SourceError
+
+CHUNK = 4096
+KINDS = ("constant", "poisson", "bursty", "recorded")
+
+Times = NDArray[np.float64]
+
+
+@dataclass
+class Schedule:
+    """Renewal arrivals, reproducible from a seed; times are in seconds after the start.
+
+    Parameters
+    ----------
+    rate: mean arrivals per second.
+    scv: squared coefficient of variation of the gaps: 0 constant, 1 Poisson, more is burstier
+        (a hyperexponential of two phases with balanced means).
+    count: how many events in all, or None for no end.
+    """
+
+    rate: float
+    scv: float
+    seed: int = 0
+    count: int | None = None
+    _ends: list[float] = field(default_factory=lambda: [0.0])
+
+    def times(self, start: int, end: int) -> Times:
+        """When the events numbered [start, end) are due."""
+        first, last = start // CHUNK, (end - 1) // CHUNK
+        chunks = [self._chunk(number) for number in range(first, last + 1)]
+        return np.concatenate([np.empty(0), *chunks])[start - first * CHUNK : end - first * CHUNK]
+
+    def due(self, elapsed: float) -> int:
+        """How many events are due by a time."""
+        number = int(np.searchsorted(self._ends, elapsed, side="right")) - 1
+        if number == len(self._ends) - 1:
+            while self._ends[-1] <= elapsed and not self._complete(len(self._ends) - 1):
+                self._chunk(len(self._ends) - 1)
+            number = max(0, len(self._ends) - 2)
+        due = number * CHUNK + int(np.searchsorted(self._chunk(number), elapsed, side="right"))
+        return due if self.count is None else min(due, self.count)
+
+    def _complete(self, chunk: int) -> bool:
+        return self.count is not None and chunk * CHUNK >= self.count
+
+    def _chunk(self, number: int) -> Times:
+        while len(self._ends) <= number:
+            self._chunk(len(self._ends) - 1)
+        times: Times = self._ends[number] + np.cumsum(self._gaps(number))
+        if len(self._ends) == number + 1:
+            self._ends.append(float(times[-1]))
+        return times
+
+    def _gaps(self, number: int) -> Times:
+        if self.scv == 0:
+            return np.full(CHUNK, 1 / self.rate)
+        random = np.random.default_rng([self.seed, number])
+        gaps: Times = random.exponential(size=CHUNK)
+        if self.scv == 1:
+            return gaps / self.rate
+        often = (1 + sqrt((self.scv - 1) / (self.scv + 1))) / 2
+        phase = np.where(random.random(CHUNK) < often, often, 1 - often)
+        return gaps / (2 * phase * self.rate)
+
+
+@dataclass
+class RecordedSchedule:
+    """Arrival times as they were recorded, sped up."""
+
+    recorded: Times
+
+    @property
+    def count(self) -> int:
+        """How many events there are."""
+        return len(self.recorded)
+
+    def times(self, start: int, end: int) -> Times:
+        return self.recorded[start:end]
+
+    def due(self, elapsed: float) -> int:
+        return int(np.searchsorted(self.recorded, elapsed, side="right"))
+
+
+def schedule_of(uri: Uri, options: Options) -> Schedule | RecordedSchedule:
+    """The schedule that a generator's URI describes, as ``generator:poisson?rate=500&count=10000``.
+
+    Raises
+    ------
+    ConfigurationError: an unknown kind, no rate, or a variation that is not above 1.
+    SourceError: the file of recorded times cannot be read.
+    """
+    if uri.place not in KINDS:
+        raise ConfigurationError(f"{uri}: {uri.place!r} is no schedule; choose {', '.join(KINDS)}.")
+    count: int | None = options.get("count")
+    if uri.place == "recorded":
+        return RecordedSchedule(_recorded(uri, options)[:count])
+    if "rate" not in options:
+        raise ConfigurationError(f"{uri}: say how many events a second, as {uri.scheme}:{uri.place}?rate=500.")
+    scv = {"constant": 0.0, "poisson": 1.0, "bursty": options.get("scv", 10.0)}[uri.place]
+    if uri.place == "bursty" and scv <= 1:
+        raise ConfigurationError(f"{uri}: scv={scv:g} must be above 1, which is a Poisson stream's.")
+    return Schedule(options["rate"], scv, options.get("seed", 0), count)
+
+
+def _recorded(uri: Uri, options: Options) -> Times:
+    path = options.get("times")
+    if path is None:
+        raise ConfigurationError(
+            f"{uri}: say where the times are, as generator:recorded?times=FILE (seconds, one a line)."
+        )
+    try:
+        times = np.sort(np.loadtxt(Path(path), ndmin=1))
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{uri}: {path} does not hold one time in seconds a line: {error}.") from error
+    return speed_up(times, options.get("speed", 1.0))
+
+
+def speed_up(times: Times, speed: float) -> Times:
+    """Times counted from the first one, sped up."""
+    return (times - times[:1]) / speed

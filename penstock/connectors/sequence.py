@@ -1,0 +1,152 @@
+"""Sequences: events numbered from some point on, that Penstock itself admits to micro-batches.
+
+The embedded log, the generator and a replayed file are sequences. A package of somebody's own that can
+number its events need write no more than a `Sequence`; `SequenceSource` makes it a source.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.app.loader import AppReference
+from penstock.app.stream import Source
+from penstock.connectors.admission import Admission
+from penstock.connectors.checkpoint import Position
+from penstock.connectors.declaration import Options, SourceContext
+from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
+from penstock.connectors.uri import Uri
+from penstock.errors import SourceError
+
+FORMAT = "penstock"
+"""What Spark calls the data source that follows a sequence."""
+
+
+class Slice(NamedTuple):
+    """Events of a sequence: JSON payloads, and when each was meant to be sent (microseconds)."""
+
+    payloads: list[bytes]
+    born: Any
+
+
+class Sequence(ABC):
+    """Events numbered from 0, or from the oldest kept; driver and executors open it alike."""
+
+    @abstractmethod
+    def end(self, started: float) -> int:
+        """One more than the last event there is by now; the run began at ``started`` seconds."""
+
+    @abstractmethod
+    def read(self, start: int, end: int, started: float) -> Slice:
+        """Some of the events, the same whenever it is asked for them."""
+
+    def start(self) -> int:
+        """The number of the first event that can still be read."""
+        return 0
+
+    def last(self) -> int | None:
+        """Where the sequence ends for good, or None."""
+        return None
+
+    def note_reader(self, name: str, before: int) -> None:  # noqa: B027 - most have nothing to let go of
+        """Note that a reader has done with the events below a number, so that they may be let go of."""
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """What names a sequence to a process that has not opened it."""
+
+    application: AppReference
+    source: str
+    uri: str | None
+    """None where the application gives a connector itself."""
+
+    def open(self) -> "SequenceSource":
+        """The source over it, opened once a process."""
+        return _open(self)
+
+
+@lru_cache(maxsize=16)
+def _open(followed: Followed) -> "SequenceSource":
+    from penstock.connectors.registry import bind_source
+
+    sources = followed.application.load().topology().sources
+    source = next(source for source in sources if source.name == followed.source)
+    bound = bind_source(source, followed.uri, SourceContext(followed.application))
+    assert isinstance(bound, SequenceSource)
+    return bound
+
+
+class SequenceSource(BoundSource):
+    """A source over a sequence, which lets events in by the admission that its URI sets.
+
+    An event is born when its sequence says that it was meant to be sent.
+
+    Parameters
+    ----------
+    uri: None, where the application gives the connector itself and ``name`` says where it reads.
+    """
+
+    rows: RowKind = "json"
+
+    def __init__(
+        self,
+        source: Source[Any],
+        sequence: Sequence,
+        uri: Uri | None,
+        options: Options,
+        context: SourceContext,
+        *,
+        name: str = "",
+    ) -> None:
+        self.source, self.sequence = source, sequence
+        self.uri = name or str(uri)
+        self.admission = Admission.of(uri or Uri("", self.uri), options)
+        self._text, self._application = None if uri is None else str(uri), context.application
+        self._started: float | None = None
+
+    def reading(self, spark: SparkView, started_us: int) -> Reading:
+        assert self._application is not None
+        followed = Followed(self._application, self.source.name, self._text)
+        options = {"followed": msgspec.json.encode(followed).decode(), "parts": str(max(1, spark.parallelism))}
+        return Reading(FORMAT, ("payload", "born", "CAST(0 AS BIGINT) AS major", "minor"), options)
+
+    def reckon(self, position: Position) -> Reckoning:
+        first, done = self._done(position)
+        self._started = self._started or time.time()
+        return Reckoning(done - first, self.waiting(self._started, done))
+
+    def drained(self, position: Position) -> bool:
+        if self.reckon(position).queued:
+            return False
+        last = self.sequence.last()
+        assert self._started is not None
+        return last is None or self.sequence.end(self._started) >= last
+
+    def note_progress(self, run: str, position: Position) -> None:
+        self.sequence.note_reader(run, self._done(position)[1])
+
+    def waiting(self, started: float, done: int) -> int:
+        """How many events there are beyond those done.
+
+        Raises
+        ------
+        SourceError: fewer than those done, so it is another sequence.
+        """
+        end = self.sequence.end(started)
+        if end < done:
+            raise SourceError(
+                f"{self.uri} ends at event {end}, but {done} have been read from it: it is not the one that this run began "
+                "with; put that back, or start afresh with --fresh."
+            )
+        return end - done
+
+    def _done(self, position: Position) -> tuple[int, int]:
+        """Where the run began, and where what it has committed ends."""
+        at = position.offset
+        if at is None:
+            start = self.sequence.start()
+            return start, start
+        self._started = at["started"]
+        return int(at["first"]), int(at["end"])

@@ -1,0 +1,85 @@
+"""What every bound source can do, and how it tells Spark what to read. Knows no Spark."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from penstock.app.stream import Source
+from penstock.connectors.checkpoint import Position
+
+RowKind = Literal["lines", "json", "messages", "fields", "columns"]
+"""How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
+blank ones; the same with some fields apart, in ``beside``; text fields; or typed columns."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What Spark is told of a stream to read: the arguments of ``spark.readStream``, and what is selected of it.
+
+    Parameters
+    ----------
+    columns: SQL expressions with names: what `RowKind` says, ``born`` (microseconds), ``major`` and, where the
+        source knows it, ``minor``: the order of delivery.
+    schema: in Spark's DDL, where the format wants to be told.
+    like: a file whose schema all others have, in place of ``schema``.
+    """
+
+    format: str
+    columns: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    path: str | None = None
+    schema: str | None = None
+    like: str | None = None
+
+
+class SparkView(Protocol):
+    """What a source may ask the engine before it says what to read."""
+
+    parallelism: int
+
+    def columns(self, format: str, path: str) -> dict[str, str]:
+        """The columns of a file, and their types in Spark's words."""
+
+
+class Births(NamedTuple):
+    """Source events of one birth: how many, and when (microseconds since the epoch)."""
+
+    rows: int
+    born: int
+
+
+class Reckoning(NamedTuple):
+    """Events counted at the source, independently of what the run counted."""
+
+    committed: int
+    """Handed to micro-batches that have been committed."""
+    queued: int
+    """Accepted by the source, and not in a committed micro-batch."""
+
+
+class BoundSource(ABC):
+    """A declared source and where its events come from."""
+
+    source: Source[Any]
+    uri: str
+    rows: RowKind
+
+    @abstractmethod
+    def reading(self, spark: SparkView, started_us: int) -> Reading:
+        """What Spark is to read; the run began at a time in microseconds."""
+
+    @abstractmethod
+    def reckon(self, position: Position) -> Reckoning:
+        """What the source itself says has been, and is still to be, handed to Spark."""
+
+    def drained(self, position: Position) -> bool:
+        """Whether nothing waits, and nothing more will come by itself; may be cheaper than `reckon`."""
+        return self.reckon(position).queued == 0
+
+    def note_progress(self, run: str, position: Position) -> None:  # noqa: B027 - most have nothing to let go of
+        """Called from time to time, so that a source can let go of what a run has read for good."""
+
+    def births(self, position: Position) -> list[Births]:
+        """The births of the events that a position's batch took in, where the source can tell afterwards."""
+        return []

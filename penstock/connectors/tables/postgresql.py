@@ -1,0 +1,107 @@
+"""Tables in PostgreSQL, loaded with COPY."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+from penstock.app.stream import Sink
+from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
+from penstock.connectors.tables import rules
+from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable, quoted
+from penstock.connectors.uri import Uri
+from penstock.errors import SinkError
+from penstock.extras import needs
+from penstock.runtime.output import SinkFiles
+
+with needs("postgresql"):
+    import psycopg
+
+
+class Postgres:
+    """A PostgreSQL database, by libpq's URI."""
+
+    types = {
+        "bool": "boolean", "int64": "bigint", "double": "double precision", "string": "text", "binary": "bytea",
+        "timestamp": "timestamptz", "date32": "date", "duration": "interval", "decimal128": "numeric", "json": "jsonb",
+    }  # fmt: skip
+    mark = "%s"
+
+    def __init__(self, uri: Uri) -> None:
+        options = {name: value for name, value in uri.options.items() if name != "table"}
+        self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', **options})}"
+        host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
+        self.uri = f"postgresql://{host}/{database}"
+
+    @contextmanager
+    def transaction(self) -> Iterator[Cursor]:
+        try:
+            with psycopg.connect(self._address) as connection:
+                yield connection.cursor()
+        except psycopg.OperationalError as error:
+            if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
+                raise self._refused(error) from error
+            raise Unavailable(_first_line(error)) from error
+        except psycopg.Error as error:
+            raise self._refused(error) from error
+
+    def load(self, cursor: Cursor, table: Table, rows: Iterator[Row]) -> None:
+        """Upserts go through a temporary table, of which each key's last row counts."""
+        assert isinstance(cursor, psycopg.Cursor)
+        if not table.key:
+            _copy(cursor, f"COPY {table.quoted} ({table.columns}) FROM STDIN", rows)
+            return
+        cursor.execute(_text(f"CREATE TEMPORARY TABLE arrived (LIKE {table.quoted} INCLUDING DEFAULTS) ON COMMIT DROP"))
+        cursor.execute("ALTER TABLE arrived ADD COLUMN penstock_row bigint")
+        numbered = ((*row, number) for number, row in enumerate(rows))
+        _copy(cursor, f"COPY arrived ({table.columns}, penstock_row) FROM STDIN", numbered)
+        key = ", ".join(map(quoted, table.key))
+        last = f"SELECT DISTINCT ON ({key}) {table.columns} FROM arrived ORDER BY {key}, penstock_row DESC"
+        cursor.execute(_text(table.upserted(last)))
+
+    def columns(self, cursor: Cursor, table: str) -> set[str]:
+        cursor.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            (quoted(table),),
+        )
+        return {name for (name,) in cursor.fetchall()}
+
+    def _refused(self, error: psycopg.Error) -> SinkError:
+        return SinkError(f"{self.uri} refuses: {_first_line(error)}; mend that, and run again.")
+
+
+def _copy(cursor: "psycopg.Cursor[Any]", statement: str, rows: Iterator[Row]) -> None:
+    with cursor.copy(_text(statement)) as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def _text(statement: str) -> Any:
+    """A statement that is not a literal, as psycopg's types want it; its names are quoted."""
+    return statement.encode()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
+    rule = f"{rules.__name__}:{rules.refuse_nul.__name__}"
+    files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule)
+    return TableSink(sink, Postgres(uri), options.get("table"), files)
+
+
+POSTGRESQL = SinkConnector(
+    "postgresql",
+    "//USER@HOST/DATABASE",
+    "a table in PostgreSQL, appended, or upserted by the sink's key",
+    (
+        Option("table", "the table's name; the sink's unless given"),
+        *(
+            Option(name, f"libpq's `{name}`")
+            for name in ("host", "sslmode", "sslrootcert", "options", "connect_timeout")
+        ),
+    ),
+    reach="shared disk",
+    bind=_bind,
+)

@@ -1,0 +1,23 @@
+"""What some databases cannot keep; workers apply these rules to record batches before they are staged."""
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def refuse_nul(columns: pa.RecordBatch) -> None:
+    """Refuse texts that hold the character NUL.
+
+    Raises
+    ------
+    ValueError: there is one; names its column.
+    """
+    for name, column in zip(columns.schema.names, columns.columns, strict=True):
+        if pa.types.is_string(column.type):
+            found = pc.any(pc.match_substring(column, "\0")).as_py()
+        else:
+            found = pa.types.is_nested(column.type) and b"\\u0000" in msgspec.json.encode(
+                column.to_pylist(), enc_hook=str
+            )
+        if found:
+            raise ValueError(f"Field {name} holds the character NUL, which PostgreSQL does not keep")

@@ -1,0 +1,79 @@
+"""Tables in a SQLite file: the table sink for a laptop."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from penstock.app.stream import Sink
+from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
+from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable
+from penstock.connectors.uri import Uri
+from penstock.errors import SinkError
+from penstock.runtime.output import SinkFiles
+
+
+class Sqlite:
+    """A SQLite file. Times are kept as ISO 8601 text, durations as seconds, decimals as text."""
+
+    types = {
+        "bool": "boolean", "int64": "integer", "double": "real", "string": "text", "binary": "blob", "timestamp": "text",
+        "date32": "text", "duration": "real", "decimal128": "text", "json": "text",
+    }  # fmt: skip
+    mark = "?"
+
+    def __init__(self, path: Path) -> None:
+        self.uri = f"sqlite:{path}"
+        self._path = path
+
+    @contextmanager
+    def transaction(self) -> Iterator[Cursor]:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=FULL")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection.cursor()
+                connection.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            if isinstance(error, SinkError):
+                raise
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                raise Unavailable(str(error)) from error
+            raise SinkError(f"{self.uri} cannot be written: {error}; free space, or choose another file.") from error
+
+    def load(self, cursor: Cursor, table: Table, rows: Iterator[Row]) -> None:
+        statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
+        assert isinstance(cursor, sqlite3.Cursor)
+        cursor.executemany(statement, (tuple(map(_plain, row)) for row in rows))
+
+    def columns(self, cursor: Cursor, table: str) -> set[str]:
+        cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return {name for (name,) in cursor.fetchall()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
+    files = SinkFiles(sink.name, "parquet", str(context.output))
+    return TableSink(sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files)
+
+
+SQLITE = SinkConnector(
+    "sqlite",
+    "FILE",
+    "a table in a SQLite file, appended, or upserted by the sink's key",
+    (Option("table", "the table's name; the sink's unless given"),),
+    reach="shared disk",
+    bind=_bind,
+)

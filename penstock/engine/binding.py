@@ -1,0 +1,199 @@
+"""What a run is bound to: its sources, sinks, groups and recording."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from penstock.app.application import App
+from penstock.app.loader import AppReference
+from penstock.app.state import describe_state
+from penstock.app.topology import Topology
+from penstock.connectors.checkpoint import Position
+from penstock.connectors.declaration import Jars, SourceContext
+from penstock.connectors.files.hop import HopSource
+from penstock.connectors.files.sink import DirectorySink
+from penstock.connectors.kafka.place import JARS, KafkaPlace
+from penstock.connectors.registry import bind_sinks, bind_source, jars
+from penstock.connectors.sink import BoundSink
+from penstock.connectors.source import BoundSource
+from penstock.connectors.uri import Uri
+from penstock.engine.group import Group, group_elements
+from penstock.engine.ledger import Ledger
+from penstock.engine.options import RunOptions
+from penstock.engine.recording import Recording
+from penstock.errors import ConfigurationError
+from penstock.runtime.output import DEAD_LETTERS, SinkFiles
+from penstock.runtime.wiring import WiringReference
+
+
+@dataclass(frozen=True)
+class BoundGroup:
+    """A group, its part of the topology, and what its query reads and writes."""
+
+    group: Group
+    topology: Topology
+    sources: list[BoundSource]
+    sinks: tuple[BoundSink, ...]
+    ledger: Ledger
+    checkpoint: Path
+    wiring: WiringReference
+
+    @property
+    def external(self) -> frozenset[str]:
+        """The sources that no other group feeds."""
+        return frozenset(self.group.sources)
+
+    @property
+    def handed_on(self) -> frozenset[str]:
+        """The streams that another group feeds."""
+        return frozenset(bound.source.name for bound in self.sources) - self.external
+
+    def positions(self, back: int = 0) -> list[tuple[BoundSource, Position]]:
+        """The sources, and how far each has been read.
+
+        Parameters
+        ----------
+        back: 1 for how far before the last batch.
+        """
+        last = self.ledger.last
+        batch = None if last is None or last < back else last - back
+        return [(bound, Position(self.checkpoint, number, batch)) for number, bound in enumerate(self.sources)]
+
+
+class Binding:
+    """An application bound to where it reads, writes and keeps its recording.
+
+    Raises
+    ------
+    PenstockError: a source or sink cannot be bound, or another process is running the run.
+    """
+
+    def __init__(self, app: App, options: RunOptions, application: AppReference) -> None:
+        self.app, self.options, self.application = app, options, application
+        self.topology = topology = app.topology()
+        _check_names("--source", options.sources, [source.name for source in topology.sources])
+        _check_names("--sink", options.sinks, [sink.name for sink in topology.sinks])
+        context = SourceContext(application)
+        self.sources = {
+            source.name: bind_source(source, options.sources.get(source.name), context) for source in topology.sources
+        }
+        typed = frozenset(name for name, bound in self.sources.items() if bound.rows == "columns")
+        self.groups = group_elements(topology, options.groups, typed)
+        self.recording = Recording(options.runs / (options.name or app.name))
+        try:
+            self.sinks = bind_sinks(topology.sinks, options.sinks, self.recording.output)
+        except BaseException:
+            self.recording.release()
+            raise
+        self.letters = DirectorySink(
+            SinkFiles("", "jsonl", str(self.recording.directory / DEAD_LETTERS), role="letters")
+        )
+
+    def claim(self) -> bool:
+        """Begin the recording, or resume it, and make every sink's place this run's; returns whether it resumes.
+
+        Raises
+        ------
+        PenstockError: what is there does not fit.
+        """
+        recording, options = self.recording, self.options
+        resumed = recording.prepare(self._manifest(), fresh=options.fresh)
+        for sink in (*self.sinks.values(), self.letters):
+            sink.claim(recording.manifest["run"], recording.manifest.get("previous"))
+        recording.note_configuration({"master": options.master, "resumed": resumed, **_plain(options)})
+        return resumed
+
+    def jars(self) -> list[Jars]:
+        """What Spark needs besides its own."""
+        given = self.options
+        needed = [
+            *(
+                jar
+                for source in self.topology.sources
+                for jar in jars("sources", given.sources.get(source.name) or source.uri)
+            ),
+            *(jar for sink in self.topology.sinks for jar in jars("sinks", given.sinks.get(sink.name) or sink.uri)),
+        ]
+        return [*needed, JARS] if given.hops else needed
+
+    def open(self, group: Group) -> BoundGroup:
+        """Bind a group, deliver what its last committed batch left staged, and make its hops ready."""
+        topology = self.topology.subset(group.elements, group.hops, group.sources)
+        sources = [
+            self.sources[source.name] if source.name in group.sources else self._hop_source(topology, source.name)
+            for source in topology.sources
+        ]
+        own = [self.sinks[sink.name] for sink in topology.sinks if not sink.hop]
+        sinks = (*own, *(self._hop_sink(stream, group.name) for stream in group.hops), self.letters)
+        ledger = Ledger(self.recording.ledger(group.name), group.name, sinks)
+        wiring = WiringReference(
+            self.application, group.elements, group.hops, group.sources, int(self.recording.manifest["partitions"]),
+            tuple(sink.files for sink in sinks), self.app.on_error,
+        )  # fmt: skip
+        return BoundGroup(group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring)
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "application": self.app.name,
+            "topology": self.topology.to_json(),
+            "state": describe_state(self.topology),
+            "sources": {name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
+            "parameters": {name: str(value) for name, value in self.app.values.items()},
+            "groups": {name: group.name for group in self.groups for name in group.elements},
+            "hops": {
+                group.name: self.topology.subset(group.elements, group.hops, group.sources).hops
+                for group in self.groups
+            },
+            "partitions": self.options.partitions,
+        }
+
+    def _hop_source(self, topology: Topology, name: str) -> BoundSource:
+        source = next(source for source in topology.sources if source.name == name)
+        topic = self._hop_topic(name)
+        if topic is None:
+            return HopSource(source, self.recording.hops / name)
+        from penstock.connectors.kafka.source import KafkaSource  # needs an extra
+
+        return KafkaSource(source, topic.uri(), {})
+
+    def _hop_sink(self, stream: str, group: str) -> BoundSink:
+        """Where a group leaves a stream for other groups."""
+        files = SinkFiles(stream, "parquet", str(self.recording.hops / stream / group), role="hop")
+        topic = self._hop_topic(stream)
+        if topic is None:
+            return DirectorySink(files)
+        from penstock.connectors.kafka.sink import KafkaHopSink  # needs an extra
+
+        sink = KafkaHopSink(self.topology.stream(stream), topic, self.recording.directory, files)
+        sink.claim(self.recording.manifest["run"], None)
+        return sink
+
+    def _hop_topic(self, stream: str) -> KafkaPlace | None:
+        if self.options.hops is None:
+            return None
+        place = KafkaPlace.of(Uri.parse(f"{self.options.hops}/hop"))
+        name = quote(stream, safe="").replace("%", "_")
+        return replace(place, topic=f"penstock-{self.recording.manifest['run']}-{name}")
+
+
+def _check_names(flag: str, given: Any, known: list[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigurationError(
+                f"{flag} {name}=...: there is no {name}; the application has {', '.join(known) or 'none'}."
+            )
+
+
+def _plain(options: RunOptions) -> dict[str, Any]:
+    text = {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}
+    text["sources"] = {name: _masked(uri) for name, uri in options.sources.items()}
+    text["sinks"] = {name: _masked(uri) for name, uri in options.sinks.items()}
+    text["hops"] = options.hops and _masked(options.hops)
+    return text
+
+
+def _masked(uri: str) -> str:
+    """A URI without the secrets that it may hold."""
+    return re.sub(r"(kafka\.[^=&]*)=[^&]*", r"\1=***", re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", uri))

@@ -1,0 +1,142 @@
+"""One of the two ways to run: a query for each group, whose micro-batches a ledger commits."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyspark
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.connectors.checkpoint import Position
+from penstock.connectors.source import Reckoning
+from penstock.engine.binding import Binding, BoundGroup
+from penstock.engine.compile import compile_group
+from penstock.engine.ledger import BatchRecord, clear_staging
+from penstock.engine.live import Live, Snapshot
+from penstock.engine.native import NativeWriter, births_of, compile_native
+from penstock.engine.report import Totals, report_of
+from penstock.engine.watch import Watch
+from penstock.runtime.tally import Tally
+from penstock.runtime.wire import TALLY
+
+TalliesOf = Callable[[DataFrame, int], list[Tally]]
+"""What the stages of a micro-batch have to tell, given its rows and its number."""
+
+
+class MicroBatches:
+    """Runs every group of an application in micro-batches."""
+
+    def __init__(self, binding: Binding, live: Live) -> None:
+        self._binding, self._live = binding, live
+        self._totals, self._lock = Totals(), threading.Lock()
+
+    def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+        """Run until the watch says that it is over; returns the report."""
+        started_us = time.time_ns() // 1000
+        groups = [self._binding.open(group) for group in self._binding.groups]
+        clear_staging({sink.files for group in groups for sink in group.sinks})
+        for group in groups:
+            for record in group.ledger.records():
+                self._totals.add(record, group.external, group.handed_on)
+        queries: list[StreamingQuery] = []
+        with watch.signals():
+            try:
+                for group in groups:
+                    queries.append(self._start(spark, group, started_us))
+                watch.until_over(
+                    queries,
+                    lambda: self._is_idle(groups, queries),
+                    lambda: self._live.show(self._snapshot()),
+                    lambda: self._note_progress(groups),
+                )
+            except PySparkException as error:
+                watch.fail(error)
+            finally:
+                for query in queries:
+                    query.stop()
+                for group in groups:
+                    group.ledger.close()
+        return self._report(groups)
+
+    def _start(self, spark: SparkSession, group: BoundGroup, started_us: int) -> StreamingQuery:
+        frame, tallies = (_native if group.group.native else _compiled)(spark, group, started_us)
+        writer = frame.writeStream.queryName(group.group.name).option("checkpointLocation", str(group.checkpoint))
+        writer = writer.foreachBatch(self._committer(group, tallies))
+        try:
+            return writer.start()
+        except AnalysisException as error:
+            if not (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE"):
+                raise
+            # An aggregation without a watermark cannot append; its rows are what a batch has changed.
+            return writer.outputMode("update").start()
+
+    def _committer(self, group: BoundGroup, tallies: TalliesOf) -> Callable[[DataFrame, int], None]:
+        external, handed_on = group.external, group.handed_on
+
+        def commit(batch: DataFrame, number: int) -> None:
+            begun = time.monotonic()
+            record = BatchRecord.of(number, time.time_ns() // 1000, tallies(batch, number))
+            with self._lock:
+                if not group.ledger.commit(record):
+                    return
+                self._totals.add(record, external, handed_on)
+            taken = sum(source.accepted for source in record.sources.values())
+            self._live.batch(taken, time.monotonic() - begun, record)
+
+        return commit
+
+    def _is_idle(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> bool:
+        drained = all(bound.drained(position) for group in groups for bound, position in group.positions())
+        return drained and not any(query.status["isDataAvailable"] for query in queries)
+
+    def _note_progress(self, groups: list[BoundGroup]) -> None:
+        for group in groups:
+            # But for the last batch, which Spark may read again if it has not noted that it is done.
+            for bound, position in group.positions(back=1):
+                bound.note_progress(f"run in {self._binding.recording.directory}", position)
+
+    def _snapshot(self) -> Snapshot:
+        with self._lock:
+            taken = sum(source.accepted for source in self._totals.sources.values())
+            left = sum(self._totals.outputs.get(name, 0) for name in self._binding.sinks)
+            dead = self._totals.dead_lettered
+        return Snapshot(taken, left, dead)
+
+    def _report(self, groups: list[BoundGroup]) -> dict[str, Any]:
+        reckonings: dict[str, Reckoning] = {
+            bound.source.name: bound.reckon(position)
+            for group in groups
+            for bound, position in group.positions()
+            if bound.source.name in group.external
+        }
+        return report_of(
+            self._binding.topology, self._totals, reckonings, self._binding.recording.progress(),
+            engine=f"spark {pyspark.__version__}", master=self._binding.options.master,
+        )  # fmt: skip
+
+
+def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf]:
+    """The query of a group whose elements are Python's: its rows are tallies."""
+    frame = compile_group(spark, group.wiring, group.sources, started_us)
+
+    def tallies(batch: DataFrame, number: int) -> list[Tally]:
+        rows = batch.where(batch["hop"] == TALLY).select("block").toArrow()
+        return [Tally.read(block) for block in rows["block"].to_pylist()]
+
+    return frame, tallies
+
+
+def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf]:
+    """The query of a group that Spark plans whole: its rows are events, which the writer counts."""
+    frame = compile_native(spark, group.topology, group.sources, started_us)
+    writer = NativeWriter(group.topology, tuple(sink.files for sink in group.sinks))
+
+    def tallies(batch: DataFrame, number: int) -> list[Tally]:
+        positions = [Position(group.checkpoint, index, number) for index in range(len(group.sources))]
+        taken = zip(group.sources, positions, strict=True)
+        return [writer.write(batch, {bound.source.name: births_of(bound.births(at)) for bound, at in taken})]
+
+    return frame, tallies

@@ -1,0 +1,135 @@
+"""A keyed hop on Spark: one group per partition, whose containers keep pages in the state store."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from penstock.app.element import overrides
+from penstock.errors import TopologyError
+from penstock.runtime.hop import run_hop
+from penstock.runtime.output import FileOutput
+from penstock.runtime.stage import Stage
+from penstock.runtime.wire import CLOCK
+from penstock.runtime.wiring import Wiring, WiringReference
+
+
+def time_mode_of(wiring: Wiring, hop: int) -> str:
+    """What Spark calls the time mode of a hop: whose clock its timers follow.
+
+    Raises
+    ------
+    TopologyError: the hop's elements need both clocks, which Spark cannot give to one operator.
+    """
+    processing: list[str] = []
+    event: list[str] = []
+    for element in wiring.hop(hop):
+        assert element.prototype is not None
+        timed = overrides(element.prototype, "on_timer") or element.every is not None
+        if timed:
+            (event if element.timers == "event" else processing).append(element.name)
+    judged = any(source.event_time is not None for source in wiring.topology.sources)
+    if processing and (event or (judged and hop == 1)):
+        other = f"{event[0]} has timers on event time" if event else "its source declares an event time"
+        raise TopologyError(
+            f"Element {processing[0]} has timers on processing time, but in the same hop {other}: use timers='event' for "
+            "it, or put it behind another keyed element."
+        )
+    return "ProcessingTime" if processing else "EventTime" if event or judged else "None"
+
+
+class PagesInState:
+    """The state store's map of pages, as `penstock.runtime.pages` wants it."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._pages = handle.getMapState("pages", "element string, page int", "content binary")
+
+    def get(self, element: str, page: int) -> bytes | None:
+        """The bytes of a page."""
+        row = self._pages.getValue((element, page))
+        return None if row is None else bytes(row[0])
+
+    def put(self, element: str, page: int, content: bytes) -> None:
+        """Write a page."""
+        self._pages.updateValue((element, page), (content,))
+
+
+class HopProcessor(StatefulProcessor):
+    """Runs the containers of a hop in the partition that a label stands for."""
+
+    def __init__(self, reference: WiringReference, hop: int, labels: tuple[int, ...]) -> None:
+        self._reference, self._hop, self._labels = reference, hop, labels
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark, once for each partition and batch."""
+        self._handle = handle
+        self._store = PagesInState(handle)
+        self._timer = handle.getValueState("timer", "due bigint")
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: TimerValues,
+    ) -> Iterator[pd.DataFrame]:
+        """Called by Spark with all rows of a partition."""
+        wiring = self._reference.resolve()
+        blocks: list[bytes] = []
+        now = 0.0
+        for frame in rows:
+            hop = frame["hop"]
+            for moment in frame.loc[hop == CLOCK, "block"]:
+                now = int.from_bytes(moment, "little") / 1e6
+            blocks.extend(frame.loc[hop == self._hop, "block"])
+            passing = (hop != self._hop) & ((hop != CLOCK) | (self._hop < wiring.hops))
+            if passing.any():
+                yield frame.loc[passing].drop(columns=["label"])
+        yield self._run(self._stage(wiring, key), blocks, timerValues, now)
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: TimerValues,
+        expiredTimerInfo: Any,
+    ) -> Iterator[pd.DataFrame]:
+        """Called by Spark for a partition whose timer has expired."""
+        wiring = self._reference.resolve()
+        stage = self._stage(wiring, key, "-timer")
+        if self._hop < wiring.hops:
+            moment = timerValues.getCurrentProcessingTimeInMs() * 1000
+            stage.outbox.tell_time(moment, wiring.partitions)
+        yield self._run(stage, [], timerValues, 0.0)
+
+    def close(self) -> None:
+        """Called by Spark at the end; there is nothing to release."""
+
+    def _stage(self, wiring: Wiring, key: Any, call: str = "") -> Stage:
+        """The stage of a partition; ``call`` tells apart those of one micro-batch."""
+        partition = self._labels.index(int(key[0]))
+        output = FileOutput(wiring.sinks, f"{self._hop}-{partition:05d}{call}")
+        return Stage(wiring, self._hop, partition, output)
+
+    def _run(self, stage: Stage, blocks: list[bytes], timers: TimerValues, now: float) -> Any:
+        processing_ms, watermark_ms = timers.getCurrentProcessingTimeInMs(), timers.getCurrentWatermarkInMs()
+        if processing_ms > 0:
+            now = processing_ms / 1000
+        watermark = watermark_ms / 1000 if watermark_ms > 0 else None
+        due = run_hop(stage.wiring, stage, blocks, self._store, now, watermark)
+        if time_mode_of(stage.wiring, self._hop) != "None":
+            self._set_timer(None if due is None else math.ceil(due * 1000))
+        return stage.finish().to_pandas()
+
+    def _set_timer(self, due: int | None) -> None:
+        stored = self._timer.get()
+        present = None if stored is None else stored[0]
+        if due == present:
+            return
+        if present is not None:
+            self._handle.deleteTimer(present)
+        if due is None:
+            self._timer.clear()
+        else:
+            self._handle.registerTimer(due)
+            self._timer.update((due,))

@@ -1,0 +1,107 @@
+"""Watching a run's queries until it is idle, its time is up, it is interrupted, or one fails."""
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import RunFailedError
+
+POLL_S = 0.2
+NOTED_EVERY_S = 10.0
+"""How often sources are told how far the run is."""
+IDLE_S = 1.0
+"""How long everything must have been drained before a run is taken to be idle."""
+
+
+class Watch:
+    """What may end a run.
+
+    Parameters
+    ----------
+    duration: seconds, or None.
+    log: where the details of a failure are, for its sentence.
+    """
+
+    def __init__(self, *, duration: float | None, until_idle: bool, log: str) -> None:
+        self._duration, self._until_idle, self._log = duration, until_idle, log
+        self._interrupted = threading.Event()
+        self.failure: BaseException | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a person, or the system, has asked the run to stop."""
+        return self._interrupted.is_set()
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Within the block, Ctrl-C and a request to terminate stop the run after what is committed."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self._interrupted.set()
+
+        previous = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def fail(self, error: BaseException) -> None:
+        """Note what has stopped the run; the first failure counts."""
+        self.failure = self.failure or _explained(error, self._log)
+
+    def until_over(
+        self,
+        queries: Sequence[StreamingQuery],
+        is_idle: Callable[[], bool],
+        show: Callable[[], None],
+        note: Callable[[], None],
+    ) -> None:
+        """Wait for the end.
+
+        Parameters
+        ----------
+        show: called at each look; note: called every `NOTED_EVERY_S`, and at the beginning.
+        """
+        began = noted = time.monotonic()
+        note()
+        idle_since: float | None = None
+        while not self._interrupted.wait(POLL_S):
+            for query in queries:
+                failed = query.exception()
+                if failed is not None:
+                    self.fail(failed)
+                    return
+            now = time.monotonic()
+            show()
+            if now - noted >= NOTED_EVERY_S:
+                note()
+                noted = now
+            if self._duration is not None and now - began >= self._duration:
+                return
+            if self._until_idle:
+                idle_since = (idle_since or now) if is_idle() else None
+                if idle_since is not None and now - idle_since >= IDLE_S:
+                    return
+
+
+def _explained(error: BaseException, log: str) -> RunFailedError:
+    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line."""
+    text = str(error)
+    ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
+    python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    reason = (ours or python or [first])[-1].strip().removesuffix(".")
+    return RunFailedError(
+        f"The run stopped: {reason}. Nothing is lost: what was not committed is still queued, and running again resumes "
+        f"({log} has the details)."
+    )

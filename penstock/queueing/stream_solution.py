@@ -1,0 +1,54 @@
+"""Solving a stream server by one of four methods; see :func:`penstock.queueing.solve`."""
+
+import math
+from dataclasses import replace
+
+from penstock.errors import NotSolvableError
+from penstock.queueing import parameter
+from penstock.queueing.boundary import Boundary, solve_boundary
+from penstock.queueing.chain import solve_chain
+from penstock.queueing.iterative import solve_iterative
+from penstock.queueing.limits import infinite_batch
+from penstock.queueing.moments import moments
+from penstock.queueing.server import StreamServer
+from penstock.queueing.spectral import solve_spectral
+from penstock.queueing.steadystate import SteadyState
+
+METHODS = ("auto", "spectral", "iterative", "chain")
+
+
+def solve_stream_server(
+    server: StreamServer,
+    method: str = "auto",
+    tolerance: float = 1e-10,
+    truncation: int | None = None,
+    digits: int | None = None,
+) -> SteadyState:
+    """Find the steady state with Poisson arrivals; see :func:`penstock.queueing.solve`."""
+    parameter.one_of("method", method, METHODS)
+    parameter.rate("tolerance", tolerance)
+    truncation = None if truncation is None else int(parameter.count("truncation", truncation))
+    digits = None if digits is None else int(parameter.count("digits", digits, least=15))
+    server.require_stable()
+    if math.isinf(_without_extremes(server).effective_batch_size):
+        if method != "auto":
+            raise NotSolvableError(f"method={method!r} takes a finite batch_size; use method='auto'.")
+        return SteadyState.of(server, method, infinite_batch(_without_extremes(server)), None)
+    if method == "chain":
+        chain = solve_chain(server, tolerance, truncation)
+        flows = server.timer_rate * chain.ready[0]
+        flows[0] = 0.0
+        boundary = Boundary(chain.ready[0].copy(), flows)
+        return SteadyState.of(server, method, chain.moments(server), boundary)
+    boundary = {
+        "auto": lambda: solve_boundary(_without_extremes(server)),
+        "spectral": lambda: solve_spectral(server, digits),
+        "iterative": lambda: solve_iterative(server, tolerance, truncation),
+    }[method]()
+    return SteadyState.of(server, method, moments(_without_extremes(server), boundary), boundary)
+
+
+def _without_extremes(server: StreamServer) -> StreamServer:
+    """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double."""
+    fastest = server.arrival_rate + server.service_rate
+    return replace(server, timer_rate=math.inf) if server.timer_rate > 1e15 * fastest else server

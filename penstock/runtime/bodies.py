@@ -1,0 +1,104 @@
+"""Calling the bodies of keyless elements: on each event, or on record batches."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.app.element import Element, overrides
+from penstock.errors import EmissionError
+from penstock.runtime.emitter import Emitter
+from penstock.runtime.events import EventBatch
+from penstock.runtime.letters import FAULTS, DeadLetters
+from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
+from penstock.runtime.tally import Tally
+from penstock.runtime.wiring import Wiring
+
+
+def run_event_body(
+    element: Element, batch: EventBatch, wiring: Wiring, tally: Tally, letters: DeadLetters
+) -> list[EventBatch]:
+    """Call a keyless element of the event dialect on each event; what it emitted."""
+    instance = element.prototype() if element.prototype else None
+    handle = instance.on_event if instance else element.body
+    emitter = Emitter(element, wiring, batch.lineage, tally.partition)
+    events = batch.events(wiring)
+    for row in tally.element(element.name).timed(range(len(events))):
+        try:
+            emissions = emitter.collect(handle(events[row]))
+        except FAULTS as error:
+            letters.bury(element.name, batch.stream, events[row], error, batch.lineage.row(row))
+        else:
+            if emissions:
+                emitter.add(emissions, row)
+    if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
+        born = int(batch.lineage.born.max())
+        try:
+            emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
+        except FAULTS as error:
+            letters.bury(element.name, batch.stream, None, error, Lineage(born, NONE, LAST, tally.partition))
+    return list(emitter.batches())
+
+
+def run_batch_body(
+    element: Element, batch: EventBatch, columns: pa.RecordBatch, wiring: Wiring, tally: Tally, letters: DeadLetters
+) -> list[EventBatch]:
+    """Call an element of the batch dialect on a record batch; what it returned."""
+    body = _BatchBody(element, batch, wiring, letters)
+    counted = tally.element(element.name)
+    outputs: list[tuple[pa.RecordBatch, LineageColumns]] = []
+    for _ in counted.timed(range(1)):
+        outputs = body.call(columns, batch.lineage)
+    counted.events += len(batch) - 1
+    return [EventBatch(element.emits[0], lineage, columns=output) for output, lineage in outputs]
+
+
+class _BatchBody:
+    def __init__(self, element: Element, batch: EventBatch, wiring: Wiring, letters: DeadLetters) -> None:
+        self._element, self._letters = element, letters
+        self._stream, self._codec = batch.stream, wiring.codec(batch.stream.event_type)
+        self._emitted = wiring.codec(element.emits[0].event_type)
+
+    def call(self, columns: pa.RecordBatch, lineage: LineageColumns) -> list[tuple[pa.RecordBatch, LineageColumns]]:
+        """Call the body; if it raises, halve the batch until the rows at fault stand alone."""
+        try:
+            output = self._conform(self._element.body(columns))
+        except FAULTS as error:
+            if columns.num_rows == 1:
+                event = self._codec.from_columns(columns)[0]
+                self._letters.bury(self._element.name, self._stream, event, error, lineage.row(0))
+                return []
+            half = columns.num_rows // 2
+            parts = (slice(0, half), slice(half, columns.num_rows))
+            return [
+                result
+                for part in parts
+                for result in self.call(columns.slice(part.start, part.stop - part.start), lineage.take(part))
+            ]
+        return [(output, lineage.spread(output.num_rows))]
+
+    def _conform(self, output: Any) -> pa.RecordBatch:
+        """The output with the columns of the stream that it goes into.
+
+        Raises
+        ------
+        EmissionError: it lacks one, or holds a null that the stream does not allow.
+        """
+        name, stream, schema = self._element.name, self._element.emits[0], self._emitted.schema
+        if not isinstance(output, pa.RecordBatch):
+            raise EmissionError(f"{name} returned {type(output).__name__}; the batch dialect returns a RecordBatch.")
+        missing = [column for column in schema.names if column not in output.schema.names]
+        if missing:
+            raise EmissionError(
+                f"{name} returned columns {', '.join(output.schema.names)}, without {', '.join(missing)} of stream "
+                f"{stream.name}."
+            )
+        output = output.select(schema.names)
+        for field in schema:
+            if not field.nullable and output.column(field.name).null_count:
+                raise EmissionError(f"{name} returned a null in column {field.name}, which stream {stream.name} needs.")
+        if output.schema.types != schema.types:
+            columns = [column.cast(field.type) for column, field in zip(output.columns, schema, strict=True)]
+            output = pa.RecordBatch.from_arrays(columns, schema=schema)
+        if not self._emitted.flat:
+            self._emitted.from_columns(output)  # raises where a value does not fit
+        return output

@@ -1,0 +1,77 @@
+"""What an element emits, checked and gathered while it is handed many events."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from penstock.app.element import Element
+from penstock.app.stream import Emission, Stream
+from penstock.errors import EmissionError
+from penstock.runtime.events import EventBatch
+from penstock.runtime.lineage import LineageColumns
+from penstock.runtime.wiring import Wiring
+
+
+class Emitter:
+    """Collects what one element emits while it is handed many events.
+
+    Parameters
+    ----------
+    causes: the lineages of those events.
+    partition: the one in which this happens.
+    """
+
+    def __init__(self, element: Element, wiring: Wiring, causes: LineageColumns, partition: int) -> None:
+        self._element = element
+        self._causes = causes
+        self._uncaused_born: list[int] = []
+        self._partition = partition
+        self._checked = {stream: wiring.codec(stream.event_type).checked for stream in element.emits}
+        self._emitted: dict[Stream[Any], tuple[list[Any], list[int]]] = {stream: ([], []) for stream in element.emits}
+
+    def collect(self, result: Any) -> Sequence[Emission]:
+        """What a hook yielded or returned, run to its end and checked, before any of it counts.
+
+        Raises
+        ------
+        EmissionError: it holds something other than events of declared streams.
+        msgspec.ValidationError: a value is not of its field's type.
+        """
+        if result is None:
+            return ()
+        emissions = [result] if isinstance(result, Emission) else list(result)
+        for index, emission in enumerate(emissions):
+            checked = self._checked.get(emission.stream) if type(emission) is Emission else None
+            if checked is None:
+                self._refuse(emission)
+            else:
+                event = checked(emission.event)
+                if event is not emission.event:
+                    emissions[index] = Emission(emission.stream, event)
+        return emissions
+
+    def add(self, emissions: Sequence[Emission], cause: int) -> None:
+        """Keep emissions that an event caused, given its place among the causes."""
+        for emission in emissions:
+            events, rows = self._emitted[emission.stream]
+            events.append(emission.event)
+            rows.append(cause)
+
+    def add_uncaused(self, emissions: Sequence[Emission], born: int) -> None:
+        """Keep emissions that no single event caused; they come after all that one did."""
+        self.add(emissions, len(self._causes.born) + len(self._uncaused_born))
+        self._uncaused_born.append(born)
+
+    def batches(self) -> Iterable[EventBatch]:
+        """All that was emitted, by stream."""
+        lineage = self._causes.followed_by(LineageColumns.uncaused(self._uncaused_born, self._partition))
+        for stream, (events, rows) in self._emitted.items():
+            if events:
+                yield EventBatch(stream, lineage.take(rows), events=events)
+
+    def _refuse(self, thing: Any) -> None:
+        declared = ", ".join(stream.name for stream in self._emitted) or "no stream"
+        what = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
+        raise EmissionError(
+            f"{self._element.name} emitted {what}, but declares that it emits into {declared}: call a declared stream "
+            "with the event's fields, and name it in emits=."
+        )

@@ -1,0 +1,118 @@
+"""Events that enter a stage from a source: decoded, or kept as dead letters."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.app.stream import Source
+from penstock.runtime.events import EventBatch
+from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.stage import Stage
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Entrance:
+    """The way from one source into a stage."""
+
+    def __init__(self, stage: Stage, source: Source[Any]) -> None:
+        self.greatest_time = NONE
+        """Of the events that have entered here; microseconds since the epoch."""
+        self._stage, self._source = stage, source
+        self._codec = stage.wiring.codec(source.event_type)
+        self._tally = stage.tally.source(source.name)
+
+    def json(self, payloads: list[bytes], lineage: LineageColumns, *, lines: bool = True) -> None:
+        """Decode JSON events; what does not decode becomes a dead letter. Blank lines are no events."""
+        decode = self._codec.decode_json
+        self._tally.rows += len(payloads)
+        try:
+            events = [decode(payload) for payload in payloads]
+        except Exception:
+            whole = [row for row, payload in enumerate(payloads) if payload.strip() or not lines]
+            self._tally.blank += len(payloads) - len(whole)
+            self._decode_each([payloads[row] for row in whole], lineage.take(whole), decode, bytes)
+        else:
+            self._tally.accepted += len(events)
+            self._enter(EventBatch(self._source, lineage, events=events))
+
+    def messages(self, rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
+        """Decode JSON events some of whose fields stand beside them, as a message's key and headers do."""
+        self._tally.rows += len(rows)
+        decode = self._codec.from_message
+        self._decode_each(
+            rows, lineage, lambda row: decode(row["payload"], row["beside"]), lambda row: bytes(row["payload"])
+        )
+
+    def text_fields(self, rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
+        """Decode events given as text fields (CSV)."""
+        self._tally.rows += len(rows)
+        self._decode_each(rows, lineage, self._codec.from_text, _encode)
+
+    def columns(self, columns: pa.RecordBatch, lineage: LineageColumns) -> None:
+        """Take events that come as typed columns (Parquet); their types were checked at the start."""
+        self._tally.rows += columns.num_rows
+        codec = self._codec
+        if not codec.flat:  # an Enum, say, of which no column's type knows the members
+            rows = [columns.slice(index, 1) for index in range(columns.num_rows)]
+            self._decode_each(rows, lineage, lambda row: codec.from_columns(row)[0], _shown_row)
+            return
+        self._tally.accepted += columns.num_rows
+        required = [
+            field.name for field in codec.schema if not field.nullable and columns.column(field.name).null_count
+        ]
+        if required:
+            columns, lineage = self._reject_nulls(columns, lineage, required)
+        self._enter(EventBatch(self._source, lineage, columns=columns))
+
+    def _decode_each(
+        self, rows: list[Any], lineage: LineageColumns, decode: Callable[[Any], Any], raw: Callable[[Any], bytes]
+    ) -> None:
+        self._tally.accepted += len(rows)
+        events, good = [], []
+        for index, row in enumerate(rows):
+            try:
+                events.append(decode(row))
+                good.append(index)
+            except Exception as error:  # besides wrong JSON and types, say, JSON nested too deep
+                self._stage.letters.reject(self._source, raw(row), error, lineage.row(index))
+        self._enter(EventBatch(self._source, lineage.take(good), events=events))
+
+    def _reject_nulls(
+        self, columns: pa.RecordBatch, lineage: LineageColumns, required: list[str]
+    ) -> tuple[pa.RecordBatch, LineageColumns]:
+        bad = np.zeros(columns.num_rows, dtype=bool)
+        for name in required:
+            bad |= columns.column(name).is_null().to_numpy(zero_copy_only=False)
+        for index in np.flatnonzero(bad).tolist():
+            row = columns.slice(index, 1)
+            missing = ", ".join(name for name in required if row.column(name).null_count)
+            kind = self._source.event_type.__name__
+            error = ValueError(f"Field {missing} is null, and {kind} does not make it optional")
+            self._stage.letters.reject(self._source, _shown_row(row), error, lineage.row(index))
+        good = np.flatnonzero(~bad)
+        return columns.take(pa.array(good)), lineage.take(good)
+
+    def _enter(self, batch: EventBatch) -> None:
+        event_time = self._source.event_time
+        if event_time is not None and len(batch):
+            own_time = attrgetter(event_time.field)
+            times = [_microseconds(own_time(event)) for event in batch.events(self._stage.wiring)]
+            batch.lineage = batch.lineage._replace(time=np.array(times, np.int64))
+            self.greatest_time = max(self.greatest_time, *times)
+        self._stage.greatest_time = max(self._stage.greatest_time, self.greatest_time)
+        self._stage.route(batch)
+
+
+def _microseconds(moment: datetime) -> int:
+    """Since the epoch; a time without a zone is in UTC."""
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
+
+
+def _shown_row(row: pa.RecordBatch) -> bytes:
+    return msgspec.json.encode(row.to_pylist()[0], enc_hook=str)

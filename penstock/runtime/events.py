@@ -1,0 +1,50 @@
+"""Events of one stream on their way through a stage."""
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from penstock.app.stream import Stream
+from penstock.runtime.lineage import LineageColumns
+from penstock.runtime.wiring import Wiring
+
+_encode = msgspec.json.Encoder().encode
+
+
+class EventBatch:
+    """Events of one stream with their lineages, as objects or as columns, whichever is asked for."""
+
+    def __init__(
+        self,
+        stream: Stream[Any],
+        lineage: LineageColumns,
+        *,
+        events: list[Any] | None = None,
+        columns: pa.RecordBatch | None = None,
+    ) -> None:
+        self.stream = stream
+        self.lineage = lineage
+        self._events, self._columns = events, columns
+        self._lines: list[bytes] | None = None
+
+    def __len__(self) -> int:
+        return len(self.lineage.born)
+
+    def events(self, wiring: Wiring) -> list[Any]:
+        """The events as objects."""
+        if self._events is None:
+            self._events = wiring.codec(self.stream.event_type).from_columns(self._columns)
+        return self._events
+
+    def columns(self, wiring: Wiring) -> pa.RecordBatch:
+        """The events as a record batch."""
+        if self._columns is None:
+            self._columns = wiring.codec(self.stream.event_type).to_columns(self._events or [])
+        return self._columns
+
+    def lines(self, wiring: Wiring) -> list[bytes]:
+        """The events as JSON, encoded once for all sinks that take lines."""
+        if self._lines is None:
+            self._lines = list(map(_encode, self.events(wiring)))
+        return self._lines

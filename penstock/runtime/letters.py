@@ -1,0 +1,85 @@
+"""Dead letters: events that could not be decoded or handled, kept with their error."""
+
+import traceback
+from asyncio import CancelledError
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.app.stream import Source, Stream
+from penstock.errors import RunFailedError
+from penstock.runtime.lineage import Lineage
+from penstock.runtime.output import LETTERS, Output
+from penstock.runtime.tally import Tally
+
+FAULTS = (Exception, SystemExit, CancelledError)
+"""What user code may raise that concerns the event at hand, and not the process."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def described(error: BaseException) -> str:
+    """An error as text, whatever its class makes of itself."""
+    try:
+        text = str(error)
+    except FAULTS:
+        text = "(an error whose text cannot be had)"
+    return f"{type(error).__name__}: {storable(text)}"
+
+
+def storable(text: str) -> str:
+    """A text that can be written as UTF-8: lone surrogates stand as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+class DeadLetters:
+    """Where the failures of one stage go.
+
+    Parameters
+    ----------
+    on_error: ``"stop"`` raises instead of keeping.
+    """
+
+    def __init__(self, output: Output, tally: Tally, on_error: Literal["dead-letter", "stop"]) -> None:
+        self._output, self._tally, self._on_error = output, tally, on_error
+
+    def reject(self, source: Source[Any], payload: bytes, error: BaseException, lineage: Lineage) -> None:
+        """Keep what a source handed over and could not be decoded."""
+        text = payload.decode("utf-8", "backslashreplace")
+        self._bury({"element": None, "stream": source.name, "raw": text}, error, lineage)
+
+    def bury(self, element: str, stream: Stream[Any], event: Any, error: BaseException, lineage: Lineage) -> None:
+        """Keep an event that an element, or a sink, could not handle; None where no single event was at fault.
+
+        Raises
+        ------
+        RunFailedError: the application says that errors stop the run.
+        """
+        self._tally.element(element).dead_letters += 1
+        self._bury({"element": element, "stream": stream.name, "event": event}, error, lineage)
+
+    def _bury(self, letter: dict[str, Any], error: BaseException, lineage: Lineage) -> None:
+        message = described(error)
+        if self._on_error == "stop":
+            place = letter["element"] or f"decoding {letter['stream']}"
+            raise RunFailedError(f"{place}: {message}") from error
+        if lineage.origin is not None:
+            self._tally.failed.append(lineage.origin)
+        letter["error"] = message
+        if letter["element"] is not None:
+            frames = traceback.extract_tb(error.__traceback__)[-1:]
+            letter["line"] = next((f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames), None)
+        try:
+            line = _encode(letter)
+        except Exception:  # the event itself cannot be written as JSON
+            line = _encode({**letter, "event": shown(letter["event"])})
+        self._output.write_lines(LETTERS, [line])
+
+
+def shown(event: Any) -> str:
+    """An event that JSON cannot hold, as text."""
+    try:
+        return storable(repr(event))
+    except FAULTS:
+        return f"(a {type(event).__name__} that cannot be shown)"

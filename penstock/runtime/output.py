@@ -1,0 +1,194 @@
+"""Output of a stage: rows for sinks, kept where a committed batch finds them. One port, to files or to memory.
+
+Files are complete but invisible until their batch is committed.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.runtime.lineage import Ints
+
+STAGING = ".staging"
+DEAD_LETTERS = "dead-letters"
+"""The directory of a run in which they are kept."""
+BORN = "_born"
+"""The column in which a file between two groups keeps each event's birth."""
+
+FileKind = Literal["jsonl", "parquet"]
+Role = Literal["sink", "hop", "letters"]
+"""A sink that the application declares; a stream on its way to another group; the dead letters."""
+
+Texts = list[str | None]
+
+
+class SinkFiles(msgspec.Struct, frozen=True):
+    """Where and in which form the events for a sink are staged.
+
+    Parameters
+    ----------
+    name: of the sink, or of the stream that makes the hop.
+    beside: fields whose texts stand before each line of JSON, as a JSON array and a tab; see `divided`.
+    rule: ``module:function`` of what refuses record batches (``ValueError``) that the sink cannot keep.
+    """
+
+    name: str
+    kind: FileKind
+    directory: str
+    role: Role = "sink"
+    beside: tuple[str, ...] = ()
+    rule: str = ""
+
+    @property
+    def label(self) -> str:
+        """What tells it from all other outputs of a run; no sink of the application can be called so by chance."""
+        return label(self.name, self.role)
+
+    def refuse(self, columns: pa.RecordBatch) -> None:
+        """Apply the sink's own rule.
+
+        Raises
+        ------
+        ValueError: it cannot keep some of the rows.
+        """
+        if self.rule:
+            module, _, function = self.rule.partition(":")
+            getattr(import_module(module), function)(columns)
+
+
+def label(name: str, role: Role) -> str:
+    """The label of an output; names of sinks and streams hold no slash."""
+    return name if role == "sink" else f"{role}/{name}" if name else role
+
+
+LETTERS = label("", "letters")
+
+
+class StagedFile(msgspec.Struct, frozen=True):
+    """A file of a sink that a task has written and no batch has committed."""
+
+    sink: str
+    """The label of the output that it is part of."""
+    staged: str
+    final: str
+    rows: int
+    size: int
+
+
+class Output(Protocol):
+    """Where a stage puts the rows of its sinks."""
+
+    def files(self, sink: str) -> SinkFiles:
+        """The form in which a sink takes its events, by its label."""
+
+    def write_lines(self, sink: str, lines: list[bytes]) -> None:
+        """Append lines to a sink of kind ``jsonl``."""
+
+    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+        """Append rows to a sink of kind ``parquet``."""
+
+    def close(self) -> list[StagedFile]:
+        """Make all of it durable and say where it is."""
+
+
+class FileOutput:
+    """Staged files, one for each sink of one stage in one partition.
+
+    Parameters
+    ----------
+    name: begins the files' names; tells the stages of a batch apart.
+    """
+
+    def __init__(self, sinks: Iterable[SinkFiles], name: str) -> None:
+        self._sinks = {sink.label: sink for sink in sinks}
+        self._name = name
+        self._open: dict[str, _OpenFile] = {}
+
+    def files(self, sink: str) -> SinkFiles:
+        return self._sinks[sink]
+
+    def write_lines(self, sink: str, lines: list[bytes]) -> None:
+        if lines:
+            file = self._file(sink)
+            file.rows += len(lines)
+            file.handle.write(b"\n".join(lines))
+            file.handle.write(b"\n")
+
+    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+        if batch.num_rows:
+            if self._sinks[sink].role == "hop":
+                batch = batch.append_column(BORN, pa.array(born))
+            file = self._file(sink)
+            file.rows += batch.num_rows
+            if file.parquet is None:
+                file.parquet = pq.ParquetWriter(file.handle, batch.schema)
+            file.parquet.write_batch(batch)
+
+    def close(self) -> list[StagedFile]:
+        return [file.close() for file in self._open.values()]
+
+    def _file(self, sink: str) -> "_OpenFile":
+        if sink not in self._open:
+            self._open[sink] = _OpenFile(self._sinks[sink], self._name)
+        return self._open[sink]
+
+
+class _OpenFile:
+    def __init__(self, sink: SinkFiles, name: str) -> None:
+        staging = Path(sink.directory) / STAGING
+        staging.mkdir(parents=True, exist_ok=True)
+        self.sink = sink.label
+        self.path = staging / f"{name}-{uuid4().hex}.{sink.kind}"
+        self.final = f"{name}.{sink.kind}"
+        self.handle: BinaryIO = open(self.path, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by close()
+        self.parquet: Any = None
+        self.rows = 0
+
+    def close(self) -> StagedFile:
+        if self.parquet is not None:
+            self.parquet.close()
+        self.handle.flush()
+        os.fsync(self.handle.fileno())
+        self.handle.close()
+        return StagedFile(self.sink, str(self.path), self.final, self.rows, self.path.stat().st_size)
+
+
+class MemoryOutput:
+    """Lines of JSON in lists, by sink: for the in-memory driver, in which every sink takes lines."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[bytes]] = {}
+
+    def files(self, sink: str) -> SinkFiles:
+        return SinkFiles(sink, "jsonl", "")
+
+    def write_lines(self, sink: str, lines: list[bytes]) -> None:
+        self.lines.setdefault(sink, []).extend(lines)
+
+    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+        raise NotImplementedError("a sink in memory takes lines")
+
+    def close(self) -> list[StagedFile]:
+        return []
+
+
+def prefixed(texts: Iterable[Texts], lines: Iterable[bytes]) -> list[bytes]:
+    """Lines with the texts that stand beside them."""
+    encode = msgspec.json.Encoder().encode
+    return [b"%b\t%b" % (encode(each), line) for each, line in zip(texts, lines, strict=True)]
+
+
+_texts = msgspec.json.Decoder(Texts).decode
+
+
+def divided(lines: Sequence[bytes]) -> tuple[list[Texts], list[bytes]]:
+    """What `prefixed` has put together: a JSON array holds no tab as it stands."""
+    pairs = [line.split(b"\t", 1) for line in lines]
+    return [_texts(texts) for texts, _ in pairs], [line for _, line in pairs]

@@ -1,0 +1,325 @@
+"""Kafka, PostgreSQL, the log and the adapter on Spark."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import apps_words
+import httpx
+import psycopg
+import pytest
+from confluent_kafka import Producer
+
+from penstock.adapter import EventLog
+from penstock.app.loader import load_app
+from penstock.app.stream import Sink, Source, Stream
+from penstock.bench.servers.process import free_port
+from penstock.connectors import Uri
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.sink import KafkaSink
+from penstock.connectors.kafka.source import KafkaSource
+from penstock.connectors.kafka.topic import Topic, name_of
+from penstock.connectors.registry import bind_sinks, connector
+from penstock.engine import RunOptions
+from penstock.engine.realtime import run_real_time
+from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
+from penstock.runtime.output import FileOutput
+
+APPS = Path(__file__).parent / "apps_words.py"
+
+
+def produce(broker, topic, *values, **options):
+    Topic(KafkaPlace(broker.brokers, topic), create=True)
+    producer = Producer({"bootstrap.servers": broker.brokers})
+    for value in values:
+        producer.produce(topic, value if isinstance(value, bytes) else json.dumps(value), **options)
+    producer.flush()
+
+
+def messages(broker, topic):
+    topic = Topic(KafkaPlace(broker.brokers, topic))
+    lows, ends = ({partition: place[side] for partition, place in topic.bounds().items()} for side in (0, 1))
+    return [message for some in topic.read(lows, ends) for message in some]
+
+
+def words(*texts):
+    return [{"text": text} for text in texts]
+
+
+def test_from_kafka_over_kafka_to_kafka(run_app, broker):
+    """A source, a hop between two groups and a sink, all topics; and again, to resume."""
+    produce(broker, "in", *words("a", "b", "a"), b"no json")
+    options = {
+        "file": APPS,
+        "sources": {"Words": f"kafka:{broker.brokers}/in?max_rows=1000&min_rows=2&max_delay=1s&kafka.client.id=hush"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/out"},
+        "groups": {"Counter": "second"},
+        "hops": f"kafka:{broker.brokers}",
+    }
+    result = run_app("app", **options)
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (4, 3, 1)
+    assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
+    assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
+    assert sorted(message.key() for message in messages(broker, "out")) == [b"a", b"b"]
+    assert all(name_of(message) for message in messages(broker, "out"))
+    recorded = [result.directory / name for name in ("starts.jsonl", "manifest.json")]
+    assert not any("hush" in file.read_text() for file in recorded)  # it might be a password
+    produce(broker, "in", *words("a", "c"))
+    counts = run_app("app", **options).report["counts"]
+    assert (counts["accepted"], counts["processed"], counts["lost"]) == (6, 5, 0)
+    last = {
+        json.loads(message.value())["text"]: json.loads(message.value())["seen"] for message in messages(broker, "out")
+    }
+    assert last == {"a": 3, "b": 1, "c": 1}
+
+
+def test_a_crash_after_sending_to_kafka_doubles_nothing(run_app, broker, tmp_path, monkeypatch):
+    produce(broker, "crash-in", *words("a", "b", "a"))
+    options = {
+        "file": APPS,
+        "sources": {"Words": f"kafka:{broker.brokers}/crash-in"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/crash"},
+    }
+    send = KafkaSink._send
+
+    def send_one_and_fail(self, messages):
+        send(self, list(messages)[:1])
+        raise SinkError("the broker has gone")
+
+    monkeypatch.setattr(KafkaSink, "_send", send_one_and_fail)
+    with pytest.raises(RunFailedError, match="the broker has gone"):
+        run_app("app", **options)
+    assert len(messages(broker, "crash")) == 1
+    monkeypatch.undo()
+    run_app("app", **options)
+    assert sorted(json.loads(message.value())["text"] for message in messages(broker, "crash")) == ["a", "b"]
+
+
+def test_tables_and_the_log_take_a_batch_together(run_app, postgres, tmp_path):
+    log = EventLog(tmp_path / "spool")
+    log.append("Words", [json.dumps({"text": text}).encode() for text in ("a", "b", "a", "nul \0", "c")])
+    spool = f"log:{tmp_path / 'spool'}"
+    options = {
+        "file": APPS,
+        "sources": {"Words": f"{spool}?max_rows=3"},
+        "sinks": {"Out": spool, "Copy": postgres.uri, "Third": f"sqlite:{tmp_path / 'third.sqlite'}"},
+    }
+    result = run_app("several", **options)
+    seen = {"a": 2, "b": 1, "c": 1}
+    assert {count.text: count.seen for count in result.output("Copy")} == seen
+    assert {count.text: count.seen for count in result.output("Third")} == seen | {"nul \0": 1}
+    [letter] = result.dead_letters
+    assert "the character NUL" in letter["error"]
+    stream = EventLog(tmp_path / "spool").stream("Counts")
+    assert json.loads(stream.latest("a").payload) == {"text": "a", "seen": 2}
+    log.append("Words", [b'{"text":"a"}'])
+    assert {count.text: count.seen for count in run_app("several", **options).output("Copy")} == seen | {"a": 3}
+    with pytest.raises(SinkError, match="is not of this run"):
+        run_app("several", name="another", **options)
+    with psycopg.connect(postgres.uri) as connection:
+        assert connection.execute('SELECT count(*) FROM "Copy"').fetchone() == (3,)
+
+
+def test_what_spark_is_told_of_a_topic(broker):
+    Topic(KafkaPlace(broker.brokers, "gated"), create=True)
+    text = f"kafka:{broker.brokers}/gated?min_rows=10&max_rows=500&max_delay=250ms&start=latest&kafka.client.id=me"
+    uri = Uri.parse(text)
+    source = KafkaSource(Source("Words", apps_words.Word), uri, connector("sources", "kafka").read(uri))
+    gate = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "500", "maxTriggerDelay": "250ms"}
+    assert gate.items() <= source.reading(None, 0).options.items()
+    assert source.options()["kafka.client.id"] == "me"
+    assert source.options()["startingOffsets"] == "latest"
+
+
+@pytest.mark.parametrize(
+    ("uri", "error", "sentence"),
+    [
+        ("kafka:127.0.0.1:9/in", SourceError, "cannot be reached"),
+        ("kafka:BROKERS/not-there", SourceError, "there is no such topic"),
+        ("kafka:BROKERS", ConfigurationError, "write kafka:HOST:PORT/TOPIC"),
+        ("kafka:BROKERS/in?start=middle", ConfigurationError, "earliest, latest"),
+        ("kafka:BROKERS/in?min_rows=9&max_rows=2", ConfigurationError, "min_rows=9 is above"),
+        ("kafka:BROKERS/in?rows=9", ConfigurationError, "takes no option"),
+        ("kafka:BROKERS/in?key=word", ConfigurationError, "key=word is no field of Word, which has text, size"),
+    ],
+)
+def test_topics_that_cannot_be_read(run_app, broker, uri, error, sentence, monkeypatch):
+    monkeypatch.setattr("penstock.connectors.kafka.topic.PATIENCE_S", 1.0)
+    with pytest.raises(error, match=sentence):
+        run_app("app", file=APPS, sources={"Words": uri.replace("BROKERS", broker.brokers)})
+
+
+@pytest.mark.parametrize(
+    ("header", "sentence"),
+    [("penstock-id=text", "penstock-id is Penstock's own"), ("count=size", "count=size is no field of Count")],
+)
+def test_headers_that_cannot_be_written(header, sentence, tmp_path):
+    sink = Sink("Out", Stream("Counts", apps_words.Count), f"kafka:broker:9092/out?header.{header}")
+    with pytest.raises(ConfigurationError, match=sentence):
+        bind_sinks([sink], {}, tmp_path)
+
+
+def test_a_batch_is_known_to_the_log_however_late_it_comes_again(tmp_path):
+    stream = Stream("Counts", apps_words.Count)
+    sink = bind_sinks([Sink("Out", stream, f"log:{tmp_path / 'spool'}", ("text",))], {}, tmp_path / "output")["Out"]
+    sink.claim("r1", None)
+    for _ in range(2):
+        output = FileOutput([sink.files], "0-00000")
+        output.write_lines("Out", [b'{"text":"a","seen":1}'])
+        sink.deliver("main", 0, output.close())
+        EventLog(tmp_path / "spool").stream("Counts").expire(0, time.time() + 10)  # all ids are forgotten
+    assert len(sink.read()) == 1
+
+
+# --- real-time mode ---------------------------------------------------------------------------------
+
+
+def real_time(which, broker, tmp_path, **options):
+    app, reference = load_app(f"{APPS}:{which}")
+    given = {
+        "sources": {"Words": f"kafka:{broker.brokers}/rt-in"}, "sinks": {"Out": f"kafka:{broker.brokers}/rt-out"},
+        "until_idle": True, "quiet": True, "master": "local[8]", "partitions": 1, "runs": tmp_path, "checkpoint_every": 5.0,
+    }  # fmt: skip
+    return run_real_time(app, RunOptions(**{**given, **options}), application=reference)
+
+
+def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path):
+    produce(broker, "rt-in", *words("a", "b", "a"), b"garbage", {"size": 1})
+    report = real_time("native", broker, tmp_path).report
+    assert report["counts"] == {"accepted": 5, "processed": 3, "dead_lettered": 2, "queued": 0}
+    counted = [json.loads(message.value()) for message in messages(broker, "rt-out")]
+    assert max(each["seen"] for each in counted if each["text"] == "a") == 2
+    letters = [json.loads(message.value())["raw"] for message in messages(broker, "rt-in-dead-letters")]
+    assert sorted(letters) == ["garbage", '{"size": 1}']
+    produce(broker, "rt-in", {}, key="a")
+    produce(broker, "rt-in", *words("a"), headers={"length": b"seven"})
+    fields = {
+        "sources": {"Words": f"kafka:{broker.brokers}/rt-in?key=text&header.length=size"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/rt-out?header.count=seen"},
+    }
+    counts = real_time("native", broker, tmp_path, **fields).report["counts"]
+    assert counts == {"accepted": 7, "processed": 4, "dead_lettered": 3, "queued": 0}
+    last = messages(broker, "rt-out")[-1]
+    assert (last.key(), dict(last.headers())["count"]) == (b"a", b"3")
+    counted = [json.loads(message.value()) for message in messages(broker, "rt-out")]
+    assert max(each["seen"] for each in counted if each["text"] == "a") == 3
+
+
+def test_the_same_topology_counts_in_micro_batches(run_app, broker):
+    """And fields of events come from keys and headers, and go there."""
+    produce(broker, "mb-in", *words("a", "b"), b"garbage")
+    produce(broker, "mb-in", {}, {"text": "b"}, key="a", headers={"length": b"7"})
+    produce(broker, "mb-in", *words("a"), headers={"length": b"seven"})
+    produce(broker, "mb-in", *words("a"), key=b"\xff")
+    options = {
+        "sources": {"Words": f"kafka:{broker.brokers}/mb-in?key=text&header.length=size"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/mb-out?header.count=seen"},
+    }
+    result = run_app("native", file=APPS, **options)
+    assert {count.text: count.seen for count in result.output("Out")} == {"a": 3, "b": 1}
+    assert result.report["counts"]["dead_lettered"] == 3
+    assert any("Expected `int`, got `str` - at `$.size`" in letter["error"] for letter in result.dead_letters)
+    written = {message.key(): dict(message.headers())["count"] for message in messages(broker, "mb-out")}
+    assert written == {b"a": b"3", b"b": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("which", "options", "sentence"),
+    [
+        ("app", {}, "Element keep is of the event dialect"),
+        ("native", {"sinks": {}}, "Sink Out is jsonl:.*writes to Kafka only"),
+        ("native", {"sources": {"Words": "jsonl:."}}, "reads Kafka only"),
+        ("native", {"master": "local[1]"}, "slots: use --master local"),
+        ("native", {"checkpoint_every": 1.0}, "5 s at least"),
+    ],
+)
+def test_real_time_mode_says_what_prevents_it(broker, tmp_path, which, options, sentence):
+    Topic(KafkaPlace(broker.brokers, "rt-in"), create=True)
+    with pytest.raises(ConfigurationError, match=sentence):
+        real_time(which, broker, tmp_path, **options)
+
+
+# --- a run with its adapter ---------------------------------------------------------------------------
+
+
+def test_a_run_with_an_adapter_survives_kills_of_both(tmp_path):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [
+        sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", str(port), "--spool", str(tmp_path / "spool"),
+        "--runs", str(tmp_path), "--name", "run",
+    ]  # fmt: skip
+
+    def start():
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        await_answer("/health")
+        return process
+
+    def await_answer(path):
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            try:
+                answer = httpx.get(url + path)
+                if answer.status_code == 200:
+                    return answer.json()
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError(path)
+
+    def send(*texts):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                return httpx.post(f"{url}/streams/Words", json=words(*texts)).json()
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise AssertionError(texts)
+
+    process = start()
+    assert send("a", "b")["accepted"] == 2
+    adapters = subprocess.run(
+        ["pgrep", "-f", f"penstock adapter .*--port {port}"], capture_output=True, text=True
+    ).stdout.split()
+    os.kill(int(adapters[0]), signal.SIGKILL)
+    time.sleep(0.5)
+    assert send("a")["accepted"] == 1  # by the one that took its place
+    assert await_answer("/results/Counts/b") == {"text": "b", "seen": 1}
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    process = start()
+    assert send("b")["accepted"] == 1
+    while await_answer("/results/Counts/b")["seen"] < 2:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 0, complaint
+    assert "4 events accepted = 4 processed" in said
+    assert await_answer_gone(url)
+
+
+def test_a_port_that_is_taken_stops_a_run_with_an_adapter(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"penstock: Something listens on 127.0.0.1:{port} already")
+
+
+def await_answer_gone(url):
+    for _ in range(100):
+        try:
+            httpx.get(f"{url}/health")
+        except httpx.TransportError:
+            return True
+        time.sleep(0.1)
+    return False
