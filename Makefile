@@ -1,4 +1,4 @@
-.PHONY: run test setup check lock docs
+.PHONY: run test test-all setup check lock docs tables changelog dist
 
 KEYS ?= 4
 NAME ?= divisibility
@@ -9,12 +9,14 @@ run: setup  ## Run the divisibility example on 200,000 words.
 		--source RawWords=text:data/divisibility/words --name $(NAME)
 	@.venv/bin/python examples/divisibility/explain.py runs/$(NAME)/report.json
 
-test: setup  ## Lint, check types and imports, and run every test.
-	@scripts/services
-	@scripts/check
+test: check  ## Lint, check types and imports, and run the tests that need no server: before each commit.
 	@.venv/bin/python scripts/tests.py
 
-check: setup  ## What `make test` runs before the tests.
+test-all: test  ## All of that, and then the tests with Kafka, PostgreSQL, clusters and kills.
+	@scripts/services
+	@.venv/bin/python scripts/tests.py --servers
+
+check: setup  ## Format, lint, types, the contract of imports, and that generated tables are up to date.
 	@scripts/check
 
 setup:
@@ -23,6 +25,15 @@ setup:
 docs: setup  ## Build the reference from the docstrings.
 	@.venv/bin/python scripts/reference.py
 	@echo "Open build/reference/index.html"
+
+tables: setup  ## Write the tables of connectors in the documents anew, from their declarations.
+	@.venv/bin/python scripts/tables.py
+
+changelog: setup  ## Put the fragments of changes/ into CHANGELOG.md, at a release.
+	@.venv/bin/python scripts/changelog.py
+
+dist: setup  ## Build the source distribution and the wheel, into dist/.
+	@.venv/bin/python -m build --outdir dist
 
 lock:  ## Pin the newest versions that pyproject.toml allows.
 	@.venv/bin/python -m pip install --quiet uv

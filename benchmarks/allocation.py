@@ -17,7 +17,7 @@ from statistics import mean
 from time import perf_counter
 
 from penstock.allocation import FAMILIES, METHODS, StreamGraph, allocate, random_graph, streaming_cost
-from penstock.allocation.allocation import GREEDY, HEURISTICS
+from penstock.allocation.allocation import HEURISTICS, PLACING
 from penstock.allocation.generate import WEIGHTS
 from penstock.allocation.resources import Resources
 
@@ -29,8 +29,9 @@ def measure(
 ) -> dict[str, tuple[float, float]]:
     """Method to its cost and seconds; "bound" to the best bound."""
     found: dict[str, tuple[float, float]] = {}
+    greedy = [method for method in PLACING if method.startswith("greedy")]
     bound = 0.0
-    for method in ("min-k", "auto", *(GREEDY if len(graph.tasks) <= 100 else ())):
+    for method in ("min-k", "auto", *(greedy if len(graph.tasks) <= 100 else ())):
         if method not in methods:
             continue
         begun = perf_counter()

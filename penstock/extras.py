@@ -2,39 +2,39 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 from penstock.errors import MissingExtraError
 
 DISTRIBUTION = "penstock-streams"
 
-Extra = Literal["models", "engine", "spark", "adapter", "kafka", "postgresql"]
-
-PURPOSES: dict[Extra, str] = {
-    "models": "The models of waiting and placement",
-    "engine": "A Spark of your environment's own",
-    "spark": "Running on Spark",
-    "adapter": "The adapter",
-    "kafka": "Kafka",
-    "postgresql": "PostgreSQL",
+EXTRA_OF = {
+    **dict.fromkeys(("clarabel", "matplotlib", "mpmath", "numba", "scipy"), "models"),
+    **dict.fromkeys(("google", "mmh3", "pandas", "py4j", "pyspark"), "spark"),
+    **dict.fromkeys(
+        ("httptools", "prometheus_client", "sse_starlette", "starlette", "uvicorn", "uvloop", "websockets"), "adapter"
+    ),
+    "confluent_kafka": "kafka",
+    "psycopg": "postgresql",
 }
+"""The extra that installs a module, by the first part of its name."""
 
 
 @contextmanager
-def needs(extra: Extra) -> Iterator[None]:
-    """Within the block, a module that cannot be found is part of an extra that is not installed.
+def needs() -> Iterator[None]:
+    """Within the block, a module that cannot be found may be part of an extra that is not installed.
 
     Raises
     ------
-    MissingExtraError: names the command that installs it.
+    MissingExtraError: it is; names the command that installs it.
     """
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "penstock":
+        extra = EXTRA_OF.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
         raise MissingExtraError(
-            f"{PURPOSES[extra]} needs {error.name}, which is not installed: pip install '{DISTRIBUTION}[{extra}]' (from a "
-            f"clone: pip install '.[{extra}]').",
+            f"This needs the module {error.name}, which is not installed: pip install '{DISTRIBUTION}[{extra}]', or from a "
+            f"clone pip install '.[{extra}]'.",
             name=error.name,
         ) from error

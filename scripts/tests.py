@@ -1,14 +1,22 @@
-"""Run every test: those of the engine, and beside them the rest, which takes as long. What the rest says is shown last."""
+"""Run the tests: those that start Spark in one process, the others beside them. What the others say is shown last.
+
+Usage: tests.py [--servers] [PYTEST'S OPTIONS ...]; with --servers those that need servers or long, else the others.
+"""
 
 import subprocess
 import sys
 import tempfile
 
-PYTEST, ENGINE = [sys.executable, "-m", "pytest"], "tests/engine"
+arguments = [argument for argument in sys.argv[1:] if argument != "--servers"]
+WANTED = "servers or slow" if "--servers" in sys.argv else "not servers and not slow"
+ON_SPARK = ["tests/engine", "tests/test_topologies.py", "tests/test_examples.py", "tests/test_docs.py"]
+PYTEST = [sys.executable, "-m", "pytest", "-m", WANTED, *arguments]
 
-with tempfile.TemporaryFile("w+") as said, subprocess.Popen([*PYTEST, "--ignore", ENGINE], stdout=said) as rest:
-    engine = subprocess.run([*PYTEST, ENGINE])
-    rest.wait()
+with tempfile.TemporaryFile("w+") as said:
+    others = [*PYTEST, *(f"--ignore={path}" for path in ON_SPARK)]
+    with subprocess.Popen(others, stdout=said) as rest:
+        spark = subprocess.run([*PYTEST, *ON_SPARK])
+        rest.wait()
     said.seek(0)
     print(said.read())
-sys.exit(bool(engine.returncode or rest.returncode))
+sys.exit(bool(spark.returncode or rest.returncode))

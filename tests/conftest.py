@@ -23,6 +23,13 @@ if os.environ.get("CI"):
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for a server is marked as one who does."""
+    for item in items:
+        if {"broker", "postgres"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.servers)
+
+
 @dataclass
 class Outcome:
     """What a topology made of its input, whichever way it was run."""
@@ -49,13 +56,43 @@ def in_memory(name: str, batches: Batches, directory: Path) -> Outcome:
     )
 
 
-def on_spark(name: str, batches: Batches, directory: Path) -> Outcome:
+class SharedSpark:
+    """One Spark for all tests of this process that need nothing special of it; starting one costs seconds."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = (directory / "spark.log").open("wb")
+        self._session: Any = None
+
+    def get(self) -> Any:
+        """The session."""
+        from penstock.engine.session import start_session
+
+        if self._session is None:
+            self._session = start_session("tests", "local[2]", self._log, {})
+        return self._session
+
+    def leave(self) -> None:
+        """Stop it, for a test that starts its own."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
+    """The Spark that tests share."""
+    shared = SharedSpark(tmp_path_factory.mktemp("spark"))
+    yield shared
+    shared.leave()
+
+
+def on_spark(name: str, batches: Batches, directory: Path, spark: SharedSpark) -> Outcome:
     from penstock.engine import RunOptions, run
 
     app, reference = load(name)
     options = RunOptions(
         runs=directory / "runs",
-        master="local[2]",
+        spark=spark.get(),
         sources=write_batches(app, batches, directory),
         until_idle=True,
         quiet=True,
@@ -87,8 +124,10 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
         yield running
 
 
-@pytest.fixture(params=["driver", "spark"])
+@pytest.fixture(params=["driver", pytest.param("spark", marks=pytest.mark.spark)])
 def outcome_of(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Runs a topology of `topologies.py` on batches of events, once each way."""
-    way = in_memory if request.param == "driver" else on_spark
-    return lambda name, batches: way(name, batches, tmp_path)
+    if request.param == "driver":
+        return lambda name, batches: in_memory(name, batches, tmp_path)
+    shared = request.getfixturevalue("spark")
+    return lambda name, batches: on_spark(name, batches, tmp_path, shared)

@@ -95,6 +95,7 @@ def test_the_commands_of_the_placement_tutorial_run(tmp_path):
     assert (tmp_path / "clicks.svg").exists()
 
 
+@pytest.mark.servers
 def test_the_adapter_can_be_used_as_its_page_says(tmp_path):
     page = ROOT / "docs/how-to/adapter.md"
     app, send, receive = blocks(page, "python")

@@ -39,14 +39,15 @@ def test_divisibility_counts_every_multiple_of_three_once_for_each_key(example, 
     assert totals["Eleven"] == keys * sum(text.isdigit() and int(text) % 11 == 0 for text in texts)
 
 
-def test_flights_agree_with_duckdb(example, tmp_path):
+@pytest.mark.spark
+def test_flights_agree_with_duckdb(example, tmp_path, spark):
     app, reference = example("flights")
     from flights import table
 
     frame = table("2013-01-15")
     frame.to_parquet(tmp_path / "flights.parquet", index=False, coerce_timestamps="us")
     source = f"replay:{tmp_path / 'flights.parquet'}?time=when&speed=1e9&max_rows=4000"
-    options = RunOptions(runs=tmp_path, sources={"Flights": source}, until_idle=True, quiet=True, master="local[2]")
+    options = RunOptions(runs=tmp_path, sources={"Flights": source}, until_idle=True, quiet=True, spark=spark.get())
     result = run(app, options, application=reference)
     assert result.report["counts"]["processed"] == len(frame)
     assert result.report["batches"] >= 3

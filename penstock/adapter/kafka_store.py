@@ -12,9 +12,6 @@ from penstock.connectors.kafka.topic import ID_HEADER, PATIENCE_S, PRODUCER, SET
 from penstock.connectors.log import Parcel, StreamLog
 from penstock.errors import SinkError
 
-LARGEST_EVENT = 950_000
-"""Bytes of an event that fits into a message by Kafka's own settings."""
-
 
 class KafkaStore:
     """A topic that the adapter writes a stream's events to.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvicorn
@@ -20,9 +21,7 @@ import uvloop
 from penstock.adapter.access import Access
 from penstock.adapter.api import Api
 from penstock.adapter.door import Gate
-from penstock.adapter.kafka_store import LARGEST_EVENT, KafkaStore
 from penstock.adapter.metrics import Metrics
-from penstock.adapter.mirror import KafkaMirror
 from penstock.adapter.store import LogStore, Store
 from penstock.adapter.streams import Input, Limits, Output, outputs_of
 from penstock.app.topology import Topology
@@ -30,8 +29,13 @@ from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.log.log import EventLog
 from penstock.errors import ConfigurationError, PortInUseError
 
+if TYPE_CHECKING:
+    from penstock.adapter.mirror import KafkaMirror
+
 LOOPBACK = "127.0.0.1"
 PORT = 8470
+LARGEST_MESSAGE = 950_000
+"""Bytes of an event that fits into a message by Kafka's own settings."""
 CONNECTIONS = 1_000
 GRACE_S = 10
 SWITCH_S = 0.0002
@@ -104,23 +108,30 @@ class Adapter:
             self._names_in_kafka = EventLog(options.spool / KAFKA_NAMES)
             self._inputs = {source.name: self._input_store(source.name) for source in topology.sources}
             self._outputs = {name: self._spool.stream(name) for name in outputs_of(topology)}
-            self._mirrors = [
-                KafkaMirror(place, self._outputs[name], key)
-                for name, (_, key) in outputs_of(topology).items()
-                if (place := options.kafka.get(name)) is not None
-            ]
+            self._mirrors = self._mirrors_of_results() if options.kafka else []
         except BaseException:
             self._socket.close()
             raise
 
+    def _mirrors_of_results(self) -> "list[KafkaMirror]":
+        from penstock.adapter.mirror import KafkaMirror  # needs an extra
+
+        return [
+            KafkaMirror(place, self._outputs[name], key)
+            for name, (_, key) in outputs_of(self._topology).items()
+            if (place := self._options.kafka.get(name)) is not None
+        ]
+
     def _limits(self, name: str) -> Limits:
         limits = self._options.limits
-        return replace(limits, event=min(limits.event, LARGEST_EVENT)) if name in self._options.kafka else limits
+        return replace(limits, event=min(limits.event, LARGEST_MESSAGE)) if name in self._options.kafka else limits
 
     def _input_store(self, name: str) -> Store:
         place = self._options.kafka.get(name)
         if place is None:
             return LogStore(self._spool.stream(name), keep_unread=True)
+        from penstock.adapter.kafka_store import KafkaStore  # needs an extra
+
         return KafkaStore(place, self._names_in_kafka.stream(name), self._options.remember)
 
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:

@@ -13,25 +13,28 @@ The theory is in ``docs/background/allocation.md``; the words are those of Eiden
 Distributed Stream Processing" (2016).
 """
 
-from penstock.allocation.allocation import METHODS, Allocation, allocate
-from penstock.allocation.cost import streaming_cost, worst_path
-from penstock.allocation.generate import (
-    FAMILIES,
-    average_trap,
-    greedy_trap,
-    partition_graph,
-    random_graph,
-    random_tree,
-    subset_sum_cost,
-    subset_sum_graph,
-)
-from penstock.allocation.graph import StreamGraph
-from penstock.allocation.least import LeastResources, least_resources
-from penstock.allocation.problem import Constraints
-from penstock.allocation.resources import Resources
-from penstock.allocation.series_parallel import SpdTree, parallel, series, spd_tree
-from penstock.allocation.shares import Shares, continuous_shares
-from penstock.errors import InfeasibleAllocationError, NotSeriesParallelError
+from penstock.extras import needs
+
+with needs():
+    from penstock.allocation.allocation import METHODS, Allocation, allocate
+    from penstock.allocation.cost import streaming_cost, worst_path
+    from penstock.allocation.generate import (
+        FAMILIES,
+        average_trap,
+        greedy_trap,
+        partition_graph,
+        random_graph,
+        random_tree,
+        subset_sum_cost,
+        subset_sum_graph,
+    )
+    from penstock.allocation.graph import StreamGraph
+    from penstock.allocation.least import LeastResources, least_resources
+    from penstock.allocation.problem import Constraints
+    from penstock.allocation.resources import Resources
+    from penstock.allocation.series_parallel import SpdTree, parallel, series, spd_tree
+    from penstock.allocation.shares import Shares, continuous_shares
+    from penstock.errors import InfeasibleAllocationError, NotSeriesParallelError
 
 __all__ = [
     "FAMILIES",

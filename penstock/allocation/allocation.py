@@ -9,21 +9,31 @@ from typing import Any
 import numpy as np
 
 from penstock.allocation import heuristics
+from penstock.allocation.arcs import Floats, Ints, task_flows
 from penstock.allocation.bound import lower_bound
 from penstock.allocation.cost import Sharing, evaluated, placed, presences, processing_costs
 from penstock.allocation.graph import StreamGraph, Task, quantity, shown, whole
 from penstock.allocation.grouping import min_k
 from penstock.allocation.interrupt import Interrupts
-from penstock.allocation.network import Ints, task_flows
 from penstock.allocation.problem import Constraints, Problem, objective, problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.shares import search_shares
 from penstock.allocation.strategy import Progress, Strategy
 from penstock.errors import ConfigurationError
 
-_Heuristic = Callable[[StreamGraph, Resources], Ints]
+Method = Callable[[Problem, StreamGraph, Resources, Floats], Ints]
+"""Places tasks: the resource of each, given the problem by position, the graph, the resources, and the best shares."""
 
-HEURISTICS: dict[str, _Heuristic] = {
+
+def _plain(heuristic: Callable[[StreamGraph, Resources], Ints]) -> Method:
+    return lambda given, graph, where, shares: heuristic(graph, where)
+
+
+def _greedy(kind: str) -> Method:
+    return lambda given, graph, where, shares: heuristics.greedy(given, graph, where, kind)
+
+
+HEURISTICS: dict[str, Callable[[StreamGraph, Resources], Ints]] = {
     "one": heuristics.one_resource,
     "round-robin": heuristics.round_robin,
     "average": heuristics.average,
@@ -33,8 +43,18 @@ HEURISTICS: dict[str, _Heuristic] = {
     "r-storm": heuristics.r_storm,
     "cola": heuristics.cola,
 }
-GREEDY = {"greedy-reduce": "reduce", "greedy-equal": "equal", "greedy-path": "path"}
-METHODS = ("auto", "exact", "search", "min-k", *HEURISTICS, *GREEDY)
+"""The methods that look at nothing but the graph and the resources; a row each."""
+
+PLACING: dict[str, Method] = {
+    "min-k": lambda given, graph, where, shares: min_k(given, shares),
+    **{name: _plain(heuristic) for name, heuristic in HEURISTICS.items()},
+    "greedy-reduce": _greedy("reduce"),
+    "greedy-equal": _greedy("equal"),
+    "greedy-path": _greedy("path"),
+}
+"""All methods that place every task once, without searching on; a row each."""
+
+METHODS = ("auto", "exact", "search", *PLACING)
 
 
 @dataclass(frozen=True)
@@ -203,12 +223,7 @@ def allocate(
     if not given.is_plain:
         raise ConfigurationError(f"method {method!r} knows no constraints and no price of moves; use 'auto'.")
     shares, flow = search_shares(given, given.free_network)
-    if method == "min-k":
-        place = min_k(given, shares)
-    elif method in GREEDY:
-        place = heuristics.greedy(given, graph, where, GREEDY[method])
-    else:
-        place = HEURISTICS[method](graph, where)
+    place = PLACING[method](given, graph, where, shares)
     bound = given.forced + lower_bound(given, task_flows(given.free_network, flow, len(shares)))
     return _result(given, graph, where, sharing, place, bound, method, False)
 

@@ -13,8 +13,8 @@ can have. Three ways to bound it, each weaker or stronger elsewhere:
 import numpy as np
 from numba import njit
 
+from penstock.allocation.arcs import Floats, Ints, arc_costs, links_at, soft_flow, task_flows
 from penstock.allocation.grouping import grouping_bound
-from penstock.allocation.network import Floats, Ints, arc_costs, links_at, soft_flow, task_flows
 from penstock.allocation.problem import Problem
 from penstock.allocation.shares import flow_bound
 

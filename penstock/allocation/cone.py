@@ -6,7 +6,7 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from penstock.allocation.network import ArcNetwork, Floats
+from penstock.allocation.arcs import ArcNetwork, Floats
 from penstock.errors import NotSolvableError
 
 

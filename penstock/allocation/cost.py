@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numba import njit
 
+from penstock.allocation.arcs import Floats, Ints, arc_costs, longest, worst_arcs
 from penstock.allocation.graph import StreamGraph, Task, is_name, listed, shown
-from penstock.allocation.network import Floats, Ints, arc_costs, longest, worst_arcs
 from penstock.allocation.resources import Resources
 from penstock.errors import ConfigurationError, TopologyError
 

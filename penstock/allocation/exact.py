@@ -12,7 +12,7 @@ Resources that are alike and empty are tried once. The search keeps its stack in
 import numpy as np
 from numba import njit
 
-from penstock.allocation.network import Floats, Ints, longest
+from penstock.allocation.arcs import Floats, Ints, longest
 from penstock.allocation.problem import Problem, put, unit_sums
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.allocation.network import ArcNetwork, arc_network, topological_order
+from penstock.allocation.arcs import ArcNetwork, arc_network, topological_order
 from penstock.errors import ConfigurationError, CyclicTopologyError, SourceError, TopologyError
 
 Task = Any

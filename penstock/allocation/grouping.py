@@ -8,7 +8,7 @@ costs at least the average one, that is a lower bound on every allocation: the L
 import numpy as np
 from numba import njit
 
-from penstock.allocation.network import Floats, Ints
+from penstock.allocation.arcs import Floats, Ints
 from penstock.allocation.problem import Problem
 
 

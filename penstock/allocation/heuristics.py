@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from penstock.allocation.arcs import Floats, Ints, topological_order
 from penstock.allocation.graph import StreamGraph
-from penstock.allocation.network import Floats, Ints, topological_order
 from penstock.allocation.problem import Problem, objective
 from penstock.allocation.resources import Resources
 from penstock.allocation.shares import continuous_shares

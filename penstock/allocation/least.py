@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from penstock.allocation.allocation import Allocation, allocate
+from penstock.allocation.arcs import longest, task_flows
 from penstock.allocation.bound import lower_bound
 from penstock.allocation.graph import StreamGraph, quantity
-from penstock.allocation.network import longest, task_flows
 from penstock.allocation.problem import Constraints, problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.shares import search_shares

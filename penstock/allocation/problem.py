@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from penstock.allocation.arcs import ArcNetwork, Floats, Ints, arc_costs, longest
 from penstock.allocation.cost import Sharing, presences, processing_costs
 from penstock.allocation.graph import StreamGraph, Task, is_name, listed, quantity, shown
-from penstock.allocation.network import ArcNetwork, Floats, Ints, arc_costs, longest
 from penstock.allocation.resources import Resources
 from penstock.errors import ConfigurationError, InfeasibleAllocationError, TopologyError
 
@@ -108,8 +108,10 @@ def problem(
         raise ConfigurationError("constraints is a Constraints(...), and present a mapping from task to resource.")
     count, names = len(graph.tasks), list(graph.tasks)
     unit_of = _units(graph, given.together)
-    members = [np.flatnonzero(unit_of == unit) for unit in range(unit_of.max() + 1)] if unit_of.max() + 1 < count \
-        else np.arange(count)[:, None]  # fmt: skip
+    distinct = int(unit_of.max()) + 1
+    members = (
+        [np.flatnonzero(unit_of == unit) for unit in range(distinct)] if distinct < count else np.arange(count)[:, None]
+    )
     pinned = np.full(len(members), -1)
     for task, label in given.pinned.items():
         unit = unit_of[_position(graph, task, "pinned")]
@@ -142,22 +144,22 @@ def problem(
     settled = pinned[unit_of]
     forced = (home == -2) | ((home != -1) & (settled != -1) & (settled != home))
     result = Problem(
-        graph.network,
-        graph.free_network,
-        graph.weights,
-        presences(graph, sharing),
-        resources.speeds,
-        resources.slowness,
-        resources.kinds if not (pinned >= 0).any() and present is None else np.arange(len(resources.names)),
-        np.concatenate([[0], np.cumsum([len(tasks) for tasks in members])]),
-        np.concatenate(list(members)),
-        pinned,
-        np.concatenate([[0], np.cumsum([len(units) for units in apart])]),
-        np.array([unit for units in apart for unit in sorted(units)], np.int64),
-        pinned,
-        home,
-        cost_of_move,
-        cost_of_move * int(forced.sum()),
+        network=graph.network,
+        free_network=graph.free_network,
+        weights=graph.weights,
+        presence=presences(graph, sharing),
+        speeds=resources.speeds,
+        slowness=resources.slowness,
+        kinds=resources.kinds if not (pinned >= 0).any() and present is None else np.arange(len(resources.names)),
+        unit_begin=np.concatenate([[0], np.cumsum([len(tasks) for tasks in members])]),
+        unit_tasks=np.concatenate(list(members)),
+        pinned=pinned,
+        apart_begin=np.concatenate([[0], np.cumsum([len(units) for units in apart])]),
+        apart_units=np.array([unit for units in apart for unit in sorted(units)], np.int64),
+        legal=pinned,
+        home=home,
+        price=cost_of_move,
+        forced=cost_of_move * int(forced.sum()),
     )
     if len(result.apart_units):
         legal = feasible(result, [", ".join(map(str, (names[t] for t in tasks))) for tasks in members])

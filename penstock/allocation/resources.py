@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.allocation.arcs import Floats, Ints
 from penstock.allocation.graph import listed, number, positive, shown
-from penstock.allocation.network import Floats, Ints
 from penstock.errors import ConfigurationError
 
 MOST = 5000

@@ -7,8 +7,8 @@ steps once nothing improves. Each round takes a sort and one look at all paths.
 
 import numpy as np
 
+from penstock.allocation.arcs import Floats, Ints, log_paths, soft_flows, soft_longest, task_flows
 from penstock.allocation.grouping import min_k
-from penstock.allocation.network import Floats, Ints, log_paths, soft_flows, soft_longest, task_flows
 from penstock.allocation.problem import Problem, true_cost
 from penstock.allocation.shares import filled
 

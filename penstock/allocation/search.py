@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from penstock.allocation.arcs import arc_costs, links_at, soft_flows, soft_longest
 from penstock.allocation.cost import processing_costs
-from penstock.allocation.network import arc_costs, links_at, soft_flows, soft_longest
 from penstock.allocation.problem import moving_cost, put, unit_sums
 
 

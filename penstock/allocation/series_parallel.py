@@ -11,8 +11,8 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from penstock.allocation.arcs import ArcNetwork, topological_order
 from penstock.allocation.graph import StreamGraph, Task, listed
-from penstock.allocation.network import ArcNetwork, topological_order
 from penstock.errors import NotSeriesParallelError, TopologyError
 
 

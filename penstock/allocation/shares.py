@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from penstock.allocation.arcs import ArcNetwork, Floats, log_paths, longest, soft_flow, task_flows, worst_arcs
 from penstock.allocation.cone import solve_cone
 from penstock.allocation.cost import Sharing, presences
 from penstock.allocation.graph import StreamGraph, Task, positive
-from penstock.allocation.network import ArcNetwork, Floats, log_paths, longest, soft_flow, task_flows, worst_arcs
 from penstock.allocation.problem import Problem
 from penstock.allocation.resources import Resources
 from penstock.allocation.series_parallel import SpdTree, spd_tree

@@ -6,10 +6,10 @@ import numpy as np
 from numba import njit
 from scipy.optimize import linear_sum_assignment
 
+from penstock.allocation.arcs import Floats, Ints
 from penstock.allocation.graph import StreamGraph
 from penstock.allocation.grouping import min_k
 from penstock.allocation.heuristics import average, cola, one_resource
-from penstock.allocation.network import Floats, Ints
 from penstock.allocation.problem import Problem, objective
 from penstock.allocation.resources import Resources
 from penstock.allocation.reweighting import reweighted

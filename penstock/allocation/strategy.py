@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from penstock.allocation.arcs import Ints, log_paths, task_flows
 from penstock.allocation.bound import companions_bound, lower_bound
 from penstock.allocation.exact import Proof
 from penstock.allocation.graph import StreamGraph
 from penstock.allocation.interrupt import Interrupts
-from penstock.allocation.network import Ints, log_paths, task_flows
 from penstock.allocation.problem import Problem, objective
 from penstock.allocation.resources import Resources
 from penstock.allocation.search import anneal, seeded

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, dataclass_transform
 from uuid import UUID
 
 import msgspec
@@ -20,7 +20,12 @@ ALLOWED = (
 )
 
 
-class Event(msgspec.Struct, frozen=True):
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class _EventMeta(type(msgspec.Struct)):  # type: ignore[misc]  # msgspec does not name its metaclass for type checkers
+    """Tells type checkers that every event is frozen, as `Event` makes it."""
+
+
+class Event(msgspec.Struct, metaclass=_EventMeta, frozen=True):
     """A typed record; subclass it and annotate the fields.
 
     >>> class Word(Event):

@@ -12,6 +12,7 @@ from penstock.cli.arguments import pairs, parameters
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
+from penstock.extras import needs
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -62,9 +63,10 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
       penstock run app.py --source Words=log:spool
     """
     topology = load_app(app, parameters(context.args))[0].topology()
-    from penstock.adapter.access import Access
-    from penstock.adapter.server import Adapter, AdapterOptions
-    from penstock.adapter.streams import Limits
+    with needs():
+        from penstock.adapter.access import Access
+        from penstock.adapter.server import Adapter, AdapterOptions
+        from penstock.adapter.streams import Limits
 
     options = AdapterOptions(
         spool=given["spool"],

@@ -9,6 +9,7 @@ import click
 
 import penstock
 from penstock.errors import PenstockError
+from penstock.extras import needs
 
 VERBS = ("run", "adapter", "graph", "new", "queue", "allocate", "reproduce")
 
@@ -22,7 +23,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(import_module(f"penstock.cli.{cmd_name}"), cmd_name)
+        with needs():
+            command: click.Command = getattr(import_module(f"penstock.cli.{cmd_name}"), cmd_name)
         return command
 
 

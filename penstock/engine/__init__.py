@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.extras import needs
+
 if TYPE_CHECKING:
     from penstock.engine.execution import RunResult, run
     from penstock.engine.options import RunOptions
@@ -13,7 +15,8 @@ def __getattr__(name: str) -> Any:
     """Import the engine when it is first asked for: Spark's Python workers import this package for two of its modules."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from penstock.engine import execution
+    with needs():
+        from penstock.engine import execution
 
     globals()[name] = value = getattr(execution, name)
     return value

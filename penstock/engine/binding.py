@@ -190,6 +190,7 @@ def _plain(options: RunOptions) -> dict[str, Any]:
     text = {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}
     text["sources"] = {name: _masked(uri) for name, uri in options.sources.items()}
     text["sinks"] = {name: _masked(uri) for name, uri in options.sinks.items()}
+    text["spark"] = None if options.spark is None else "given"
     text["hops"] = options.hops and _masked(options.hops)
     return text
 

@@ -1,7 +1,8 @@
 """A run: an application on Spark, from its options to its report."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from penstock.engine.maven import jars_of
 from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
-from penstock.engine.session import ship, start_session
+from penstock.engine.session import adopt, settle, ship, start_session
 from penstock.engine.watch import Watch
 
 
@@ -78,11 +79,8 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
     try:
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
-        spark = _started(binding)
-        try:
+        with _session(binding) as spark:
             report = way.stream(spark, watch)
-        finally:
-            spark.stop()
         recording.write_report(report, options.report)
         if watch.failure is not None:
             raise watch.failure
@@ -92,21 +90,30 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
     return RunResult(report, recording.directory, watch.interrupted, binding.sinks, binding.letters)
 
 
-def _started(binding: Binding) -> SparkSession:
-    """A session that has the application, and keeps the queries' progress."""
+@contextmanager
+def _session(binding: Binding) -> Iterator[SparkSession]:
+    """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
-    spark = start_session(
-        f"penstock-{recording.directory.name}", options.master, recording.log, options.conf,
-        recording.manifest.get("partitions") or options.partitions, options.archives, jars_of(binding.jars()),
-    )  # fmt: skip
+    partitions = recording.manifest.get("partitions") or options.partitions
+    spark = options.spark
+    if spark is None:
+        spark = start_session(
+            f"penstock-{recording.directory.name}", options.master, recording.log, options.conf, options.archives,
+            jars_of(binding.jars()),
+        )  # fmt: skip
+    else:
+        adopt(spark)
+    listener = _Listener(recording)
     try:
-        recording.fix_partitions(int(spark.conf.get("spark.sql.shuffle.partitions") or 0))
-        ship(spark, binding.application.module, recording.directory)
-        spark.streams.addListener(_Listener(recording))
-    except BaseException:
-        spark.stop()
-        raise
-    return spark
+        recording.fix_partitions(settle(spark, partitions))
+        ship(spark, binding.application.module, recording.directory, keep=options.spark is not None)
+        spark.streams.addListener(listener)
+        yield spark
+    finally:
+        if options.spark is None:
+            spark.stop()
+        else:
+            spark.streams.removeListener(listener)
 
 
 class _Listener(StreamingQueryListener):

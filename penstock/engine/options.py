@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class RunOptions:
     archives: packed environments to ship to executors (see the how-to on clusters).
     conf: settings handed to Spark as they are.
     quiet: show no live line.
+    spark: a session to run in, as notebooks have one; it is left running. Otherwise one is started on ``master``.
     """
 
     name: str | None = None
@@ -44,3 +49,4 @@ class RunOptions:
     archives: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False
+    spark: "SparkSession | None" = None

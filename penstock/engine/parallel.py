@@ -23,7 +23,7 @@ def spark_map(
     ClusterError: the master cannot be reached.
     """
     with tempfile.TemporaryDirectory() as scratch, (Path(scratch) / "spark.log").open("wb") as log:
-        spark = start_session(name, master, log, {}, None)
+        spark = start_session(name, master, log, {})
         try:
             context = spark.sparkContext
             slices = max(1, min(len(arguments), 8 * context.defaultParallelism))

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from logging import getLogger
 from pathlib import Path
 from typing import BinaryIO
@@ -40,9 +41,10 @@ STREAMING = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
+"""What a session's queries need; may be set while it runs."""
+
+QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
 def start_session(
@@ -50,7 +52,6 @@ def start_session(
     master: str,
     log: BinaryIO,
     conf: Mapping[str, str],
-    partitions: int | None,
     archives: tuple[str, ...] = (),
     jars: Sequence[Path] = (),
 ) -> SparkSession:
@@ -59,7 +60,6 @@ def start_session(
     Parameters
     ----------
     log: an open file; a lock that the caller holds on it lives until the JVM and its workers are gone.
-    partitions: shuffle partitions, or None for the cluster's parallelism.
     archives: packed environments for the executors.
     jars: what Spark needs besides its own.
 
@@ -86,7 +86,7 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    for key, value in {**STREAMING, **conf}.items():
+    for key, value in {**STREAMING, **QUIET, **conf}.items():
         settings.set(key, value)
     try:
         with _output_to(log):
@@ -97,14 +97,35 @@ def start_session(
             f"Spark could not start on master {master} ({reason[0] if reason else type(error).__name__}); check the "
             f"address, and {path} for the reason."
         ) from error
-    spark.conf.set("spark.sql.shuffle.partitions", str(partitions or spark.sparkContext.defaultParallelism))
     return spark
 
 
-def ship(spark: SparkSession, module: str, staging: Path) -> None:
-    """Send an application's directory of Python files, and penstock itself, to the executors."""
+def settle(spark: SparkSession, partitions: int | None) -> int:
+    """Give a session its number of shuffle partitions, and return it.
+
+    Parameters
+    ----------
+    partitions: or None for the cluster's parallelism.
+    """
+    chosen = partitions or spark.sparkContext.defaultParallelism
+    spark.conf.set("spark.sql.shuffle.partitions", str(chosen))
+    return chosen
+
+
+def adopt(spark: SparkSession) -> None:
+    """Give a session that somebody else has started what the queries need."""
+    for key, value in STREAMING.items():
+        spark.conf.set(key, value)
+
+
+def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None:
+    """Send an application's directory of Python files, and penstock itself, to the executors.
+
+    Parameters
+    ----------
+    keep: whether what earlier runs of the session have sent must stay, for Spark serves it as long as the session lives.
+    """
     source = Path(sys.modules[module].__file__ or "").parent
-    archive = staging / "application.zip"
     packages = [
         path
         for path in source.iterdir()
@@ -117,11 +138,17 @@ def ship(spark: SparkSession, module: str, staging: Path) -> None:
             "move the application to a directory of its own."
         )
     home = Path(penstock.__file__).parent
-    with ZipFile(archive, "w") as zipped:
-        for file in files:
-            zipped.write(file, file.relative_to(source))
-        for file in home.rglob("*.py"):
-            zipped.write(file, Path("penstock") / file.relative_to(home))
+    contents = {str(file.relative_to(source)): file.read_bytes() for file in files}
+    contents |= {str(Path("penstock") / file.relative_to(home)): file.read_bytes() for file in home.rglob("*.py")}
+    digest = sha256(repr((str(staging), sorted(contents.items()))).encode()).hexdigest()[:16]
+    archive = staging / f"application-{digest}.zip"  # a session takes one name once, with one content
+    for old in staging.glob("application-*.zip"):
+        if old != archive and not keep:
+            old.unlink()
+    if not archive.exists():
+        with ZipFile(archive, "w") as zipped:
+            for name, content in contents.items():
+                zipped.writestr(name, content)
     spark.sparkContext.addPyFile(str(archive))
 
 

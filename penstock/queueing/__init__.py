@@ -10,29 +10,32 @@ The theory is in ``docs/background/queueing.md``; symbols and equation numbers a
 Mitrani, "A Stream-Processing Server with an Internal and an External Queue" (2020).
 """
 
-from penstock.errors import NotSolvableError, UnstableServerError
-from penstock.queueing.distribution import (
-    Deterministic,
-    Distribution,
-    Empirical,
-    Exponential,
-    Gamma,
-    HyperExponential,
-    LogNormal,
-    Recorded,
-    with_scv,
-)
-from penstock.queueing.estimate import Estimate
-from penstock.queueing.microbatch import LingerBatch, MicroBatchServer
-from penstock.queueing.microbatch_simulation import MicroBatchSimulation
-from penstock.queueing.microbatch_solution import MicroBatchState
-from penstock.queueing.model import Model, Solution, simulate, solve
-from penstock.queueing.network import Network, NetworkSimulation, NetworkState, NodeState
-from penstock.queueing.optimum import Optimum, Setting, optimize
-from penstock.queueing.response import ResponseTime
-from penstock.queueing.server import StreamServer
-from penstock.queueing.simulation import Simulation
-from penstock.queueing.steadystate import SteadyState
+from penstock.extras import needs
+
+with needs():
+    from penstock.errors import NotSolvableError, UnstableServerError
+    from penstock.queueing.distribution import (
+        Deterministic,
+        Distribution,
+        Empirical,
+        Exponential,
+        Gamma,
+        HyperExponential,
+        LogNormal,
+        Recorded,
+        with_scv,
+    )
+    from penstock.queueing.estimate import Estimate
+    from penstock.queueing.microbatch import LingerBatch, MicroBatchServer
+    from penstock.queueing.microbatch_simulation import MicroBatchSimulation
+    from penstock.queueing.microbatch_solution import MicroBatchState
+    from penstock.queueing.model import Model, Solution, simulate, solve
+    from penstock.queueing.network import Network, NetworkSimulation, NetworkState, NodeState
+    from penstock.queueing.optimum import Optimum, Setting, optimize
+    from penstock.queueing.response import ResponseTime
+    from penstock.queueing.server import StreamServer
+    from penstock.queueing.simulation import Simulation
+    from penstock.queueing.steadystate import SteadyState
 
 __all__ = [
     "Deterministic",

@@ -92,5 +92,5 @@ def always_moments(server: StreamServer, boundary: Boundary) -> Moments:
     during = service * potential[:-1] @ (in_phase - pi) - rate * in_phase @ potential[1:]
     idle = float(pi.sum())
     jobs = (rho + phases @ pi + during) / idle  # 1 - rho - blocked
-    external = phases @ in_phase + (rate * (1 - blocked) + rate * blocked) / gamma
+    external = phases @ in_phase + rate / gamma
     return Moments(float(jobs), float(external), transfers, idle)

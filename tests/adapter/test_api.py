@@ -23,6 +23,8 @@ from penstock.adapter import EventLog
 from penstock.bench.servers.process import free_port
 from penstock.connectors.log.log import Parcel
 
+pytestmark = pytest.mark.servers
+
 WORD = {"text": "gate"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 

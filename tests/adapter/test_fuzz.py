@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 from adapters import RunningAdapter
+
+pytestmark = pytest.mark.servers
 
 
 def test_no_request_makes_the_adapter_fail(tmp_path):

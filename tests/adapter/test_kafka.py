@@ -15,6 +15,8 @@ from penstock.connectors.kafka.topic import Topic, name_of
 from penstock.connectors.log.log import Parcel
 from penstock.errors import SinkError
 
+pytestmark = pytest.mark.servers
+
 
 def messages(brokers, topic):
     topic = Topic(KafkaPlace(brokers, topic))

@@ -29,10 +29,10 @@ from penstock.allocation import (
     subset_sum_cost,
     subset_sum_graph,
 )
+from penstock.allocation.arcs import task_flows
 from penstock.allocation.bound import lower_bound
 from penstock.allocation.exact import Proof
 from penstock.allocation.heuristics import resources_asked_for
-from penstock.allocation.network import task_flows
 from penstock.allocation.problem import problem
 from penstock.allocation.shares import search_shares
 from penstock.errors import ConfigurationError, PenstockError, TopologyError

@@ -58,7 +58,10 @@ WORDS = "--source=Words=jsonl:input"
         (["good.py", "--source", "Words=jsonl:nowhere"], ["nowhere does not exist", "create the directory"]),
         (["good.py", "--source", "Words=ftp:input"], ["no known scheme", "jsonl:..."]),
         (["good.py", "--source", "Words=jsonl:input?rows=3"], ["no option 'rows'", "max_files"]),
-        (["good.py", "--source", "Words=jsonl:input?max_files=0"], ["max_files=0 must be a whole number greater than zero"]),
+        (
+            ["good.py", "--source", "Words=jsonl:input?max_files=0"],
+            ["max_files=0 must be a whole number greater than zero"],
+        ),
         (["good.py", "--source", "Words"], ["write NAME=VALUE"]),
         (["good.py", "--source", "Wrods=jsonl:input"], ["there is no Wrods", "has Words"]),
         (["good.py", WORDS, "--sink", "Edn=jsonl:out"], ["there is no Edn", "has End"]),

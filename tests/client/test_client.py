@@ -13,6 +13,8 @@ from penstock.client import AsyncClient, Client
 from penstock.connectors.log.log import Parcel
 from penstock.errors import RefusedError
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def adapter(tmp_path):

@@ -9,14 +9,23 @@ from penstock.engine import RunOptions, run
 
 APPS = Path(__file__).parent / "apps_engine.py"
 
+OWN = ("master", "conf", "hops")
+"""Options with which a run starts a Spark of its own."""
+
 
 @pytest.fixture
-def run_app(tmp_path):
+def run_app(tmp_path, spark):
     """Run an application on local[2] until it is idle; options as in `RunOptions`, sources by name."""
 
     def run_one(which, file=APPS, **options):
         app, reference = load_app(f"{file}:{which}")
-        given = {"until_idle": True, "quiet": True, "master": "local[2]", "runs": tmp_path / "runs", **options}
+        uris = [*options.get("sources", {}).values(), *options.get("sinks", {}).values()]
+        given = {"until_idle": True, "quiet": True, "runs": tmp_path / "runs", **options}
+        if any(name in options for name in OWN) or any(uri.startswith("kafka:") for uri in uris):
+            spark.leave()
+            given.setdefault("master", "local[2]")
+        else:
+            given["spark"] = spark.get()
         return run(app, RunOptions(**given), application=reference)
 
     return run_one

@@ -28,7 +28,7 @@ from penstock.connectors.registry import bind_sinks, connector
 from penstock.engine import RunOptions
 from penstock.engine.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
-from penstock.runtime.output import FileOutput
+from penstock.testing.contracts import Sample, stage
 
 APPS = Path(__file__).parent / "apps_words.py"
 
@@ -166,13 +166,11 @@ def test_headers_that_cannot_be_written(header, sentence, tmp_path):
 
 
 def test_a_batch_is_known_to_the_log_however_late_it_comes_again(tmp_path):
-    stream = Stream("Counts", apps_words.Count)
-    sink = bind_sinks([Sink("Out", stream, f"log:{tmp_path / 'spool'}", ("text",))], {}, tmp_path / "output")["Out"]
+    stream = Stream("Counts", Sample)
+    sink = bind_sinks([Sink("Out", stream, f"log:{tmp_path / 'spool'}", ("name",))], {}, tmp_path / "output")["Out"]
     sink.claim("r1", None)
     for _ in range(2):
-        output = FileOutput([sink.files], "0-00000")
-        output.write_lines("Out", [b'{"text":"a","seen":1}'])
-        sink.deliver("main", 0, output.close())
+        sink.deliver("main", 0, stage(sink, [Sample("a", 1)]))
         EventLog(tmp_path / "spool").stream("Counts").expire(0, time.time() + 10)  # all ids are forgotten
     assert len(sink.read()) == 1
 
@@ -180,7 +178,8 @@ def test_a_batch_is_known_to_the_log_however_late_it_comes_again(tmp_path):
 # --- real-time mode ---------------------------------------------------------------------------------
 
 
-def real_time(which, broker, tmp_path, **options):
+def real_time(which, broker, tmp_path, spark, **options):
+    spark.leave()
     app, reference = load_app(f"{APPS}:{which}")
     given = {
         "sources": {"Words": f"kafka:{broker.brokers}/rt-in"}, "sinks": {"Out": f"kafka:{broker.brokers}/rt-out"},
@@ -189,9 +188,9 @@ def real_time(which, broker, tmp_path, **options):
     return run_real_time(app, RunOptions(**{**given, **options}), application=reference)
 
 
-def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path):
+def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path, spark):
     produce(broker, "rt-in", *words("a", "b", "a"), b"garbage", {"size": 1})
-    report = real_time("native", broker, tmp_path).report
+    report = real_time("native", broker, tmp_path, spark).report
     assert report["counts"] == {"accepted": 5, "processed": 3, "dead_lettered": 2, "queued": 0}
     counted = [json.loads(message.value()) for message in messages(broker, "rt-out")]
     assert max(each["seen"] for each in counted if each["text"] == "a") == 2
@@ -203,7 +202,7 @@ def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path):
         "sources": {"Words": f"kafka:{broker.brokers}/rt-in?key=text&header.length=size"},
         "sinks": {"Out": f"kafka:{broker.brokers}/rt-out?header.count=seen"},
     }
-    counts = real_time("native", broker, tmp_path, **fields).report["counts"]
+    counts = real_time("native", broker, tmp_path, spark, **fields).report["counts"]
     assert counts == {"accepted": 7, "processed": 4, "dead_lettered": 3, "queued": 0}
     last = messages(broker, "rt-out")[-1]
     assert (last.key(), dict(last.headers())["count"]) == (b"a", b"3")
@@ -239,10 +238,10 @@ def test_the_same_topology_counts_in_micro_batches(run_app, broker):
         ("native", {"checkpoint_every": 1.0}, "5 s at least"),
     ],
 )
-def test_real_time_mode_says_what_prevents_it(broker, tmp_path, which, options, sentence):
+def test_real_time_mode_says_what_prevents_it(broker, tmp_path, spark, which, options, sentence):
     Topic(KafkaPlace(broker.brokers, "rt-in"), create=True)
     with pytest.raises(ConfigurationError, match=sentence):
-        real_time(which, broker, tmp_path, **options)
+        real_time(which, broker, tmp_path, spark, **options)
 
 
 # --- a run with its adapter ---------------------------------------------------------------------------

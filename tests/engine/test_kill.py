@@ -12,6 +12,8 @@ import pytest
 
 from penstock.bench.cluster import StandaloneCluster
 
+pytestmark = pytest.mark.servers
+
 ROOT = Path(__file__).parent.parent.parent
 WORDS, FILES, KEYS = 4_000, 4, 2
 

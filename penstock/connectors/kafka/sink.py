@@ -19,7 +19,7 @@ from penstock.extras import needs
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
 
-with needs("kafka"):
+with needs():
     from confluent_kafka import KafkaError, Message, Producer
 
 DELIVERY_MS = 120_000
@@ -112,7 +112,7 @@ class TopicSink(BoundSink):
 
     def _present(self, group: str, batch: int, prefix: str) -> set[str]:
         """The ids of the batch's events that an earlier attempt has sent."""
-        note = self._notes / f"kafka-{self.files.label}-{group}.json"
+        note = self._notes / f"kafka~{self.files.label.replace('/', '~')}~{group}.json"  # names hold no ~
         ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
         noted = json.loads(note.read_text()) if note.exists() else None
         if noted is None or noted["batch"] != batch:

@@ -9,7 +9,7 @@ from penstock.connectors.kafka.place import KafkaPlace
 from penstock.errors import SourceError
 from penstock.extras import needs
 
-with needs("kafka"):
+with needs():
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic

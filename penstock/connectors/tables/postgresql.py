@@ -14,7 +14,7 @@ from penstock.errors import SinkError
 from penstock.extras import needs
 from penstock.runtime.output import SinkFiles
 
-with needs("postgresql"):
+with needs():
     import psycopg
 
 

@@ -1,0 +1,191 @@
+"""Our own connectors under the suites that authors of others use, and one that another package might bring."""
+
+import time
+from importlib.metadata import EntryPoint
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import App
+from penstock.connectors import (
+    ADMISSION,
+    Memory,
+    Option,
+    Sequence,
+    SequenceSource,
+    SinkConnector,
+    SinkContext,
+    Slice,
+    SourceConnector,
+    SourceContext,
+    registry,
+)
+from penstock.connectors.files.sink import DirectorySink
+from penstock.connectors.log import EventLog
+from penstock.connectors.registry import bind_sinks, bind_source, connector, read_uri
+from penstock.errors import ConfigurationError
+from penstock.runtime.codec import Codec
+from penstock.runtime.output import SinkFiles
+from penstock.testing import SinkContract, SourceContract
+from penstock.testing.contracts import SAMPLES, Sample
+
+
+class TestJsonLines(SinkContract):
+    def connect(self, directory):
+        return f"jsonl:{directory / 'out'}"
+
+
+class TestParquet(SinkContract):
+    def connect(self, directory):
+        return f"parquet:{directory / 'out'}"
+
+
+class TestConsole(SinkContract):
+    def connect(self, directory):
+        return "console"
+
+
+class TestLog(SinkContract):
+    def connect(self, directory):
+        return f"log:{directory / 'spool'}"
+
+
+class TestLogWithKeys(TestLog):
+    key = ("name", "number")
+
+
+class TestSqlite(SinkContract):
+    def connect(self, directory):
+        return f"sqlite:{directory / 'results.sqlite'}"
+
+
+class TestSqliteUpserted(TestSqlite):
+    key = ("name",)
+
+
+@pytest.mark.servers
+class TestKafka(SinkContract):
+    shared = True
+    key = ("name",)
+
+    @pytest.fixture(autouse=True)
+    def _topic(self, broker):
+        self.uri = f"kafka:{broker.brokers}/contract-{time.time_ns()}?header.count=number"
+
+    def connect(self, directory):
+        return self.uri
+
+    def test_a_run_that_was_discarded_leaves_nothing_behind(self, tmp_path):
+        """But what it has sent, which other programs may have read."""
+
+
+@pytest.mark.servers
+class TestPostgresql(SinkContract):
+    @pytest.fixture(autouse=True)
+    def _table(self, postgres):
+        self.uri = f"{postgres.uri}?table=contract_{time.time_ns()}"
+
+    def connect(self, directory):
+        return self.uri
+
+
+class TestLogAsSource(SourceContract):
+    def connect(self, directory):
+        log = EventLog(directory / "spool")
+        if not log.streams():
+            log.append("Samples", list(map(Codec(Sample).encode_json, SAMPLES)))
+        return f"log:{directory / 'spool'}"
+
+
+class TestGenerator(SourceContract):
+    def connect(self, directory):
+        return "generator:poisson?rate=1000&count=30&seed=5"
+
+
+class TestReplay(SourceContract):
+    def connect(self, directory):
+        rows = Codec(Sample).to_columns(SAMPLES).append_column("at", pa.array([3.0, 1.0, 2.0, 4.0]))
+        pq.write_table(pa.table(rows.to_pydict()), directory / "samples.parquet")
+        return f"replay:{directory / 'samples.parquet'}?time=at"
+
+
+# --- what a package of somebody else's would bring ----------------------------------------------------
+
+
+class Fixed(Sequence):
+    """The samples, as a sequence of somebody's own."""
+
+    def end(self, started):
+        return len(SAMPLES)
+
+    def read(self, start, end, started):
+        return Slice([Codec(Sample).encode_json(sample) for sample in SAMPLES[start:end]], [0] * (end - start))
+
+
+def bind_fixed(source, uri, options, context):
+    return SequenceSource(source, Fixed(), uri, options, context)
+
+
+def bind_mirrored(sink, uri, options, context):
+    return DirectorySink(SinkFiles(sink.name, "jsonl", str(context.output)), sink.stream.event_type)
+
+
+FIXED = SourceConnector("fixed", "", "the samples", (Option("name", "of nothing"), *ADMISSION), bind=bind_fixed)
+MIRRORED = SinkConnector("mirrored", "PLACE", "files", bind=bind_mirrored)
+
+
+class FixedConnection:
+    def bind(self, source, context):
+        return SequenceSource(source, Fixed(), None, {}, context, name="fixed")
+
+
+class TestFixed(SourceContract):
+    def connect(self, directory):
+        return FixedConnection()
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """As if a package with these entry points were installed."""
+    rows = {"sources": ("fixed", "FIXED"), "sinks": ("mirrored", "MIRRORED")}
+    entries = {
+        side: {scheme: EntryPoint(scheme, f"{__name__}:{name}", f"penstock.{side}")}
+        for side, (scheme, name) in rows.items()
+    }
+    monkeypatch.setattr(registry, "_registered", lambda side: entries[side])
+
+
+def test_a_package_of_its_own_registers_connectors(registered, tmp_path):
+    app = App("other")
+    source = app.source("Samples", Sample)
+    sink = app.sink("Out", source)
+    assert bind_source(source, "fixed:?max_rows=3", SourceContext()).admission.max_rows == 3
+    assert bind_sinks([sink], {"Out": "mirrored:here"}, tmp_path)["Out"].uri == f"jsonl:{tmp_path / 'Out'}"
+    with pytest.raises(ConfigurationError, match="fixed takes no option 'speed'; it takes name, min_rows"):
+        bind_source(source, "fixed:?speed=3", SourceContext())
+    with pytest.raises(ConfigurationError, match=r"write one of jsonl:\.\.\., .*, fixed:\.\.\., or \./PATH"):
+        read_uri("ftp:there", "sources")
+
+
+def test_an_entry_point_that_leads_elsewhere_is_refused(registered, monkeypatch):
+    monkeypatch.setitem(registry._registered("sinks"), "mirrored", EntryPoint("mirrored", "os:sep", "penstock.sinks"))
+    with pytest.raises(ConfigurationError, match="is no connector"):
+        connector("sinks", "mirrored")
+
+
+def test_a_connector_is_given_as_it_is(tmp_path):
+    kept = Memory()
+    app = App("kept")
+    sink = app.sink("Out", app.source("Samples", Sample), uri=kept)
+    bound = bind_sinks([sink], {}, tmp_path)["Out"]
+    assert kept.bind(sink, SinkContext(tmp_path / "x")).uri == bound.uri.replace("Out", "x")
+
+
+def test_every_row_leads_to_a_connector_of_its_scheme():
+    for side, rows in registry.ROWS.items():
+        for scheme in rows:
+            found = connector(side, scheme)
+            assert found.scheme == scheme
+            assert found.help
+            assert all(option.help for option in found.options)
