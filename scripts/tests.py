@@ -1,4 +1,4 @@
-"""Run the tests: those that start Spark in one process, the others beside them. What the others say is shown last.
+"""Run the tests: those that share a Spark in one process, the others beside them. What the others say is shown last.
 
 Usage: tests.py [--servers] [PYTEST'S OPTIONS ...]; with --servers those that need servers or long, else the others.
 """
@@ -9,7 +9,7 @@ import tempfile
 
 arguments = [argument for argument in sys.argv[1:] if argument != "--servers"]
 WANTED = "servers or slow" if "--servers" in sys.argv else "not servers and not slow"
-ON_SPARK = ["tests/engine", "tests/test_topologies.py", "tests/test_examples.py", "tests/test_docs.py"]
+ON_SPARK = ["tests/engine", "tests/test_topologies.py", "tests/test_examples.py"]
 PYTEST = [sys.executable, "-m", "pytest", "-m", WANTED, *arguments]
 
 with tempfile.TemporaryFile("w+") as said:

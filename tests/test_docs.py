@@ -68,6 +68,7 @@ def test_the_commands_of_the_waiting_tutorial_run(tmp_path):
     assert (tmp_path / "waiting.svg").exists()
 
 
+@pytest.mark.slow
 def test_a_new_project_runs_and_its_test_passes(tmp_path):
     shell("penstock new hello", tmp_path)
     project = tmp_path / "hello"

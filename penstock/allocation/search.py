@@ -133,6 +133,8 @@ def anneal(problem, place, best_place, best, steps, heats, sharps, batch, candid
     if best <= 0 or places == 1:
         return best
     for step in range(steps + 1):
+        if best <= 0.0:  # nothing is cheaper, and the scales of heat and sharpness are gone
+            break
         progress = step / steps
         heat = heats[0] * (heats[1] / heats[0]) ** progress * best
         sharp = sharps[0] * (sharps[1] / sharps[0]) ** progress / best

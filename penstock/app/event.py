@@ -21,7 +21,7 @@ ALLOWED = (
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class _EventMeta(type(msgspec.Struct)):  # type: ignore[misc]  # msgspec does not name its metaclass for type checkers
+class _EventMeta(msgspec.StructMeta):
     """Tells type checkers that every event is frozen, as `Event` makes it."""
 
 

@@ -52,6 +52,7 @@ def close(value, other):
     return value == pytest.approx(other, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(graphs(most=6), st.integers(1, 4))
 def test_shares_bounds_optimum_and_algorithms_are_in_order(graph, resources):
@@ -72,6 +73,13 @@ def test_shares_bounds_optimum_and_algorithms_are_in_order(graph, resources):
         assert close(found.cost, slow_cost(graph, found.assignment))
         assert found.lower_bound <= optimum * (1 + 1e-9)
         assert found.cost >= optimum * (1 - 1e-9)
+
+
+def test_an_optimum_that_costs_nothing_ends_the_search():
+    graph = StreamGraph({"a": 0, "b": 0, "c": 0}, {("a", "b"): 1})
+    pinned = {"a": Resources.of(3).names[1]}
+    best = allocate(graph, 3, "search", constraints=Constraints(pinned=pinned))
+    assert (best.cost, best.optimal) == (0.0, True)
 
 
 @settings(max_examples=60)

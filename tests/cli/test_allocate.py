@@ -130,6 +130,7 @@ def test_wrong_input_gets_one_sentence(capsys, directory, content, arguments, sa
     assert says in complaint(capsys, "wrong.json" if content is not None else "missing.json", *arguments)
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_the_best_so_far(directory):
     (directory / "large.json").write_text(json.dumps(random_graph("dag", 3000, seed=1).to_json()))
     command = [sys.executable, "-m", "penstock", "allocate", "large.json", "-r", "30", "--time-limit", "60"]

@@ -97,6 +97,7 @@ def test_a_sweep_runs_on_spark(capsys):
         assert remote == pytest.approx(local)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_long_sweep_with_a_word_and_what_is_done_stays(directory):
     command = [sys.executable, "-m", "penstock", "queue", "sweep", *SERVER, *COSTS, "--batch-size", "900"]
     command += ["--over", "timer-rate=1:1000:3000", "--output", "out.jsonl"]

@@ -202,6 +202,7 @@ def test_a_run_records_itself(run_app, words, tmp_path):
     assert json.loads(batch)["sources"]["Words"]["accepted"] == 3
 
 
+@pytest.mark.slow
 def test_a_second_driver_waits_and_then_says_who_holds_the_run(run_app, words, monkeypatch, tmp_path):
     import fcntl
 

@@ -53,6 +53,7 @@ def micro_batch_servers(draw):
     return server
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )  # shrinking takes minutes
