@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support import load
 
 from penstock import App, Event, ProcessingElement
-from penstock.errors import EmissionError, RunFailedError, StateError, TopologyError
+from penstock.errors import EmissionError, RunFailedError, TopologyError
 from penstock.testing import Crash, TopologyDriver
 
 
@@ -275,21 +275,6 @@ def test_expired_instances_are_not_revived_by_their_interval():
         driver.batch()
     assert [event.values for event in driver.output("Out")] == [[1]]
     assert driver.elements["Ticker"].instances == {0: 0}
-
-
-def test_state_that_could_not_be_read_back_is_refused_before_it_is_written():
-    def body(out):
-        class Averager(ProcessingElement):
-            mean: int = 0
-
-            def on_event(self, word):
-                self.mean = 0.5
-
-        return Averager
-
-    driver = TopologyDriver(single(body))
-    with pytest.raises(StateError, match="Averager: the state of key 'a' cannot be kept: Expected `int`, got `float`"):
-        driver.batch({"Words": [Word("a")]})
 
 
 def test_unknown_names_are_named():

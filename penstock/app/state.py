@@ -15,7 +15,7 @@ def describe_state(topology: Topology) -> dict[str, Any]:
     """For each keyed element its key and state, each field with its type, and its hop."""
     return {
         element.name: {
-            "key": {field: _spell(field_types(element.inputs[0].event_type)[field]) for field in element.key},
+            "key": {field: _spell_key(field_types(element.inputs[0].event_type)[field]) for field in element.key},
             "state": _state_fields(element),
             "stage": topology.depths[element.name],
         }
@@ -71,6 +71,13 @@ def _spell(annotation: Any) -> str:
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__name__
     return str(annotation).replace("typing.", "")
+
+
+def _spell_key(annotation: Any) -> str:
+    """As state knows its keys by: times of all zones are one, and so are 1.0 and 1.00, which they once were not."""
+    spelled = _spell(annotation)
+    one = any(name in spelled for name in ("Decimal", "datetime"))
+    return f"{spelled} (equal values are one key)" if one else spelled
 
 
 def _list(fields: dict[str, str]) -> str:

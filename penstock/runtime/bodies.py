@@ -15,16 +15,21 @@ from penstock.runtime.wiring import Wiring
 
 
 def run_event_body(
-    element: Element, batch: EventBatch, wiring: Wiring, tally: Tally, letters: DeadLetters
+    element: Element, batch: EventBatch, handed: list[Any], wiring: Wiring, tally: Tally, letters: DeadLetters
 ) -> list[EventBatch]:
-    """Call a keyless element of the event dialect on each event; what it emitted."""
+    """Call a keyless element of the event dialect on each event; what it emitted.
+
+    Parameters
+    ----------
+    handed: the events once more, to do with as the element likes.
+    """
     instance = element.prototype() if element.prototype else None
     handle = instance.on_event if instance else element.body
     emitter = Emitter(element, wiring, batch.lineage, tally.partition)
     events = batch.events(wiring)
     for row in tally.element(element.name).timed(range(len(events))):
         try:
-            emissions = emitter.collect(handle(events[row]))
+            emissions = emitter.collect(handle(handed[row]))
         except FAULTS as error:
             letters.bury(element.name, batch.stream, events[row], error, batch.lineage.row(row))
         else:

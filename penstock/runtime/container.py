@@ -2,17 +2,20 @@
 
 import typing
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
-from penstock.app.stream import Stream
+from penstock.app.stream import Emission
 from penstock.errors import PenstockError, StateError
+from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
-from penstock.runtime.letters import FAULTS
+from penstock.runtime.letters import FAULTS, Failure, described
 from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
 from penstock.runtime.pages import Page, Pages, PageStore
 from penstock.runtime.stage import Stage
@@ -21,6 +24,19 @@ State = TypeVar("State")
 
 REARMED_AT_MOST = 1000
 """How often in one batch an instance may set its timer to a time that has passed already."""
+
+
+BYTES_PER_REPLAY = 1000
+"""Encoding so many bytes of state takes about as long as applying an event again."""
+
+LARGEST_STATE = 32 << 20
+"""Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""
+
+SHORT = 1 << 16
+"""Texts below this length are surely small enough."""
+
+UNKEEPABLE = (msgspec.ValidationError, OverflowError, TypeError, ValueError, RecursionError)
+"""What encoding and decoding state may raise."""
 
 
 class LateEventError(PenstockError):
@@ -68,70 +84,120 @@ class Container:
         self._live: dict[bytes, Instance[Any]] = {}
         self._made: set[bytes] = set()
         """Instances that did not exist before this batch."""
+        self._calls_back = overrides(self.prototype, "on_batch")
         self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
 
-    def handle(self, streams: list[Stream[Any]], events: list[Any], lineage: LineageColumns) -> None:
-        """Apply events, which are in order, and call ``on_batch`` on the instances they touched.
-
-        The lists and the columns are of one length: the stream by which each event came, the event,
-        its lineage.
-        """
-        late = self._refuse_late(streams, events, lineage)
+    def handle(self, delivery: Delivery) -> None:
+        """Apply events, which are in order, and call ``on_batch`` on the instances they touched."""
+        events, lineage = delivery.events, delivery.lineage
+        late = self._refuse_late(delivery)
         self._emitter = self._new_emitter(lineage.judged())
-        batch = _Batch(self._key.identities(events), events, late)
+        self._batch = batch = _Batch(self._key.identities(events), delivery, late)
         self._open_all(batch)
         live, context, identities = self._live, self._context, batch.identities
-        collect, add, timers = self._emitter.collect, self._emitter.add, self._has_timers
-        guarded: set[bytes] = set()
-        """Instances of which an event has failed; from then on they are saved before each event."""
+        collect, add, timers, saved = self._emitter.collect, self._emitter.add, self._has_timers, batch.saved
         for row in self._tally.timed(range(len(events))):
             if row in late:
                 continue
             identity = identities[row]
-            entry = live[identity]
+            instance = live[identity]
             if timers:
-                context.due = entry.due
-            before = self._encode(entry) if identity in guarded else None
+                context.due = instance.due
             try:
-                emissions = collect(entry.state.on_event(events[row]))
+                emissions = collect(instance.state.on_event(events[row]))
             except FAULTS as error:
-                if before is not None:
-                    self._adopt(identity, entry.state.key, self._decode(before))
-                else:
-                    self._replay(identity, batch, row)
-                    guarded.add(identity)
-                batch.failed.add(row)
-                self._stage.letters.bury(self.element.name, streams[row], events[row], error, lineage.row(row))
+                self._restore(identity, row)
+                batch.failed[row] = Failure.of(error)
                 continue
             if timers:
-                entry.due = context.due
+                instance.due = context.due
             if emissions:
                 add(emissions, row)
+            if saved and identity in saved:
+                saved[identity].since.append(row)
         self._finish_batch(batch, lineage)
 
     def _finish_batch(self, batch: "_Batch", lineage: LineageColumns) -> None:
-        """Note which instances were touched, and call ``on_batch`` on them."""
-        last = batch.last_rows()
-        calls_back = overrides(self.prototype, "on_batch")
-        for identity in self._made - last.keys():  # made for events of which none could be applied
-            self._forget(identity)
-        now, context, collect = self._context.now, self._context, self._emitter.collect
+        """Call ``on_batch`` on the instances that were touched, see that their state can be kept, bury what failed."""
         born = lineage.born.tolist()
-        for identity, row in last.items():
-            entry = self._live[identity]
-            entry.touched = now
-            if not calls_back:
-                continue
-            context.due = entry.due
+        for identity, row in batch.last_rows().items():
             try:
-                emissions = collect(entry.state.on_batch())
+                self._end_batch(identity, born[row])
             except FAULTS as error:
-                self._replay(identity, batch, len(batch.events))
-                self._bury(error, born[row])
+                self._recover(identity, born[row], error)
+        for identity in self._made - batch.last_rows().keys():  # made for events of which none could be applied
+            self._forget(identity)
+        delivery = batch.delivery
+        for row, failure in sorted(batch.failed.items()):
+            if failure is not None:
+                stream, origin = delivery.streams[row], lineage.row(row)
+                self._stage.letters.bury(self.element.name, stream, delivery.again(row), failure, origin)
+
+    def _end_batch(self, identity: bytes, born: int) -> None:
+        """Call ``on_batch`` on an instance.
+
+        Raises
+        ------
+        Exception: whatever the hook does, or StateError, where what is left cannot be kept.
+        """
+        instance = self._live[identity]
+        instance.touched = self._context.now
+        emissions: Sequence[Emission] = ()
+        if self._calls_back:
+            self._context.due = instance.due
+            emissions = self._emitter.collect(instance.state.on_batch())
+            instance.due = self._context.due
+        self._keepable(identity, instance)
+        if emissions:
+            self._emitter.add_uncaused(emissions, born)
+
+    def _recover(self, identity: bytes, born: int, error: BaseException) -> None:
+        """Undo an end of the batch that failed; if an event has led to it, the instance's batch is handled anew."""
+        rows = self._batch.rows_of(identity)
+        if self._redo(identity, rows):
+            if all(row in self._batch.failed for row in rows):
+                return
+            try:
+                self._end_batch(identity, born)
+                return
+            except FAULTS as another:
+                error = another
+        self._restore(identity, len(self._batch.identities))
+        self._bury(error, born)
+
+    def _redo(self, identity: bytes, rows: list[int]) -> bool:
+        """Apply an instance's events again and look at its state after each: one that leaves what cannot be kept fails.
+
+        Returns whether there was any; otherwise all is as it was, but for the instance, which is as before ``on_batch``.
+        """
+        batch, key = self._batch, self._live[identity].state.key
+        batch.saved.pop(identity, None)
+        self._restore(identity, len(batch.identities))
+        try:
+            self._keepable(identity, self._live[identity])
+            return False
+        except StateError:
+            pass
+        self._emitter.drop(rows)
+        self._adopt(identity, key, self._revive(self._pages.stored(self._number(identity), identity)))
+        for row in rows:
+            if row in batch.late:
                 continue
-            entry.due = context.due
-            if emissions:
-                self._emitter.add_uncaused(emissions, born[row])
+            batch.failed.pop(row, None)
+            instance = self._live[identity]
+            before = self._encode(instance)
+            self._context.due = instance.due
+            try:
+                emissions = self._emitter.collect(instance.state.on_event(batch.delivery.again(row)))
+                self._keepable(identity, instance)
+            except FAULTS as error:
+                self._adopt(identity, key, self._decode(before))
+                batch.failed[row] = Failure.of(error)
+            else:
+                instance.due = self._context.due
+                self._emitter.add(emissions, row)
+        batch.saved.pop(identity, None)
+        return True
 
     def finish(self) -> float | None:
         """Fire what is due, write the state, route what was emitted.
@@ -141,7 +207,6 @@ class Container:
         self._fire()
         self._note_timers()
         self._sweep()
-        self._check_state()
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
         self._pages.flush(self._key.hashes)
         for batch in self._emitter.batches():
@@ -158,7 +223,7 @@ class Container:
         first = batch.first_rows()
         identities = list(first)
         numbers = self._pages.numbers(self._key.hashes(identities)).tolist()
-        value, events, header = self._key.value, batch.events, self._pages.header
+        value, events, header = self._key.value, batch.delivery.events, self._pages.header
         for identity, number in zip(identities, numbers, strict=True):
             page = self._pages.page(number)
             stored = page.get(identity)
@@ -198,25 +263,43 @@ class Container:
     def _number(self, identity: bytes) -> int:
         return int(self._pages.numbers(self._key.hashes([identity]))[0])
 
-    def _replay(self, identity: bytes, batch: "_Batch", end: int) -> None:
-        """Put an instance back to what it was: as stored, with this batch's events before a row applied again."""
-        entry = self._revive(self._pages.stored(self._number(identity), identity))
-        self._adopt(identity, self._live[identity].state.key, entry)
-        for row in range(end):
-            if batch.identities[row] == identity and row not in batch.failed:
-                self._context.due = entry.due
-                self._emitter.collect(entry.state.on_event(batch.events[row]))
-                entry.due = self._context.due
-        entry.touched = self._context.now
+    def _restore(self, identity: bytes, before: int) -> None:
+        """Put an instance back to what it was before a row of the batch: from its page, or from when it was last saved.
+
+        It is saved whenever many events had to be applied again, so that many failures of one key cost no more than
+        its events and its state each.
+        """
+        batch = self._batch
+        key, saved = self._live[identity].state.key, batch.saved.get(identity)
+        if saved is None:
+            instance = self._revive(self._pages.stored(self._number(identity), identity))
+            rows = [row for row in batch.rows_of(identity) if row < before and row not in batch.failed]
+        else:
+            instance, rows = self._decode(saved.content), saved.since
+        self._adopt(identity, key, instance)
+        for row in rows:
+            self._apply_again(identity, row)
+        instance.touched = self._context.now
+        if saved is None or len(rows) * BYTES_PER_REPLAY >= len(saved.content):
+            with suppress(StateError):
+                self._keepable(identity, instance)
+                batch.saved[identity] = _Saved(self._encode(instance), [])
+
+    def _apply_again(self, identity: bytes, row: int) -> None:
+        """Apply an event that has been applied before, to the instance as it is now; what it emits is known already."""
+        instance = self._live[identity]
+        self._context.due = instance.due
+        self._emitter.collect(instance.state.on_event(self._batch.delivery.again(row)))
+        instance.due = self._context.due
 
     def _bury(self, error: BaseException, born: int) -> None:
         """Keep the failure of a hook that no single event has called."""
         lineage = Lineage(born, NONE, LAST, self._stage.tally.partition)
         self._stage.letters.bury(self.element.name, self.element.inputs[0], None, error, lineage)
 
-    def _refuse_late(self, streams: list[Stream[Any]], events: list[Any], lineage: LineageColumns) -> set[int]:
+    def _refuse_late(self, delivery: Delivery) -> set[int]:
         """The rows of events that are late and whose sources' policies keep them from being handled."""
-        watermark = self._context.watermark
+        watermark, lineage = self._context.watermark, delivery.lineage
         if watermark is None:
             return set()
         late = np.flatnonzero((lineage.time != NONE) & (lineage.time < watermark * 1e6)).tolist()
@@ -229,29 +312,38 @@ class Container:
                 error = LateEventError(
                     f"the event is {watermark - lineage.time[row] / 1e6:.3f} s older than the watermark"
                 )
-                self._stage.letters.bury(self.element.name, streams[row], events[row], error, lineage.row(row))
+                self._stage.letters.bury(
+                    self.element.name, delivery.streams[row], delivery.events[row], error, lineage.row(row)
+                )
             if event_time.late != "process":
                 refused.add(row)
         return refused
 
-    def _check_state(self) -> None:
-        """Refuse, before anything is written, state that could not be read back.
+    def _keepable(self, identity: bytes, instance: Instance[Any]) -> None:
+        """Refuse state that could not be written or read back.
 
         Raises
         ------
-        StateError: names the element, the key and the field.
+        StateError: names the element, the key and what is wrong.
         """
-        for identity, entry in self._live.items():
-            if self._plain_state and tuple(map(type, self._plain_state(entry.state))) == self._plain_types:
-                continue
-            try:
-                self._decode(self._encode(entry))
-            except (msgspec.ValidationError, OverflowError, TypeError) as error:
-                key = self._key.decode(identity)
-                raise StateError(
-                    f"Element {self.element.name}: the state of key {key!r} cannot be kept: {error} (index 0 is the state); "
-                    "declare the field as what is assigned to it."
-                ) from error
+        if self._plain_state:
+            values = self._plain_state(instance.state)
+            if tuple(map(type, values)) == self._plain_types and all(map(_surely_kept, values)):
+                return
+        key = self._key.decode(identity)
+        try:
+            content = self._encode(instance)
+            self._decode(content)
+        except UNKEEPABLE as error:
+            raise StateError(
+                f"Element {self.element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "
+                "state); declare the field as what is assigned to it, and keep integers within 64 bits."
+            ) from error
+        if len(content) > LARGEST_STATE:
+            raise StateError(
+                f"Element {self.element.name}: the state of key {key!r} has {len(content):,} bytes, and at most "
+                f"{LARGEST_STATE:,} are kept; keep less of it, or divide the key."
+            )
 
     # --- timers and expiry ----------------------------------------------------------------------
 
@@ -295,6 +387,7 @@ class Container:
         self._context.due = entry.due
         try:
             emissions = self._emitter.collect(getattr(entry.state, hook)())
+            self._keepable(identity, entry)
         except FAULTS as error:
             self._adopt(identity, entry.state.key, self._decode(before))
             self._bury(error, NONE)
@@ -339,12 +432,21 @@ def _plain_fields(prototype: type[ProcessingElement]) -> tuple[Callable[[Any], A
     return attrgetter(*names), kinds
 
 
+class _Saved(NamedTuple):
+    """An instance of which an event has failed: what it was at some row, and the rows applied since."""
+
+    content: bytes
+    since: list[int]
+
+
 class _Batch:
     """A micro-batch's events for one container, and which of them have not been applied."""
 
-    def __init__(self, identities: Sequence[bytes], events: list[Any], late: set[int]) -> None:
-        self.identities, self.events, self.late = identities, events, late
-        self.failed = set(late)
+    def __init__(self, identities: Sequence[bytes], delivery: Delivery, late: set[int]) -> None:
+        self.identities, self.delivery, self.late = identities, delivery, late
+        self.failed: dict[int, Failure | None] = dict.fromkeys(late)
+        """Why events were not applied; None for late ones, of which is known already what becomes."""
+        self.saved: dict[bytes, _Saved] = {}
 
     def first_rows(self) -> dict[bytes, int]:
         """For each instance the first event that is not late."""
@@ -356,3 +458,27 @@ class _Batch:
         if not self.failed:
             return dict(zip(self.identities, range(len(self.identities)), strict=True))
         return {identity: row for row, identity in enumerate(self.identities) if row not in self.failed}
+
+    def rows_of(self, identity: bytes) -> list[int]:
+        """An instance's events."""
+        return self._by_identity[identity]
+
+    @cached_property
+    def _by_identity(self) -> dict[bytes, list[int]]:
+        rows: dict[bytes, list[int]] = {}
+        for row, identity in enumerate(self.identities):
+            rows.setdefault(identity, []).append(row)
+        return rows
+
+
+def _surely_kept(value: Any) -> bool:
+    """Whether a plain value is known, without encoding it, to be kept as it is."""
+    match value:
+        case int():
+            return -(2**63) <= value < 2**63
+        case str():
+            return len(value) < SHORT and value.isascii()
+        case bytes():
+            return len(value) < SHORT
+        case _:
+            return True

@@ -24,6 +24,7 @@ class Emitter:
         self._element = element
         self._causes = causes
         self._uncaused_born: list[int] = []
+        self._dropped: dict[int, dict[Stream[Any], int]] = {}
         self._partition = partition
         self._checked = {stream: wiring.codec(stream.event_type).checked for stream in element.emits}
         self._emitted: dict[Stream[Any], tuple[list[Any], list[int]]] = {stream: ([], []) for stream in element.emits}
@@ -61,10 +62,19 @@ class Emitter:
         self.add(emissions, len(self._causes.born) + len(self._uncaused_born))
         self._uncaused_born.append(born)
 
+    def drop(self, causes: Iterable[int]) -> None:
+        """Forget what some events have caused so far; what they cause from now on counts."""
+        so_far = {stream: len(rows) for stream, (_, rows) in self._emitted.items()}
+        self._dropped.update(dict.fromkeys(causes, so_far))
+
     def batches(self) -> Iterable[EventBatch]:
         """All that was emitted, by stream."""
         lineage = self._causes.followed_by(LineageColumns.uncaused(self._uncaused_born, self._partition))
         for stream, (events, rows) in self._emitted.items():
+            if self._dropped:
+                nothing = dict.fromkeys(self._emitted, 0)
+                kept = [place for place, row in enumerate(rows) if place >= self._dropped.get(row, nothing)[stream]]
+                events, rows = [events[place] for place in kept], [rows[place] for place in kept]
             if events:
                 yield EventBatch(stream, lineage.take(rows), events=events)
 

@@ -37,6 +37,11 @@ class EventBatch:
             self._events = wiring.codec(self.stream.event_type).from_columns(self._columns)
         return self._events
 
+    def own_copy(self, wiring: Wiring) -> list[Any]:
+        """The events for one element alone: what it does to the lists and dicts in them touches nobody else's."""
+        codec, events = wiring.codec(self.stream.event_type), self.events(wiring)
+        return events if codec.flat else codec.decode_block(codec.encode_msgpack(events))
+
     def columns(self, wiring: Wiring) -> pa.RecordBatch:
         """The events as a record batch."""
         if self._columns is None:

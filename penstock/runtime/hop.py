@@ -9,7 +9,9 @@ import msgspec
 import numpy as np
 
 from penstock.app.element import Element
+from penstock.app.stream import Stream
 from penstock.runtime.container import Container
+from penstock.runtime.delivery import Delivery
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.pages import PageStore
 from penstock.runtime.stage import Stage
@@ -54,17 +56,18 @@ def _run_hop(
     dues = []
     for element in wiring.hop(stage.tally.stage):
         container = Container(element, stage, store, now, watermark)
-        streams, events, lineage = _in_order(wiring, element, arrived)
-        stage.tally.received[element.name] = stage.tally.received.get(element.name, 0) + len(events)
-        container.handle(streams, events, lineage)
+        delivery = _in_order(wiring, element, arrived)
+        stage.tally.count("received", element.name, len(delivery.events))
+        container.handle(delivery)
         dues.append(container.finish())
     return min((due for due in dues if due is not None), default=None)
 
 
-def _in_order(wiring: Wiring, element: Element, arrived: list[Block]) -> tuple[list[Any], list[Any], LineageColumns]:
-    """An element's events with their streams and lineages, in the order in which their sources delivered them."""
+def _in_order(wiring: Wiring, element: Element, arrived: list[Block]) -> Delivery:
+    """An element's events, in the order in which their sources delivered them."""
     streams: list[Any] = []
     events: list[Any] = []
+    blocks: list[tuple[Stream[Any], bytes]] = []
     columns = [np.empty((4, 0), np.int64)]
     numbers = [np.empty(0, np.int64)]
     for block in arrived:
@@ -73,15 +76,19 @@ def _in_order(wiring: Wiring, element: Element, arrived: list[Block]) -> tuple[l
             decoded = wiring.codec(stream.event_type).decode_block(block.events)
             streams.extend([stream] * len(decoded))
             events.extend(decoded)
+            blocks.append((stream, block.events))
             columns.append(np.stack(block.lineage_columns))
             numbers.append(np.arange(block.first, block.first + len(decoded)))
     lineage = LineageColumns(*np.concatenate(columns, axis=1))
     order = np.lexsort((np.concatenate(numbers), lineage.minor, lineage.major))
     if np.array_equal(order, np.arange(len(order))):
-        return streams, events, lineage
+        return Delivery(wiring, streams, events, lineage, blocks, None)
     rows = order.tolist()
-    return (
+    return Delivery(
+        wiring,
         [streams[row] for row in rows],
         [events[row] for row in rows],
         LineageColumns(*(column[order] for column in lineage)),
+        blocks,
+        rows,
     )

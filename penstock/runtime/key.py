@@ -1,6 +1,9 @@
 """Keys: which instance an event belongs to, and where that instance lives."""
 
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 from zlib import crc32
@@ -29,14 +32,29 @@ class KeyReader:
         kinds = field_types(event_type)
         kind = kinds[fields[0]] if len(fields) == 1 else tuple[tuple(kinds[field] for field in fields)]  # type: ignore[misc]
         self.value = attrgetter(*fields)
-        self.encode = msgspec.msgpack.Encoder().encode
+        self._encode = msgspec.msgpack.Encoder().encode
+        canonical = [_CANONICAL.get(_scalar(kinds[field])) for field in fields]
+        self._canonical = canonical if any(canonical) else None
         self.decode = msgspec.msgpack.Decoder(kind).decode
         self._partitions = partitions
 
     def identities(self, events: Sequence[Any]) -> list[bytes]:
         """The encoded keys: equal for equal keys, and for them alone."""
-        encode, value = self.encode, self.value
-        return [encode(value(event)) for event in events]
+        encode, value = self._encode, self.value
+        if self._canonical is None:
+            return [encode(value(event)) for event in events]
+        return [encode(self._one_spelling(value(event))) for event in events]
+
+    def _one_spelling(self, key: Any) -> Any:
+        """A key as all keys are spelled that Python holds equal to it."""
+        assert self._canonical is not None
+        if len(self._canonical) == 1:
+            [spell] = self._canonical
+            return spell(key) if spell is not None and key is not None else key
+        return tuple(
+            part if spell is None or part is None else spell(part)
+            for spell, part in zip(self._canonical, key, strict=True)
+        )
 
     def buckets(self, events: Sequence[Any]) -> NDArray[np.int64]:
         """The partitions in which the events' instances live.
@@ -48,7 +66,7 @@ class KeyReader:
         if all(type(key) is int for key in keys):
             return np.array([key % self._partitions for key in keys], np.int64)
         whole = [key % self._partitions if type(key) is int else -1 for key in keys]
-        hashed = (_spread(list(map(self.encode, keys))) >> np.uint64(40)) % np.uint64(self._partitions)
+        hashed = (_spread(self.identities(events)) >> np.uint64(40)) % np.uint64(self._partitions)
         return np.where(np.array(whole) >= 0, whole, hashed.astype(np.int64))
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
@@ -58,6 +76,27 @@ class KeyReader:
     def hash(self, identity: bytes, /) -> int:
         """The hash of one instance."""
         return int(self.hashes([identity])[0])
+
+
+def _plain_decimal(number: Decimal) -> Decimal:
+    """1.00 as 1, 1E+2 as 100, -0 as 0."""
+    plain = number.normalize() if number else Decimal(0)
+    exponent = plain.as_tuple().exponent
+    return plain.quantize(Decimal(1)) if isinstance(exponent, int) and 0 < exponent < 20 else plain
+
+
+_CANONICAL: dict[Any, Callable[[Any], Any]] = {
+    float: lambda number: number + 0.0,  # -0.0 is 0.0
+    Decimal: _plain_decimal,
+    datetime: lambda moment: moment if moment.tzinfo is None else moment.astimezone(UTC),
+}
+"""Types of which different encodings are equal in Python, and how each value is spelled in one way."""
+
+
+def _scalar(annotation: Any) -> Any:
+    """The type of a field without ``| None``."""
+    members = [member for member in typing.get_args(annotation) if member is not type(None)]
+    return members[0] if len(members) == 1 else annotation
 
 
 def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:

@@ -1,9 +1,8 @@
 """Dead letters: events that could not be decoded or handled, kept with their error."""
 
-import traceback
 from asyncio import CancelledError
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -33,6 +32,19 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+class Failure(NamedTuple):
+    """What is kept of an error."""
+
+    message: str
+    line: str | None
+    """Where it was raised, as file and number."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Read off an error."""
+        return cls(described(error), _last_line(error))
+
+
 class DeadLetters:
     """Where the failures of one stage go.
 
@@ -47,9 +59,11 @@ class DeadLetters:
     def reject(self, source: Source[Any], payload: bytes, error: BaseException, lineage: Lineage) -> None:
         """Keep what a source handed over and could not be decoded."""
         text = payload.decode("utf-8", "backslashreplace")
-        self._bury({"element": None, "stream": source.name, "raw": text}, error, lineage)
+        self._bury({"element": None, "stream": source.name, "raw": text}, Failure.of(error), lineage)
 
-    def bury(self, element: str, stream: Stream[Any], event: Any, error: BaseException, lineage: Lineage) -> None:
+    def bury(
+        self, element: str, stream: Stream[Any], event: Any, error: BaseException | Failure, lineage: Lineage
+    ) -> None:
         """Keep an event that an element, or a sink, could not handle; None where no single event was at fault.
 
         Raises
@@ -57,24 +71,31 @@ class DeadLetters:
         RunFailedError: the application says that errors stop the run.
         """
         self._tally.element(element).dead_letters += 1
-        self._bury({"element": element, "stream": stream.name, "event": event}, error, lineage)
+        failure = error if isinstance(error, Failure) else Failure.of(error)
+        self._bury({"element": element, "stream": stream.name, "event": event}, failure, lineage)
 
-    def _bury(self, letter: dict[str, Any], error: BaseException, lineage: Lineage) -> None:
-        message = described(error)
+    def _bury(self, letter: dict[str, Any], failure: Failure, lineage: Lineage) -> None:
         if self._on_error == "stop":
             place = letter["element"] or f"decoding {letter['stream']}"
-            raise RunFailedError(f"{place}: {message}") from error
+            raise RunFailedError(f"{place}: {failure.message}")
         if lineage.origin is not None:
             self._tally.failed.append(lineage.origin)
-        letter["error"] = message
+        letter["error"] = failure.message
         if letter["element"] is not None:
-            frames = traceback.extract_tb(error.__traceback__)[-1:]
-            letter["line"] = next((f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames), None)
+            letter["line"] = failure.line
         try:
             line = _encode(letter)
         except Exception:  # the event itself cannot be written as JSON
             line = _encode({**letter, "event": shown(letter["event"])})
         self._output.write_lines(LETTERS, [line])
+
+
+def _last_line(error: BaseException) -> str | None:
+    """Where an error was raised; without reading sources, as the traceback module does."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return None if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
 def shown(event: Any) -> str:

@@ -3,7 +3,7 @@
 A state call to the engine costs far more than handling an event, so instances are not stored one
 by one. They are spread by the hash of their key over pages of some `INSTANCES_PER_PAGE`, and a
 micro-batch reads and writes each page it touches once. The number of pages follows the number of
-instances by linear hashing (Litwin, 1980): pages are split one at a time, so that no batch pays
+instances, and their bytes, by linear hashing (Litwin, 1980): pages are split one at a time, so that no batch pays
 for all of them.
 """
 
@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 INSTANCES_PER_PAGE = 256
+BYTES_PER_PAGE = 1 << 20
+"""On the average; one instance is never divided."""
 SWEPT_PER_BATCH = 4
 HEADER = -1
 
@@ -37,6 +39,8 @@ class Header(msgspec.Struct):
     due: dict[int, float] = {}
     """For pages with timers a lower bound of the earliest."""
     swept: int = 0
+    bytes: int = 0
+    """Of all pages, as they were written last."""
 
 
 Page = dict[bytes, Any]
@@ -54,6 +58,8 @@ class Pages:
         stored = store.get(element, HEADER)
         self.header = Header() if stored is None else msgspec.msgpack.decode(stored, type=Header)
         self._loaded: dict[int, Page] = {}
+        self._sizes: dict[int, int] = {}
+        """What the pages that were read had in bytes."""
 
     def numbers(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The pages of hashes: their low bits, one more of them for the pages that have been split."""
@@ -67,6 +73,7 @@ class Pages:
         if page is None:
             stored = self._store.get(self._element, number)
             page = {} if stored is None else self._decode(stored)
+            self._sizes[number] = 0 if stored is None else len(stored)
             self._loaded[number] = page
         return page
 
@@ -103,10 +110,24 @@ class Pages:
         """
         while self.header.instances > self.header.pages * INSTANCES_PER_PAGE:
             self._split(hashes)
-        for number, page in self._loaded.items():
-            self._store.put(self._element, number, self._encode(page))
+        contents = self._encoded()
+        while self.header.bytes > self.header.pages * BYTES_PER_PAGE and self.header.pages < self.header.instances:
+            while self.header.bytes > self.header.pages * BYTES_PER_PAGE and self.header.pages < self.header.instances:
+                self._split(hashes)
+            contents = self._encoded()
+        for number, content in contents.items():
+            self._store.put(self._element, number, content)
         self._store.put(self._element, HEADER, self._encode(self.header))
         self._loaded.clear()
+        self._sizes.clear()
+
+    def _encoded(self) -> dict[int, bytes]:
+        """The pages that were read, as they are now; notes how large all are."""
+        contents = {number: self._encode(page) for number, page in self._loaded.items()}
+        for number, content in contents.items():
+            self.header.bytes = max(0, self.header.bytes + len(content) - self._sizes.get(number, 0))
+            self._sizes[number] = len(content)
+        return contents
 
     def _split(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
         new = self.header.pages

@@ -89,7 +89,8 @@ class Stage:
 
     def _run(self, element: Element, batch: EventBatch) -> list[EventBatch]:
         if element.dialect == "event":
-            return run_event_body(element, batch, self.wiring, self.tally, self.letters)
+            handed, batch = self.encoded(element.name, batch, lambda part: part.own_copy(self.wiring))
+            return run_event_body(element, batch, handed, self.wiring, self.tally, self.letters)
         columns, batch = self.encoded(element.name, batch, lambda part: part.columns(self.wiring))
         return run_batch_body(element, batch, columns, self.wiring, self.tally, self.letters)
 
