@@ -4,11 +4,12 @@ import re
 import sys
 from pathlib import Path
 
+from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import TEXT, Option
 from penstock.connectors.registry import ROWS, connector
 
 DOCS = Path(__file__).parent.parent / "docs"
-SHARED = ("min_rows", "max_delay", "max_rows")
+SHARED = {option.name for option in ADMISSION}
 
 
 def table(side: str) -> str:

@@ -228,8 +228,8 @@ class Api:
         """With an ``offset`` in the query the socket sends a stream's events; without, it receives them."""
         receiving = "offset" not in socket.query_params
         try:
-            _, parts = route_of("GET", socket.scope["path"])
-            if set(parts) != {"name"}:
+            route, parts = route_of("GET", socket.scope["path"])
+            if route.path != "/streams/{name}":
                 raise refusal(404, "A WebSocket is for /streams/NAME.")
             socket.scope["path_params"] = parts
             self._check(socket, "produce" if receiving else "consume")

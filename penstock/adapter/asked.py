@@ -24,8 +24,9 @@ class Asked:
     """A request: its headers in lower case, its query, and the parts of its path that the route names."""
 
     def __init__(self, scope: Scope, receive: Receive, parts: Mapping[str, str]) -> None:
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        self.query_params = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        headers = reversed(scope["headers"])  # of two of one name the first counts
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+        self.query_params = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         self.path_params: Mapping[str, Any] = parts
         self.raw_path: str = scope["raw_path"].decode("latin-1").partition("?")[0]
         self._receive = receive

@@ -99,7 +99,7 @@ def route_of(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
     Problem: there is no such path, or not with this method.
     """
     allowed = []
-    given = path.split("/")
+    given = (path if path.startswith("/results/") else path.removesuffix("/")).split("/")
     wanted = "GET" if method == "HEAD" else method
     for pattern, route in _PATTERNS:
         parts = _match(pattern, given)

@@ -186,7 +186,7 @@ def _check_body(element: Element) -> None:
     if element.dialect != "event" and len(element.emits) != 1:
         raise TopologyError(f"Element {name}: the {element.dialect} dialect emits into exactly one stream.")
     if prototype is not None and not any(overrides(prototype, hook) for hook in HOOKS):
-        raise TopologyError(f"Element {name} does nothing: give it an on_event, on_batch or on_timer.")
+        raise TopologyError(f"Element {name} does nothing: give it one of {', '.join(HOOKS)}.")
     if element.timers not in ("processing", "event"):
         raise TopologyError(f"Element {name}: timers={element.timers!r}; choose 'processing' or 'event'.")
     if (prototype is None or not element.keyed) and (element.every is not None or element.expires is not None):

@@ -148,7 +148,7 @@ class Subscription:
         self.path = stream_path(stream)
         self.position = str(offset)
         self.options = {"timeout": httpx.Timeout(40.0, read=45.0)}  # it is pinged every 15 s
-        self._seconds = patience_s
+        self._seconds, self._connected = patience_s, False
         self._patience = Patience(patience_s, time.monotonic())
 
     def opened(self, response: httpx.Response) -> Trouble | None:
@@ -162,8 +162,7 @@ class Subscription:
             return response
         if response.status_code != 200:
             raise refused(response)
-        self.position = response.headers["x-offset"]
-        self._patience = Patience(self._seconds, time.monotonic())
+        self.position, self._connected = response.headers["x-offset"], True
         return None
 
     def received(self, name: str, data: str) -> Received:
@@ -172,7 +171,9 @@ class Subscription:
         return Received(name, msgspec.json.decode(data))
 
     def pause(self, why: Trouble | None) -> float:
-        """Seconds to wait before the next connection."""
+        """Seconds to wait before the next connection; patience counts from the end of the last one."""
+        if self._connected:
+            self._patience, self._connected = Patience(self._seconds, time.monotonic()), False
         return PAUSES_S[0] if why is None else self._patience.pause(time.monotonic(), why)
 
 

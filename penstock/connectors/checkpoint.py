@@ -1,10 +1,12 @@
 """Reading what Spark's checkpoint says of the sources: which offsets, and which files, are committed."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
+from zlib import crc32
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,19 @@ class Position:
                 entry = json.loads(line)
                 files[unquote(urlparse(entry["path"]).path)] = entry["batchId"]
         return files
+
+
+def batches(checkpoint: Path, log: str) -> list[int]:
+    """The batches that a checkpoint's log (``offsets`` or ``commits``) has, in order."""
+    return sorted(int(path.name) for path in (checkpoint / log).glob("[0-9]*") if path.name.isdigit())
+
+
+def offsets_checksum(checkpoint: Path, batch: int) -> str:
+    """A checksum of how far a batch reads its sources; empty where the checkpoint does not say."""
+    path = checkpoint / "offsets" / str(batch)
+    if not path.exists():
+        return ""
+    return f"{crc32(os.linesep.join(path.read_text().splitlines()[2:]).encode()):08x}"
 
 
 def committed_offsets(checkpoint: Path, batch: int) -> list[Any]:

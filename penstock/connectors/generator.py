@@ -1,5 +1,6 @@
 """A source's own ``sample``, called on an open-loop schedule."""
 
+import sys
 import time
 from typing import Any
 
@@ -26,11 +27,15 @@ class GeneratedSequence(Sequence):
         self._sample, self._schedule = source.sample, schedule
         self._encode = Codec(source.event_type).encode_json
 
+    def identity(self) -> str:
+        return self._schedule.identity()
+
     def end(self, started: float) -> int:
         return self._schedule.due(time.time() - started)
 
-    def last(self) -> int | None:
-        return self._schedule.count
+    def last(self) -> int:
+        count = self._schedule.count
+        return sys.maxsize if count is None else count  # it never ends, and is never drained
 
     def read(self, start: int, end: int, started: float) -> Slice:
         payloads = [self._encode(self._sample(number)) for number in range(start, end)]

@@ -73,9 +73,14 @@ def connector(side: Side, scheme: str) -> Any:
     entry = _registered(side).get(scheme)
     if entry is None:
         raise ConfigurationError(f"There is no connector {scheme} for {side}; there are {', '.join(schemes(side))}.")
-    found = entry.load()
-    if not isinstance(found, Connector):
-        raise ConfigurationError(f"The entry point {entry.value} for {scheme} is no connector of Penstock's.")
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"The entry point {entry.value} for {scheme} cannot be loaded: {error}.") from error
+    if not isinstance(found, SourceConnector if side == "sources" else SinkConnector):
+        raise ConfigurationError(
+            f"The entry point {entry.value} for {scheme} is no connector for {side} of Penstock's."
+        )
     return found
 
 

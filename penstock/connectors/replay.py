@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +46,11 @@ class ReplayedSequence(Sequence):
                 f"Source {source.name}: {path} does not fit {source.event_type.__name__}: {error}."
             ) from error
         self._schedule = RecordedSchedule(speed_up(micros[order], speed))
+        self._identity = f"{path.stat().st_size} bytes, {crc32(path.read_bytes()):08x}"
         self._codec = codec
+
+    def identity(self) -> str:
+        return self._identity
 
     def end(self, started: float) -> int:
         return self._schedule.due(time.time() - started)
@@ -66,7 +71,8 @@ def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContex
         raise ConfigurationError(f"{uri}: name the column that holds the event's time, as replay:FILE?time=when.")
     path = Path(uri.place).expanduser().absolute()
     sequence = ReplayedSequence(source, path, options["time"], options.get("speed", 1.0))
-    return SequenceSource(source, sequence, Uri(uri.scheme, str(path), uri.options), options, context)
+    whole = Uri(uri.scheme, str(path), uri.options)
+    return SequenceSource(source, sequence, whole, options, context, name=str(uri))
 
 
 REPLAY = SourceConnector(

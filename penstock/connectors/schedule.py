@@ -35,6 +35,10 @@ class Schedule:
     count: int | None = None
     _ends: list[float] = field(default_factory=lambda: [0.0])
 
+    def identity(self) -> str:
+        """What all its times follow from."""
+        return f"rate {self.rate:g}, scv {self.scv:g}, seed {self.seed}"
+
     def times(self, start: int, end: int) -> Times:
         """When the events numbered [start, end) are due."""
         first, last = start // CHUNK, (end - 1) // CHUNK
@@ -79,6 +83,10 @@ class RecordedSchedule:
     """Arrival times as they were recorded, sped up."""
 
     recorded: Times
+
+    def identity(self) -> str:
+        """See `Schedule.identity`; more times may have been added at the end."""
+        return f"first at {self.recorded[0]:g}" if len(self.recorded) else "none"
 
     @property
     def count(self) -> int:

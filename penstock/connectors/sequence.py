@@ -46,8 +46,12 @@ class Sequence(ABC):
         """The number of the first event that can still be read."""
         return 0
 
+    def identity(self) -> str | None:
+        """What tells this sequence from any other in its place; None, if nothing does."""
+        return None
+
     def last(self) -> int | None:
-        """Where the sequence ends for good, or None."""
+        """Where the sequence ends for good; None, where it grows only as others append to it."""
         return None
 
     def note_reader(self, name: str, before: int) -> None:  # noqa: B027 - most have nothing to let go of
@@ -61,6 +65,8 @@ class Followed(msgspec.Struct, frozen=True):
     source: str
     uri: str | None
     """None where the application gives a connector itself."""
+    identity: str | None
+    """Of the sequence that the run began with."""
 
     def open(self) -> "SequenceSource":
         """The source over it, opened once a process."""
@@ -75,6 +81,10 @@ def _open(followed: Followed) -> "SequenceSource":
     source = next(source for source in sources if source.name == followed.source)
     bound = bind_source(source, followed.uri, SourceContext(followed.application))
     assert isinstance(bound, SequenceSource)
+    if bound.identity() != followed.identity:
+        raise SourceError(
+            f"{bound.uri} is not, in this process, what the driver has found there; stop, and start again."
+        )
     return bound
 
 
@@ -108,7 +118,7 @@ class SequenceSource(BoundSource):
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         assert self._application is not None
-        followed = Followed(self._application, self.source.name, self._text)
+        followed = Followed(self._application, self.source.name, self._text, self.identity())
         options = {"followed": msgspec.json.encode(followed).decode(), "parts": str(max(1, spark.parallelism))}
         return Reading(FORMAT, ("payload", "born", "CAST(0 AS BIGINT) AS major", "minor"), options)
 
@@ -116,6 +126,9 @@ class SequenceSource(BoundSource):
         first, done = self._done(position)
         self._started = self._started or time.time()
         return Reckoning(done - first, self.waiting(self._started, done))
+
+    def identity(self) -> str | None:
+        return self.sequence.identity()
 
     def drained(self, position: Position) -> bool:
         if self.reckon(position).queued:

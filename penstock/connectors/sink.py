@@ -1,7 +1,7 @@
 """What every bound sink can do. Knows no Spark."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ class BoundSink(ABC):
     place: str = ""
 
     @abstractmethod
-    def claim(self, run: str, previous: str | None) -> None:
+    def claim(self, run: str, discarded: Collection[str]) -> None:
         """Make the place this run's, and refuse one that is another run's.
 
         Parameters
         ----------
-        previous: the run that this one was told to discard, whose output is removed.
+        discarded: the runs that this one was told to discard, whose output is removed.
 
         Raises
         ------
@@ -43,6 +43,10 @@ class BoundSink(ABC):
         ------
         SinkError: it cannot be written; the batch stays committed, and is delivered when the run resumes.
         """
+
+    def reached(self, group: str) -> int | None:
+        """The last batch of a group that the sink holds; None if there is none, or it cannot tell."""
+        return None
 
     @abstractmethod
     def read(self) -> list[Any]:

@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Position
 
-RowKind = Literal["lines", "json", "messages", "fields", "columns"]
+RowKind = Literal["lines", "json", "messages", "texts", "fields", "columns"]
 """How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
-blank ones; the same with some fields apart, in ``beside``; text fields; or typed columns."""
+blank ones; the same with some fields apart, in ``beside``; the bytes of the only field in ``payload``; several
+fields as texts, in columns of their names; or typed columns."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class BoundSource(ABC):
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         """What Spark is to read; the run began at a time in microseconds."""
 
+    def identity(self) -> str | None:
+        """What tells the thing at the source's place from any other that may come to lie there; None, if nothing does."""
+        return None
+
     @abstractmethod
     def reckon(self, position: Position) -> Reckoning:
         """What the source itself says has been, and is still to be, handed to Spark."""
@@ -79,6 +84,14 @@ class BoundSource(ABC):
 
     def note_progress(self, run: str, position: Position) -> None:  # noqa: B027 - most have nothing to let go of
         """Called from time to time, so that a source can let go of what a run has read for good."""
+
+    def vouch(self, position: Position) -> None:  # noqa: B027 - most cannot be misread
+        """Called before a position's batch is committed.
+
+        Raises
+        ------
+        SourceError: Spark has not read what the source holds.
+        """
 
     def births(self, position: Position) -> list[Births]:
         """The births of the events that a position's batch took in, where the source can tell afterwards."""

@@ -1,5 +1,6 @@
 """URIs of sources and sinks: ``scheme:place?option=value``, or just a path."""
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote
 
@@ -18,7 +19,8 @@ class Uri:
     @classmethod
     def parse(cls, text: str) -> "Uri":
         """Divide a URI. A path has no scheme, and neither has what holds a colon behind a slash."""
-        place, _, query = text.partition("?")
+        options = re.search(r"\?(?=[\w.]+=)", text)  # a question mark may be part of a path
+        place, query = (text, "") if options is None else (text[: options.start()], text[options.end() :])
         head, colon, rest = place.partition(":")
         if colon and len(head) > 1 and "/" not in head:
             return cls(head.lower(), rest, dict(parse_qsl(query, keep_blank_values=True)))

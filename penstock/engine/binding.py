@@ -88,7 +88,7 @@ class Binding:
             self.recording.release()
             raise
         self.letters = DirectorySink(
-            SinkFiles("", "jsonl", str(self.recording.directory / DEAD_LETTERS), role="letters")
+            SinkFiles(DEAD_LETTERS, "jsonl", str(self.recording.directory / DEAD_LETTERS), role="letters")
         )
 
     def claim(self) -> bool:
@@ -101,7 +101,7 @@ class Binding:
         recording, options = self.recording, self.options
         resumed = recording.prepare(self._manifest(), fresh=options.fresh)
         for sink in (*self.sinks.values(), self.letters):
-            sink.claim(recording.manifest["run"], recording.manifest.get("previous"))
+            sink.claim(recording.manifest["run"], recording.manifest["discarded"])
         recording.note_configuration({"master": options.master, "resumed": resumed, **_plain(options)})
         return resumed
 
@@ -140,6 +140,7 @@ class Binding:
             "topology": self.topology.to_json(),
             "state": describe_state(self.topology),
             "sources": {name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
+            "identities": {name: bound.identity() for name, bound in self.sources.items()},
             "parameters": {name: str(value) for name, value in self.app.values.items()},
             "groups": {name: group.name for group in self.groups for name in group.elements},
             "hops": {
@@ -167,7 +168,7 @@ class Binding:
         from penstock.connectors.kafka.sink import KafkaHopSink  # needs an extra
 
         sink = KafkaHopSink(self.topology.stream(stream), topic, self.recording.directory, files)
-        sink.claim(self.recording.manifest["run"], None)
+        sink.claim(self.recording.manifest["run"], ())
         return sink
 
     def _hop_topic(self, stream: str) -> KafkaPlace | None:

@@ -43,6 +43,8 @@ def decoder(
                 entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
             elif rows == "messages":
                 entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
+            elif rows == "texts":
+                entrance.texts(batch.column("payload").to_pylist(), lineage)
             elif rows == "fields":
                 names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
                 entrance.text_fields(batch.select(names).to_pylist(), lineage)

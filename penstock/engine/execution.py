@@ -1,8 +1,8 @@
 """A run: an application on Spark, from its options to its report."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,8 +19,9 @@ from penstock.engine.maven import jars_of
 from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
-from penstock.engine.session import adopt, settle, ship, start_session
+from penstock.engine.session import adopted, settle, ship, start_session
 from penstock.engine.watch import Watch
+from penstock.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class RunResult:
 
 class Way(Protocol):
     """A way to run a bound application: in micro-batches, or in Spark's real-time mode."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """What its queries are called."""
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Run until the watch says that it is over; returns the report."""
@@ -79,7 +84,7 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
     try:
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
-        with _session(binding) as spark:
+        with _session(binding, way) as spark:
             report = way.stream(spark, watch)
         recording.write_report(report, options.report)
         if watch.failure is not None:
@@ -91,43 +96,55 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
 
 
 @contextmanager
-def _session(binding: Binding) -> Iterator[SparkSession]:
+def _session(binding: Binding, way: Way) -> Iterator[SparkSession]:
     """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
-    partitions = recording.manifest.get("partitions") or options.partitions
-    spark = options.spark
-    if spark is None:
-        spark = start_session(
-            f"penstock-{recording.directory.name}", options.master, recording.log, options.conf, options.archives,
-            jars_of(binding.jars()),
-        )  # fmt: skip
-    else:
-        adopt(spark)
-    listener = _Listener(recording)
-    try:
-        recording.fix_partitions(settle(spark, partitions))
+    with _given(options.spark, binding) if options.spark is not None else _own(binding) as spark:
+        listener = _Listener(recording, way.names)
+        recording.fix_partitions(settle(spark, recording.manifest.get("partitions") or options.partitions))
         ship(spark, binding.application.module, recording.directory, keep=options.spark is not None)
         spark.streams.addListener(listener)
+        try:
+            yield spark
+        finally:
+            spark.streams.removeListener(listener)
+
+
+def _given(spark: SparkSession, binding: Binding) -> AbstractContextManager[SparkSession]:
+    options = binding.options
+    if options.conf or options.archives:
+        raise ConfigurationError(
+            "conf and archives belong to a session that the run starts; give them to spark= instead."
+        )
+    return adopted(spark)
+
+
+@contextmanager
+def _own(binding: Binding) -> Iterator[SparkSession]:
+    options, recording = binding.options, binding.recording
+    name = f"penstock-{recording.directory.name}"
+    jars = jars_of(binding.jars())
+    spark = start_session(name, options.master, recording.log, options.conf, options.archives, jars)
+    try:
         yield spark
     finally:
-        if options.spark is None:
-            spark.stop()
-        else:
-            spark.streams.removeListener(listener)
+        spark.stop()
 
 
 class _Listener(StreamingQueryListener):
     """Keeps every progress, for `recentProgress` forgets all but the last hundred."""
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+    def __init__(self, recording: Recording, names: Collection[str]) -> None:
+        self._recording, self._names = recording, names
 
     def onQueryStarted(self, event: Any) -> None:
         """Nothing to keep."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Keep it."""
-        self._recording.note_progress(json.loads(event.progress.json))
+        """Keep it, if the query is the run's: a session that is given may have others."""
+        progress = json.loads(event.progress.json)
+        if progress.get("name") in self._names:
+            self._recording.note_progress(progress)
 
     def onQueryIdle(self, event: Any) -> None:
         """Nothing to keep."""

@@ -9,14 +9,16 @@ So all sinks of a group commit a batch together, and once.
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from penstock.connectors.sink import BoundSink
-from penstock.errors import SinkError
+from penstock.errors import RunFailedError, SinkError
 from penstock.runtime.histogram import Histogram
-from penstock.runtime.output import STAGING, SinkFiles, StagedFile
+from penstock.runtime.output import LETTERS, STAGING, SinkFiles, StagedFile
 from penstock.runtime.tally import Counts, Tally
 
 
@@ -29,11 +31,13 @@ class BatchRecord(Counts, kw_only=True):
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
     dead_lettered: int = 0
     """Source events that, or a descendant of which, became a dead letter."""
+    offsets: str = ""
+    """A checksum of how far the batch has read its sources, as Spark's checkpoint had it."""
 
     @classmethod
-    def of(cls, batch: int, committed_us: int, tallies: list[Tally]) -> "BatchRecord":
+    def of(cls, batch: int, committed_us: int, tallies: list[Tally], offsets: str = "") -> "BatchRecord":
         """The record that the tallies of a batch's stages and partitions add up to."""
-        record = cls(batch=batch, committed_us=committed_us)
+        record = cls(batch=batch, committed_us=committed_us, offsets=offsets)
         for tally in tallies:
             record.merge(tally)
             for births in tally.births:
@@ -53,24 +57,36 @@ class Ledger:
     """
 
     def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink]) -> None:
-        self._path, self._group, self._sinks = path, group, sinks
+        self._path, self.group, self._sinks = path, group, sinks
         self._encode = msgspec.json.Encoder().encode
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         self.last: int | None = None
+        self._last_offsets = ""
         self._recover()
         self._file = path.open("ab")
+
+    @property
+    def last_offsets(self) -> str:
+        """The checksum of the last committed batch's offsets; empty, if there was none."""
+        return self._last_offsets
 
     def records(self) -> Iterator[BatchRecord]:
         """All committed batches, in order."""
         decode = msgspec.json.Decoder(BatchRecord).decode
         with self._path.open("rb") as lines:
             for line in lines:
-                yield decode(line)
+                yield _in_our_words(decode(line))
 
     def commit(self, record: BatchRecord) -> bool:
         """Commit a batch; returns False, and discards its files, if it has been committed before."""
+        self._refuse_moved()
         if self.last is not None and record.batch <= self.last:
+            if record.batch == self.last and record.offsets != (self._last_offsets or record.offsets):
+                raise RunFailedError(
+                    f"Spark's checkpoint of group {self.group} was rolled back: it repeats batch {record.batch} with other "
+                    "events than the ledger has committed; put back the checkpoint, or start afresh with --fresh."
+                )
             for file in record.files:
                 Path(file.staged).unlink(missing_ok=True)
             return False
@@ -83,9 +99,20 @@ class Ledger:
         self._file.write(self._encode(record) + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.last = record.batch
+        self.last, self._last_offsets = record.batch, record.offsets
         self._publish(record)
         return True
+
+    def _refuse_moved(self) -> None:
+        """A file that is open can be moved away, and what is written to it then is nowhere where it is looked for."""
+        here, there = os.fstat(self._file.fileno()), None
+        with suppress(OSError):
+            there = self._path.stat()
+        if there is None or (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            raise SinkError(
+                f"{self._path} was moved or replaced while the run was on, so this batch was not committed; start the run "
+                "again where it is now."
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -103,14 +130,51 @@ class Ledger:
             os.truncate(self._path, whole)
         if record is not None:
             latest = msgspec.json.decode(record, type=BatchRecord)
-            self.last = latest.batch
-            self._publish(latest)
+            _refuse_older(latest)
+            self.last, self._last_offsets = latest.batch, latest.offsets
+            self._publish(latest, again=True)
 
-    def _publish(self, record: BatchRecord) -> None:
+    def _publish(self, record: BatchRecord, *, again: bool = False) -> None:
         for sink in self._sinks:
             files = [file for file in record.files if file.sink == sink.files.label]
+            if again:  # the run's directory may have been moved since
+                files = [_where_it_is(file, sink.files) for file in files]
             if files:
-                sink.deliver(self._group, record.batch, files)
+                sink.deliver(self.group, record.batch, files)
+
+
+def _refuse_older(record: BatchRecord) -> None:
+    """Refuse to deliver what another version has staged, for it is in other files and under other names."""
+    if not record.offsets and any(Path(file.staged).exists() for file in record.files):
+        raise SinkError(
+            f"Batch {record.batch} was committed by an older version of Penstock and is still to be delivered: start the run "
+            "once with that version, and then with this."
+        )
+
+
+def _in_our_words(record: BatchRecord) -> BatchRecord:
+    """A record with outputs under their labels; those of version 0.1 shared the names of sinks."""
+    if record.offsets:
+        return record
+    older = {"dead-letters": LETTERS}
+    outputs = {older.get(name, name): events for name, events in record.outputs.items()}
+    return structs.replace(record, outputs=outputs)
+
+
+def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
+    """A staged file of an earlier start, by its place below its sink's directory.
+
+    Raises
+    ------
+    SinkError: it is still to be delivered, and the sink takes events in another form now.
+    """
+    here = Path(sink.directory) / STAGING / Path(file.staged).name
+    if here.exists() and here.suffix != f".{sink.kind}":
+        raise SinkError(
+            f"Sink {sink.name} was of another kind when the last micro-batch was committed, which is still to be delivered: "
+            "start once with the old one, then with this."
+        )
+    return structs.replace(file, staged=str(here))
 
 
 def clear_staging(sinks: Iterable[SinkFiles]) -> None:

@@ -10,8 +10,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.connectors.checkpoint import Position
+from penstock.connectors.checkpoint import Position, batches, offsets_checksum
 from penstock.connectors.source import Reckoning
+from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
 from penstock.engine.ledger import BatchRecord, clear_staging
@@ -32,6 +33,7 @@ class MicroBatches:
     def __init__(self, binding: Binding, live: Live) -> None:
         self._binding, self._live = binding, live
         self._totals, self._lock = Totals(), threading.Lock()
+        self.names = frozenset(group.name for group in binding.groups)
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Run until the watch says that it is over; returns the report."""
@@ -39,6 +41,7 @@ class MicroBatches:
         groups = [self._binding.open(group) for group in self._binding.groups]
         clear_staging({sink.files for group in groups for sink in group.sinks})
         for group in groups:
+            agree(group.ledger, group.checkpoint, group.sinks)
             for record in group.ledger.records():
                 self._totals.add(record, group.external, group.handed_on)
         queries: list[StreamingQuery] = []
@@ -57,8 +60,9 @@ class MicroBatches:
             finally:
                 for query in queries:
                     query.stop()
-                for group in groups:
-                    group.ledger.close()
+                with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
+                    for group in groups:
+                        group.ledger.close()
         return self._report(groups)
 
     def _start(self, spark: SparkSession, group: BoundGroup, started_us: int) -> StreamingQuery:
@@ -78,7 +82,10 @@ class MicroBatches:
 
         def commit(batch: DataFrame, number: int) -> None:
             begun = time.monotonic()
-            record = BatchRecord.of(number, time.time_ns() // 1000, tallies(batch, number))
+            for place, bound in enumerate(group.sources):
+                bound.vouch(Position(group.checkpoint, place, number))
+            offsets = offsets_checksum(group.checkpoint, number)
+            record = BatchRecord.of(number, time.time_ns() // 1000, tallies(batch, number), offsets)
             with self._lock:
                 if not group.ledger.commit(record):
                     return
@@ -89,8 +96,13 @@ class MicroBatches:
         return commit
 
     def _is_idle(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> bool:
-        drained = all(bound.drained(position) for group in groups for bound, position in group.positions())
-        return drained and not any(query.status["isDataAvailable"] for query in queries)
+        if any(query.status["isDataAvailable"] for query in queries):
+            return False
+        # A batch without data, by which a watermark that has moved closes windows, is planned like any other.
+        planned = all(
+            batches(group.checkpoint, "offsets")[-1:] == batches(group.checkpoint, "commits")[-1:] for group in groups
+        )
+        return planned and all(bound.drained(position) for group in groups for bound, position in group.positions())
 
     def _note_progress(self, groups: list[BoundGroup]) -> None:
         for group in groups:

@@ -20,7 +20,7 @@ from penstock.errors import EmissionError
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, label
-from penstock.runtime.tally import Births, ElementTally, SourceTally, Tally
+from penstock.runtime.tally import Births, SourceTally, Tally
 
 DIRECT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -105,7 +105,7 @@ class NativeWriter:
             tally.sources[name] = SourceTally(rows=taken, accepted=taken)
             tally.streams[name] = taken
             for element in self._topology.consumers(self._topology.stream(name)):
-                tally.elements[element.name] = ElementTally(events=taken)
+                tally.element(element.name).events += taken
             if sinks:
                 tally.births.append(births)
         return tally

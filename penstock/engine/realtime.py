@@ -76,6 +76,10 @@ class RealTime:
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
         self._topology, self._options, self._recording = binding.topology, binding.options, binding.recording
+        self.names = {
+            *(f"dead-letters-{source.name}" for source in self._topology.sources),
+            *(f"sink-{sink.name}" for sink in self._topology.sinks),
+        }
         for name, bound in binding.sources.items():
             if not isinstance(bound, KafkaSource):
                 raise ConfigurationError(f"Source {name} is {bound.uri}; real-time mode reads Kafka only.")

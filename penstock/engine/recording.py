@@ -71,18 +71,26 @@ class Recording:
         """
         path = self.directory / "manifest.json"
         stored = json.loads(path.read_text()) if path.exists() else None
-        if fresh:
-            self._discard()
-            manifest["previous"] = stored["run"] if stored else None
-            stored = None
-        if stored is not None:
+        if stored is not None and not fresh and not stored.get("discarding"):
             self._check(stored, manifest)
-            manifest |= {name: stored.get(name) for name in ("run", "previous", "partitions")}
+            manifest |= {name: stored.get(name) for name in ("run", "partitions")}
+            manifest["discarded"] = _discarded(stored)
         else:
-            manifest["run"] = uuid.uuid4().hex
+            self._begin_anew(path, manifest, stored)
         self.manifest = manifest
         _write_atomically(path, manifest)
-        return stored is not None
+        return not fresh and stored is not None and not stored.get("discarding")
+
+    def _begin_anew(self, path: Path, manifest: dict[str, Any], stored: dict[str, Any] | None) -> None:
+        """Discard what there is. Which runs are discarded is written down first, so that a kill in between is resumed."""
+        if stored is None:
+            manifest |= {"run": uuid.uuid4().hex, "discarded": []}
+        elif stored.get("discarding"):
+            manifest |= {"run": stored["run"], "discarded": _discarded(stored)}
+        else:
+            manifest |= {"run": uuid.uuid4().hex, "discarded": [stored["run"], *_discarded(stored)]}
+        _write_atomically(path, {**manifest, "discarding": True})
+        self._discard()
 
     def fix_partitions(self, partitions: int) -> None:
         """Keep the number of partitions, which a checkpoint fixes for good."""
@@ -152,15 +160,14 @@ class Recording:
                 time.sleep(0.2)
 
     def _discard(self) -> None:
-        """Remove all that earlier starts left; the manifest last, so that a crash in between can be repeated."""
+        """Remove all that earlier starts left, but for the manifest, which says that this is under way."""
         log, manifest = Path(self.log.name), self.directory / "manifest.json"
-        for path in self.directory.iterdir():
+        for path in list(self.directory.iterdir()):
             if path.is_dir():
                 shutil.rmtree(path)
             elif path not in (log, manifest):
                 path.unlink()
         os.truncate(log, 0)
-        manifest.unlink(missing_ok=True)
 
     def _check(self, stored: dict[str, Any], present: dict[str, Any]) -> None:
         check_state_fits(stored["state"], present["state"])
@@ -175,6 +182,14 @@ class Recording:
             if now != place:
                 raise ConfigurationError(
                     f"Source {name} was read from {place} when this run began, and now from {now}: {mend}."
+                )
+        for name, identity in stored.get("identities", {}).items():
+            now = present["identities"].get(name)
+            if identity is not None and now != identity:
+                raise ConfigurationError(
+                    f"Source {name} is another {present['sources'][name].partition(':')[0]} than the one that this run began "
+                    f"with, though in the same place: what has been read of the old one says nothing of it: put that back, "
+                    f"or start afresh with --fresh, or under another --name than {self.directory.name}."
                 )
         for name, value in stored["parameters"].items():
             if present["parameters"].get(name) != value:
@@ -192,6 +207,12 @@ class Recording:
                 f"The groups had {stored['hops']} keyed hops when this run began, and now have {present['hops']}; Spark's "
                 f"checkpoint fixes them: {mend}."
             )
+
+
+def _discarded(stored: dict[str, Any]) -> list[str]:
+    """The runs that a stored manifest says were discarded."""
+    older = [stored["previous"]] if stored.get("previous") else []
+    return [*stored.get("discarded", older)]
 
 
 def _write_atomically(path: Path, content: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def report_of(
             "queued": queued,
             "lost": sum(gap for gap in gaps if gap > 0),
             "duplicated": -sum(gap for gap in gaps if gap < 0),
-            "late": sum(element.late for element in totals.elements.values()),
+            "late": sum(element.late for element in totals.elements.values()) + _dropped_late(progress),
             "dead_letters": totals.outputs.get(LETTERS, 0),
         },
         "streams": {stream.name: totals.streams.get(stream.name, 0) for stream in topology.streams},
@@ -96,6 +96,17 @@ def _element(tally: ElementTally, keyed: bool) -> dict[str, Any]:
             {"mean": tally.busy_us / tally.events if tally.events else None, **tally.service_us.summary()}
         ),
     }
+
+
+def _dropped_late(progress: Iterable[dict[str, Any]]) -> int:
+    """Rows that Spark has dropped as late in query elements; of a batch that was repeated the last report counts."""
+    dropped: dict[tuple[str, int], int] = {}
+    for batch in progress:
+        operators = batch.get("stateOperators") or ()
+        dropped[batch.get("id", ""), batch.get("batchId", 0)] = sum(
+            operator.get("numRowsDroppedByWatermark", 0) for operator in operators
+        )
+    return sum(dropped.values())
 
 
 def _busy(progress: Iterable[dict[str, Any]]) -> tuple[float, int]:

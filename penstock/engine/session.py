@@ -112,10 +112,21 @@ def settle(spark: SparkSession, partitions: int | None) -> int:
     return chosen
 
 
-def adopt(spark: SparkSession) -> None:
-    """Give a session that somebody else has started what the queries need."""
+@contextmanager
+def adopted(spark: SparkSession) -> Iterator[SparkSession]:
+    """Within the block, a session that somebody else has started has what the queries need."""
+    names = (*STREAMING, "spark.sql.shuffle.partitions")
+    before = {name: spark.conf.get(name, None) for name in names}
     for key, value in STREAMING.items():
         spark.conf.set(key, value)
+    try:
+        yield spark
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None:
@@ -146,9 +157,11 @@ def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None
         if old != archive and not keep:
             old.unlink()
     if not archive.exists():
-        with ZipFile(archive, "w") as zipped:
+        draft = archive.with_suffix(".draft")
+        with ZipFile(draft, "w") as zipped:
             for name, content in contents.items():
                 zipped.writestr(name, content)
+        draft.replace(archive)
     spark.sparkContext.addPyFile(str(archive))
 
 

@@ -99,8 +99,14 @@ def _explained(error: BaseException, log: str) -> RunFailedError:
     text = str(error)
     ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
     python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
+    caused = re.findall(r"^Caused by: (.*)", text, re.MULTILINE)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    reason = (ours or python or [first])[-1].strip().removesuffix(".")
+    reason = (ours or python or caused or [first])[-1].strip().removesuffix(".")
+    if "Python worker exited unexpectedly" in text or "Python worker exited prematurely" in text:
+        reason = "a Python worker died (killed from outside, or for want of memory)"
+    colon = re.search(r"Relative path in absolute URI: (\S+)", text)
+    if colon:
+        reason = f"the file {colon[1]} has a colon in its name, which Spark cannot read; rename it"
     return RunFailedError(
         f"The run stopped: {reason}. Nothing is lost: what was not committed is still queued, and running again resumes "
         f"({log} has the details)."

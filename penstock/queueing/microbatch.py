@@ -1,7 +1,7 @@
 """A micro-batch server: Spark's own gate between batches, and what a batch takes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -69,11 +69,11 @@ class MicroBatchServer:
     keys: float = 0
     residual: Distribution = field(default_factory=lambda: Deterministic(1.0))
 
-    NEEDED: ClassVar = ("arrival_rate",)
-    NUMERIC: ClassVar = (
+    NEEDED: ClassVar[Sequence[str]] = ("arrival_rate",)
+    NUMERIC: ClassVar[Sequence[str]] = (
         "arrival_rate", "threshold", "delay", "cap", "trigger_interval", "poll", "fixed", "per_row", "per_key", "keys",
     )  # fmt: skip
-    PARAMETERS: ClassVar = (*NUMERIC, "residual_scv")
+    PARAMETERS: ClassVar[Sequence[str]] = (*NUMERIC, "residual_scv")
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "MicroBatchServer":
@@ -81,11 +81,13 @@ class MicroBatchServer:
         numbers = {name: value for name, value in table.items() if name != "residual_scv"}
         return cls(**numbers, residual=with_scv(1.0, table.get("residual_scv", 0.0)))
 
-    def solve(self, method: str = "auto") -> "MicroBatchState":
+    def solve(self, method: str = "auto", **options: Any) -> "MicroBatchState":
         """See :func:`penstock.queueing.solve`."""
         from penstock.queueing.microbatch_solution import solve_micro_batches  # which imports this module
 
         parameter.one_of("method", method, ("auto",))
+        if options:
+            raise ConfigurationError(f"A MicroBatchServer is solved without {', '.join(options)}; leave it out.")
         return solve_micro_batches(self)
 
     def simulate(self, **options: Any) -> "MicroBatchSimulation":

@@ -1,6 +1,7 @@
 """Simulating a micro-batch server row by row: any arrivals, any residual, seeded, with confidence intervals."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import ClassVar
@@ -45,13 +46,13 @@ class MicroBatchSimulation:
     rows: int
     seconds: float
 
-    FIGURES: ClassVar = {
+    FIGURES: ClassVar[Mapping[str, str]] = {
         "rows_per_batch": "rows",
         "batches_per_second": "1/s",
         "busy_fraction": "",
         "mean_latency": "s",
     }
-    BRIEF: ClassVar = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
+    BRIEF: ClassVar[Sequence[str]] = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
 
     def quantile(self, p: float, confidence: float = 0.95) -> Estimate:
         """The latency that a fraction ``p`` of rows does not exceed, in seconds."""

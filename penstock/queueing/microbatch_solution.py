@@ -7,7 +7,7 @@ distribution functions. Sizes are kept one by one while they are few, in bins of
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -59,10 +59,10 @@ class MicroBatchState:
     exact: bool
     _windows: "_Windows"
 
-    FIGURES: ClassVar = {
+    FIGURES: ClassVar[Mapping[str, str]] = {
         "mean_rows": "rows", "rows_per_batch": "rows", "batches_per_second": "1/s", "busy_fraction": "", "mean_latency": "s",
     }  # fmt: skip
-    BRIEF: ClassVar = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
+    BRIEF: ClassVar[Sequence[str]] = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
 
     @property
     def mean_rows(self) -> float:

@@ -1,7 +1,7 @@
 """A stream server: an external queue that fills batches, an internal queue that is served."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -55,9 +55,9 @@ class StreamServer:
     transfer_rate: float = math.inf
     timer: str = "idle"
 
-    NEEDED: ClassVar = ("arrival_rate", "service_rate", "batch_size", "timer_rate")
-    NUMERIC: ClassVar = (*NEEDED, "transfer_rate")
-    PARAMETERS: ClassVar = (*NUMERIC, "timer")
+    NEEDED: ClassVar[Sequence[str]] = ("arrival_rate", "service_rate", "batch_size", "timer_rate")
+    NUMERIC: ClassVar[Sequence[str]] = (*NEEDED, "transfer_rate")
+    PARAMETERS: ClassVar[Sequence[str]] = (*NUMERIC, "timer")
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "StreamServer":

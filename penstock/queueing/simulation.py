@@ -1,7 +1,7 @@
 """Simulating servers event by event: any distribution, seeded, with confidence intervals."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import ClassVar
@@ -49,10 +49,10 @@ class Simulation:
     events: int
     seconds: float
 
-    FIGURES: ClassVar = {
+    FIGURES: ClassVar[Mapping[str, str]] = {
         "mean_jobs": "jobs", "transfers_per_second": "1/s", "idle_probability": "", "mean_response_time": "s",
     }  # fmt: skip
-    BRIEF: ClassVar = ("mean_jobs", "transfers_per_second", "mean_response_time")
+    BRIEF: ClassVar[Sequence[str]] = ("mean_jobs", "transfers_per_second", "mean_response_time")
 
     def quantile(self, p: float, confidence: float = 0.95) -> Estimate:
         """The response time that a fraction ``p`` of jobs does not exceed, in seconds."""

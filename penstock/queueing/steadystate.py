@@ -1,5 +1,6 @@
 """What a server does in the long run: numbers present, transfers, costs, times and their distributions."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -39,12 +40,12 @@ class SteadyState:
     idle_probability: float
     _boundary: Boundary | None = field(default=None, repr=False)
 
-    FIGURES: ClassVar = {
+    FIGURES: ClassVar[Mapping[str, str]] = {
         "mean_jobs": "jobs", "mean_external": "jobs", "mean_internal": "jobs", "transfers_per_second": "1/s",
         "mean_batch": "jobs", "utilisation": "", "blocked_fraction": "", "idle_probability": "",
         "mean_response_time": "s",
     }  # fmt: skip
-    BRIEF: ClassVar = ("mean_jobs", "transfers_per_second", "mean_response_time")
+    BRIEF: ClassVar[Sequence[str]] = ("mean_jobs", "transfers_per_second", "mean_response_time")
 
     @classmethod
     def of(cls, server: StreamServer, method: str, means: Moments, boundary: Boundary | None) -> "SteadyState":

@@ -49,6 +49,18 @@ class Entrance:
             rows, lineage, lambda row: decode(row["payload"], row["beside"]), lambda row: bytes(row["payload"])
         )
 
+    def texts(self, payloads: list[bytes], lineage: LineageColumns) -> None:
+        """Take events whose only field is a text, in UTF-8."""
+        self._tally.rows += len(payloads)
+        make = self._source.event_type
+        try:
+            events = [make(payload.decode()) for payload in payloads]
+        except UnicodeDecodeError:
+            self._decode_each(payloads, lineage, lambda payload: make(payload.decode()), bytes)
+        else:
+            self._tally.accepted += len(events)
+            self._enter(EventBatch(self._source, lineage, events=events))
+
     def text_fields(self, rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
         """Decode events given as text fields (CSV)."""
         self._tally.rows += len(rows)

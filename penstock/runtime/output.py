@@ -65,10 +65,10 @@ class SinkFiles(msgspec.Struct, frozen=True):
 
 def label(name: str, role: Role) -> str:
     """The label of an output; names of sinks and streams hold no slash."""
-    return name if role == "sink" else f"{role}/{name}" if name else role
+    return name if role == "sink" else f"{role}/{name}"
 
 
-LETTERS = label("", "letters")
+LETTERS = label(DEAD_LETTERS, "letters")
 
 
 class StagedFile(msgspec.Struct, frozen=True):
@@ -77,7 +77,9 @@ class StagedFile(msgspec.Struct, frozen=True):
     sink: str
     """The label of the output that it is part of."""
     staged: str
+    """Where it lies; another place at each try."""
     final: str
+    """Its name within the batch, the same at each try: what a delivery that must not be repeated is known by."""
     rows: int
     size: int
 

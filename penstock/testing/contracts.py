@@ -65,7 +65,7 @@ class SinkContract:
     def claimed(self, directory: Path) -> BoundSink:
         """The sink, as a run that starts or resumes has it."""
         sink = self.bind(directory)
-        sink.claim("run-1", None)
+        sink.claim("run-1", ())
         return sink
 
     def test_batches_are_there_in_order_once_delivered(self, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ class SinkContract:
         sink.deliver("main", 0, stage(sink, SAMPLES))
         other = self.bind(tmp_path)
         if self.shared:
-            other.claim("run-2", None)
+            other.claim("run-2", ())
             return
         assert "Out" in _refusal(other), "a sink that holds another run's events refuses, and names itself"
         assert _same(sink.read(), SAMPLES)
@@ -115,7 +115,7 @@ class SinkContract:
         sink = self.claimed(tmp_path)
         sink.deliver("main", 0, stage(sink, SAMPLES))
         fresh = self.bind(tmp_path)
-        fresh.claim("run-2", "run-1")
+        fresh.claim("run-2", ("run-1",))
         assert fresh.read() == []
         fresh.deliver("main", 0, stage(fresh, SAMPLES[:1]))
         assert _same(fresh.read(), SAMPLES[:1])
@@ -190,7 +190,7 @@ def _same(found: Sequence[Any], wanted: Sequence[Sample]) -> bool:
 
 def _refusal(sink: BoundSink) -> str:
     try:
-        sink.claim("run-2", None)
+        sink.claim("run-2", ())
     except SinkError as error:
         return str(error)
     return ""

@@ -87,7 +87,7 @@ def database(request, tmp_path):
 def test_rows_are_upserted_by_key_and_the_last_counts(database, tmp_path):
     uri, rows = database
     sink = bound(uri, Total, tmp_path, key=("text", "part"))
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     sink.deliver("main", 0, staged(sink, Total, [Total("a", 1, 1), Total("b", 1, 1), Total("a", 1, 2)]))
     sink.deliver("main", 1, staged(sink, Total, [Total("a", 1, 3, "new"), Total("a", 2, 1)]))
     assert sorted(rows('SELECT text, part, seen, note FROM "Out"')) == [
@@ -100,12 +100,12 @@ def test_rows_are_upserted_by_key_and_the_last_counts(database, tmp_path):
 def test_a_batch_delivered_again_leaves_no_second_copy(database, tmp_path):
     uri, rows = database
     sink = bound(uri, Total, tmp_path)
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     for _ in range(2):
         sink.deliver("main", 0, staged(sink, Total, [Total("a", 1, 1)] * 3))
     sink.deliver("other", 0, staged(sink, Total, [Total("a", 1, 1)]))
     resumed = bound(uri, Total, tmp_path)
-    resumed.claim("r1", None)
+    resumed.claim("r1", ())
     resumed.deliver("main", 0, staged(resumed, Total, [Total("a", 1, 1)] * 3))
     resumed.deliver("main", 1, [])
     assert rows('SELECT count(*) FROM "Out"') == [(4,)]
@@ -118,7 +118,7 @@ def test_every_type_of_field_comes_back(database, tmp_path):
     )  # fmt: skip
     uri, rows = database
     sink = bound(uri, Everything, tmp_path)
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     sink.deliver("main", 0, staged(sink, Everything, [event]))
     [row] = rows('SELECT flag, whole, real, text, raw, price, colour, maybe FROM "Out"')
     assert (bool(row[0]), row[1], row[2], row[3], bytes(row[4])) == (True, -(2**63), 0.1, event.text, event.raw)
@@ -128,13 +128,13 @@ def test_every_type_of_field_comes_back(database, tmp_path):
 def test_a_table_belongs_to_its_run(database, tmp_path):
     uri, rows = database
     sink = bound(uri, Total, tmp_path)
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     sink.deliver("main", 7, staged(sink, Total, [Total("a", 1, 1)]))
     with pytest.raises(SinkError, match="table Out of .* holds what is not of this run"):
-        bound(uri, Total, tmp_path).claim("r2", None)
-    bound(f"{uri}?table=else", Total, tmp_path).claim("r2", None)
+        bound(uri, Total, tmp_path).claim("r2", ())
+    bound(f"{uri}?table=else", Total, tmp_path).claim("r2", ())
     fresh = bound(uri, Total, tmp_path)
-    fresh.claim("r3", "r1")  # --fresh discards what r1 left
+    fresh.claim("r3", ("r1",))  # --fresh discards what r1 left
     assert rows('SELECT count(*) FROM "Out"') == [(0,)]
     fresh.deliver("main", 0, staged(fresh, Total, [Total("b", 1, 1)]))
     assert rows('SELECT text FROM "Out"') == [("b",)]
@@ -143,9 +143,9 @@ def test_a_table_belongs_to_its_run(database, tmp_path):
 def test_a_table_that_does_not_fit_is_refused(database, tmp_path):
     uri, _ = database
     sink = bound(f"{uri}?table=t", Inner, tmp_path)
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     with pytest.raises(SinkError, match="has no column text, part, seen, note"):
-        bound(f"{uri}?table=t", Total, tmp_path).claim("r1", None)
+        bound(f"{uri}?table=t", Total, tmp_path).claim("r1", ())
 
 
 def test_an_optional_key_is_refused(database, tmp_path):
@@ -163,7 +163,7 @@ def test_two_sinks_of_one_table_are_refused(database, tmp_path):
 @pytest.mark.parametrize("moment", ["before", "copy", "commit"])
 def test_a_server_killed_in_the_middle_of_a_batch(postgres, tmp_path, monkeypatch, moment):
     sink = bound(f"{postgres.uri}?table=killed_{moment}", Total, tmp_path)
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     files = staged(sink, Total, [Total(str(number), 1, number) for number in range(5_000)])
     starting = []
 
@@ -197,7 +197,7 @@ def test_a_server_killed_in_the_middle_of_a_batch(postgres, tmp_path, monkeypatc
 
 def test_a_commit_that_went_unanswered_is_not_repeated(postgres, tmp_path, monkeypatch):
     sink = bound(f"{postgres.uri}?table=unanswered", Total, tmp_path)
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     transaction = Postgres.transaction
     answers = []
 
@@ -226,17 +226,17 @@ def test_a_server_that_stays_away_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("penstock.connectors.tables.sink.PATIENCE_S", 0.5)
     sink = bound("postgresql://nobody:secret@127.0.0.1:9/none", Total, tmp_path)
     with pytest.raises(SinkError, match="has not answered for 0.5 s") as caught:
-        sink.claim("r1", None)
+        sink.claim("r1", ())
     assert "secret" not in str(caught.value)
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="cannot be written"):
-        bound(f"sqlite:{tmp_path}/file/db", Total, tmp_path).claim("r1", None)
+        bound(f"sqlite:{tmp_path}/file/db", Total, tmp_path).claim("r1", ())
 
 
 def test_what_is_no_database_is_refused(tmp_path):
     (tmp_path / "db").write_text("this is no database, but long enough to have a header of its own " * 20)
     with pytest.raises(SinkError, match="not a database"):
-        bound(f"sqlite:{tmp_path}/db", Total, tmp_path).claim("r1", None)
+        bound(f"sqlite:{tmp_path}/db", Total, tmp_path).claim("r1", ())

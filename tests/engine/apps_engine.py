@@ -48,6 +48,14 @@ passing.sink("Memory", passed_words)
 passing.sink("Console", passed_words)
 
 
+class Line(Event):
+    text: str
+
+
+lines = App("lines")
+lines.sink("Out", lines.source("Lines", Line))
+
+
 # --- stops at the first failure ---------------------------------------------------------------------
 
 stopping = App("stopping", on_error="stop")

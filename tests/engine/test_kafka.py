@@ -168,7 +168,7 @@ def test_headers_that_cannot_be_written(header, sentence, tmp_path):
 def test_a_batch_is_known_to_the_log_however_late_it_comes_again(tmp_path):
     stream = Stream("Counts", Sample)
     sink = bind_sinks([Sink("Out", stream, f"log:{tmp_path / 'spool'}", ("name",))], {}, tmp_path / "output")["Out"]
-    sink.claim("r1", None)
+    sink.claim("r1", ())
     for _ in range(2):
         sink.deliver("main", 0, stage(sink, [Sample("a", 1)]))
         EventLog(tmp_path / "spool").stream("Counts").expire(0, time.time() + 10)  # all ids are forgotten

@@ -6,7 +6,7 @@ from typing import assert_type
 from penstock import App, Emission, Event, ProcessingElement, Sink, Source, Stream
 from penstock.client import Client, Sent
 from penstock.connectors import Memory
-from penstock.queueing import SteadyState, StreamServer, solve
+from penstock.queueing import MicroBatchServer, Model, SteadyState, StreamServer, solve
 from penstock.testing import TopologyDriver
 
 
@@ -50,6 +50,7 @@ def shout(event: Word) -> Emission:
     return counts(event.text.upper(), 1)
 
 
+models: list[type[Model]] = [StreamServer, MicroBatchServer]
 driver = TopologyDriver(app)
 driver.batch({"Words": [word, b'{"text": "lock"}']})
 assert_type(solve(StreamServer(750, 1000, 25, 600)), SteadyState)

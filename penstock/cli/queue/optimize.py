@@ -34,7 +34,7 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
         require_drawable(plot)
     server, costs = read(given, {"batch_size": 1, "timer_rate": 0.0})
     if not isinstance(server, StreamServer):
-        raise ConfigurationError("optimize takes a [server], not a [micro_batch].")
+        raise ConfigurationError("optimize takes a [server] only.")
     if set(costs) != {"holding", "transfer"}:
         raise ConfigurationError("Costs are missing; give --holding-cost and --transfer-cost, or a [cost] table.")
     with Console(stderr=True).status("Trying batch sizes") as status:

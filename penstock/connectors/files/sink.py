@@ -1,8 +1,10 @@
 """Directories of files as sinks, and what is shown of them besides."""
 
+import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,40 +33,55 @@ class DirectorySink(BoundSink):
     def __init__(self, files: SinkFiles, event_type: type = dict) -> None:
         self.files, self.uri, self.place = files, f"{files.kind}:{files.directory}", files.directory
         self._event_type = event_type
+        self._run: str | None = None
 
-    def claim(self, run: str, previous: str | None) -> None:
-        files = self.files
-        directory = Path(files.directory)
+    def claim(self, run: str, discarded: Collection[str]) -> None:
+        directory = Path(self.files.directory)
         try:
-            owner = directory / OWNER
-            held = json.loads(owner.read_text())["run"] if owner.exists() else None
-            committed = (
-                [path for path in directory.glob("*.*") if path.name[0] not in "._"] if directory.is_dir() else []
-            )
-            ours = held is not None and held in (run, previous)
-            if not ours and (held is not None or committed):
-                raise SinkError(other_run(files, directory, f"{files.kind}:PATH"))
-            if ours and held == previous:
-                for path in committed:
-                    path.unlink()
-            (directory / STAGING).mkdir(parents=True, exist_ok=True)
-            draft = directory / f"{OWNER}.draft"
-            draft.write_text(json.dumps({"run": run}))
-            draft.replace(owner)
+            directory.mkdir(parents=True, exist_ok=True)
+            with _alone_in(directory):
+                self._claim(directory, run, discarded)
         except SinkError:
             raise
         except OSError as error:
             raise SinkError(
-                f"Sink {files.name}: {directory} cannot be written ({error.strerror}); choose another directory."
+                f"Sink {self.files.name}: {directory} cannot be written ({error.strerror}); choose another directory."
             ) from error
 
+    def _claim(self, directory: Path, run: str, discarded: Collection[str]) -> None:
+        files = self.files
+        owner = directory / OWNER
+        held = _owner_of(directory)
+        committed = [path for path in directory.glob("*.*") if path.name[0] not in "._"]
+        ours = held is not None and (held == run or held in discarded)
+        if not ours and (held is not None or committed):
+            raise SinkError(other_run(files, directory, f"{files.kind}:PATH"))
+        if held in discarded:
+            for path in committed:
+                path.unlink()
+        (directory / STAGING).mkdir(parents=True, exist_ok=True)
+        draft = directory / f"{OWNER}.draft"
+        draft.write_text(json.dumps({"run": run}))
+        draft.replace(owner)
+        self._run = run
+
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
+        owner = _owner_of(Path(self.files.directory))
+        if owner != self._run:
+            raise SinkError(
+                f"Sink {self.files.name}: {self.files.directory} was moved, removed or replaced while the run was on; put it "
+                "back, and run again."
+            )
         for file in files:
             staged = Path(file.staged)
             if staged.exists():
                 final = Path(self.files.directory) / f"{batch:08d}-{group}-{file.final}"
                 os.replace(staged, final)
                 self._show(final)
+
+    def reached(self, group: str) -> int | None:
+        names = (path.name for path in Path(self.files.directory).glob(f"[0-9]*-{group}-*.{self.files.kind}"))
+        return max((int(name.partition("-")[0]) for name in names), default=None)
 
     def read(self) -> list[Any]:
         events: list[Any] = []
@@ -121,6 +138,25 @@ class Memory:
         """Make it the sink of a run."""
         files = SinkFiles(sink.name, "jsonl", str(context.output))
         return MemorySink(files, sink.stream.event_type, self.events)
+
+
+def _owner_of(directory: Path) -> str | None:
+    """The run that a directory belongs to."""
+    try:
+        return str(json.loads((directory / OWNER).read_text())["run"])
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Within the block, no other process claims a directory."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _events(path: Path, event_type: type) -> list[Any]:

@@ -1,8 +1,10 @@
 """Directories of files as sources: JSON Lines, CSV, Parquet, text."""
 
+import bz2
 import csv
 import glob
 import gzip
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,18 @@ WIDENINGS = (
     ("date", "timestamp_ntz", "timestamp"),
 )
 NESTED = ("array", "map", "struct", "decimal")
-ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "columns", "csv": "fields", "parquet": "columns"}
+ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "fields", "parquet": "columns"}
+
+BLANK = " \t\n\r\x0b\x0c"
+UNCOUNTABLE = (".zst", ".lz4", ".snappy", ".deflate", ".xz", ".lzma")
+csv.field_size_limit(2**31 - 1)  # the module's own is below what Spark reads
 
 WRITTEN = "unix_millis(_metadata.file_modification_time)"
 OLDEST = {"maxFileAge": "36500d"}
 """Else Spark passes over old files that are moved in late."""
+
+MISREAD = re.compile(r"[][*?{}\\:]")
+"""Characters in paths that Spark takes for a pattern, or for the end of a scheme: it would read other files, or none."""
 
 
 class FileSource(BoundSource):
@@ -52,28 +61,31 @@ class FileSource(BoundSource):
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         self._started_us = started_us
-        options = dict(OLDEST)
+        path, options = self._place()
         if self._max_files is not None:
             options["maxFilesPerTrigger"] = str(self._max_files)
         order = (f"greatest({WRITTEN} * 1000, {started_us}) AS born", f"{WRITTEN} AS major")
-        if self._format == "jsonl":
-            return Reading("text", ("CAST(value AS BINARY) AS payload", *order), options, self._path)
-        if self._format == "text":
-            return Reading("text", (f"value AS {quoted(self._schema.names[0])}", *order), options, self._path)
+        if self._format in ("jsonl", "text"):
+            return Reading("text", ("CAST(value AS BINARY) AS payload", *order), options, path)
         if self._format == "csv":
             options |= {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'}
             names = self._csv_columns()
             schema = ", ".join(f"{quoted(name)} STRING" for name in names)
             wanted = tuple(quoted(name) for name in names if name in self._schema.names)
-            return Reading("csv", (*wanted, *order), options, self._path, schema)
+            return Reading("csv", (*wanted, *order), options, path, schema)
         files = self._files()
         if not files:
-            return Reading(
-                "parquet", (*map(quoted, self._schema.names), *order), options, self._path, ddl(self._schema)
-            )
+            return Reading("parquet", (*map(quoted, self._schema.names), *order), options, path, ddl(self._schema))
         stored = spark.columns("parquet", str(files[0]))
         columns = (self._cast(field, stored.get(field.name)) for field in self._schema)
-        return Reading("parquet", (*columns, *order), options, self._path, like=str(files[0]))
+        return Reading("parquet", (*columns, *order), options, path, like=str(files[0]))
+
+    def _place(self) -> tuple[str, dict[str, str]]:
+        """The path that Spark is told, and with which options it means no more than what lies there."""
+        here = Path(self._path)
+        if here.is_file():
+            return str(here.parent), {**OLDEST, "pathGlobFilter": here.name}
+        return self._path, dict(OLDEST)
 
     def reckon(self, position: Position) -> Reckoning:
         committed, queued = self._divide(position)
@@ -87,6 +99,14 @@ class FileSource(BoundSource):
         files = [Path(file) for file, offset in position.files().items() if before < offset <= last]
         return [Births(self._count(file), max(file.stat().st_mtime_ns // 1000, self._started_us)) for file in files]
 
+    def vouch(self, position: Position) -> None:
+        last, before = _log_offset(position), _log_offset(position.previous)
+        for file, offset in position.files().items():
+            if before < offset <= last:
+                self._refuse_misread(
+                    Path(file), "nothing of its batch was committed: rename it, and start with --fresh"
+                )
+
     def _divide(self, position: Position) -> tuple[list[Path], list[Path]]:
         """The files that are in committed batches, and those that are not."""
         last, taken = _log_offset(position), position.files()
@@ -98,7 +118,10 @@ class FileSource(BoundSource):
 
     def _files(self) -> list[Path]:
         root = Path(self._path)
-        paths = sorted(root.iterdir()) if root.is_dir() else [Path(found) for found in sorted(glob.glob(self._path))]
+        if root.is_dir():
+            paths = sorted(root.iterdir())
+        else:
+            paths = [root] if root.exists() else [Path(found) for found in sorted(glob.glob(self._path))]
         return [path for path in paths if path.is_file() and path.name[0] not in "._" and path.stat().st_size]
 
     def _check(self) -> None:
@@ -106,6 +129,8 @@ class FileSource(BoundSource):
         name = self.source.name
         if not root.exists() and not glob.glob(self._path):
             raise SourceError(f"Source {name}: {self._path} does not exist; create the directory, or check the path.")
+        if root.exists():
+            self._refuse_misread(root)
         fields = field_types(self.source.event_type)
         if self._format == "text" and list(fields.values()) != [str]:
             raise SourceError(
@@ -114,6 +139,13 @@ class FileSource(BoundSource):
             )
         try:
             files = self._files()
+            for file in files:
+                if ":" in file.name:
+                    raise SourceError(
+                        f"Source {name}: {file} has a colon in its name, which Spark cannot read; rename it."
+                    )
+                if file.suffix in UNCOUNTABLE and self._format != "parquet":
+                    _open(file)
             if self._format == "csv" and files:
                 self._refuse_missing(set(_header(files[0])), files[0])
             if self._format == "parquet" and files:
@@ -122,6 +154,14 @@ class FileSource(BoundSource):
             raise SourceError(f"Source {name}: {error.filename} cannot be read; check its permissions.") from error
         except ValueError as error:
             raise SourceError(f"Source {name}: {files[0]} is not a {self._format} file: {error}.") from error
+
+    def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
+        found = MISREAD.search(str(path))
+        if found:
+            raise SourceError(
+                f"Source {self.source.name}: {path} has the character {found[0]} in its name, by which Spark would read other "
+                f"files or none; {mend}."
+            )
 
     def _refuse_missing(self, present: set[str], file: Path) -> None:
         missing = [field.name for field in self._schema if not field.nullable and field.name not in present]
@@ -158,8 +198,10 @@ class FileSource(BoundSource):
                 with _open(file) as lines:
                     self._counted[key] = max(0, sum(1 for row in csv.reader(lines) if row) - 1)
             else:
-                with _open(file) as lines:
-                    self._counted[key] = sum(1 for line in lines if line.strip() or self._format == "text")
+                with _open(
+                    file, "latin-1"
+                ) as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
+                    self._counted[key] = sum(1 for line in lines if line.strip(BLANK) or self._format == "text")
         return self._counted[key]
 
 
@@ -194,8 +236,19 @@ def _log_offset(position: Position) -> int:
     return -1 if position.offset is None else int(position.offset["logOffset"])
 
 
-def _open(file: Path) -> Any:
-    return gzip.open(file, "rt") if file.suffix == ".gz" else open(file, encoding="utf-8", errors="replace")
+def _open(file: Path, encoding: str = "utf-8") -> Any:
+    """A file as text, unpacked as Spark does by its suffix.
+
+    Raises
+    ------
+    SourceError: Spark unpacks it, and its lines cannot be counted here.
+    """
+    if file.suffix in UNCOUNTABLE:
+        raise SourceError(
+            f"{file} is packed as {file.suffix}; lines are counted in plain files and those packed as .gz or .bz2: pack it so."
+        )
+    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
+    return opened(file, "rt", encoding=encoding, errors="replace")
 
 
 def _header(file: Path) -> list[str]:

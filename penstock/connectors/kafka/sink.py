@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +20,14 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
 
 with needs():
-    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 DELIVERY_MS = 120_000
 """How long the broker may take for a message, before the batch fails and is delivered at the next start."""
+
+
+LARGEST_MESSAGE = 1_048_576
+"""Bytes, as Kafka's own producer has it, unless the URI says otherwise."""
 
 
 class Outgoing(NamedTuple):
@@ -50,7 +54,7 @@ class TopicSink(BoundSink):
         self._codec = Codec(stream.event_type)
         self._notes, self._run = notes, ""
 
-    def claim(self, run: str, previous: str | None) -> None:
+    def claim(self, run: str, discarded: Collection[str]) -> None:
         """A topic may be shared; what a discarded run has sent stays in it."""
         self._run = run
         try:
@@ -94,8 +98,8 @@ class TopicSink(BoundSink):
             if error is not None:
                 failures.append(error.str())
 
-        settings = {**self._topic.settings, **PRODUCER, "message.timeout.ms": DELIVERY_MS, "log_level": 0}
-        producer = Producer(settings)
+        ours = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": DELIVERY_MS, "log_level": 0}
+        producer = Producer({**PRODUCER, "message.max.bytes": LARGEST_MESSAGE, **self._topic.settings, **ours})
         for name, message in messages:
             headers: list[tuple[str, str | bytes | None]] = [(ID_HEADER, name), *message.headers]
             while True:
@@ -106,6 +110,10 @@ class TopicSink(BoundSink):
                     break
                 except BufferError:
                     producer.poll(0.1)
+                except KafkaException as error:
+                    raise SinkError(
+                        f"Sink {self.files.name}: {self.topic_place} refuses a message: {error}."
+                    ) from error
         producer.flush()
         if failures:
             raise SinkError(f"Sink {self.files.name}: {self.topic_place} does not take messages ({failures[0]}).")

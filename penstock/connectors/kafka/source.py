@@ -52,6 +52,9 @@ class KafkaSource(BoundSource):
         )
         return Reading("kafka", columns, {**self.options(), **self._gate()})
 
+    def identity(self) -> str:
+        return self.topic.identity()
+
     def reckon(self, position: Position) -> Reckoning:
         bounds = self.topic.bounds()
         first = position.first_offsets().get(self.place.topic, {})
@@ -66,7 +69,7 @@ class KafkaSource(BoundSource):
         least, most = self._admission.min_rows, self._admission.max_rows
         options = {"maxOffsetsPerTrigger": str(most)}
         options |= {"minOffsetsPerTrigger": str(least)} if least > 1 else {}
-        return options | ({"maxTriggerDelay": f"{round(self._delay * 1000)}ms"} if self._delay else {})
+        return options | ({"maxTriggerDelay": f"{round(self._delay * 1000)}ms"} if self._delay is not None else {})
 
 
 def _header(name: str) -> str:

@@ -10,7 +10,7 @@ from penstock.errors import SourceError
 from penstock.extras import needs
 
 with needs():
-    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -51,6 +51,12 @@ class Topic:
             self.partitions = self._partitions()
         if not self.partitions:
             raise SourceError(f"{place}: there is no such topic; create it, or start the adapter, which does.")
+
+    def identity(self) -> str:
+        """The id that the brokers gave the topic when it was created."""
+        with self._explained():
+            described = self._admin().describe_topics(TopicCollection([self.place.topic]), request_timeout=PATIENCE_S)
+            return str(described[self.place.topic].result(PATIENCE_S).topic_id)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """For each partition the offset of the oldest message, and the one that the next will get."""
@@ -103,8 +109,11 @@ class Topic:
         finally:
             consumer.close()
 
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self.settings, "log_level": 0})
+
     def _create(self) -> None:
-        admin = AdminClient({**self.settings, "log_level": 0})
+        admin = self._admin()
         if self.place.topic in admin.list_topics(timeout=PATIENCE_S).topics:
             return
         try:
@@ -117,7 +126,7 @@ class Topic:
             time.sleep(0.05)
 
     def _partitions(self) -> list[int]:
-        admin = AdminClient({**self.settings, "log_level": 0})
+        admin = self._admin()
         found = admin.list_topics(timeout=PATIENCE_S).topics.get(self.place.topic)
         return sorted(found.partitions) if found is not None else []
 

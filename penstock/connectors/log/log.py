@@ -43,16 +43,14 @@ CREATE TABLE IF NOT EXISTS positions (origin TEXT PRIMARY KEY, number INTEGER NO
 PRAGMA user_version = {VERSION};
 """
 
-FROM_LAYOUT_3 = f"""
-BEGIN IMMEDIATE;
-ALTER TABLE log ADD COLUMN identity TEXT NOT NULL DEFAULT '';
-ALTER TABLE log ADD COLUMN owner TEXT;
-UPDATE log SET identity = lower(hex(randomblob(16))),
-    owner = (SELECT substr(origin, 5) FROM positions WHERE origin LIKE 'run %');
-DELETE FROM positions WHERE origin LIKE 'run %';
-PRAGMA user_version = {VERSION};
-COMMIT;
-"""
+FROM_LAYOUT_3 = (
+    "ALTER TABLE log ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE log ADD COLUMN owner TEXT",
+    "UPDATE log SET identity = lower(hex(randomblob(16))), "
+    "owner = (SELECT substr(origin, 5) FROM positions WHERE origin LIKE 'run %')",
+    "DELETE FROM positions WHERE origin LIKE 'run %'",
+    f"PRAGMA user_version = {VERSION}",
+)
 
 KNOWN = "SELECT json_group_array(value) FROM json_each(?) WHERE value IN (SELECT id FROM ids)"
 """Those of a list of names that are noted, as a list."""
@@ -505,9 +503,24 @@ def _connect(path: Path) -> sqlite3.Connection:
         )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    if version != VERSION:
-        connection.executescript(SCHEMA if version == 0 else FROM_LAYOUT_3)
+    try:
+        if version == 0:
+            connection.executescript(SCHEMA)
+        elif version != VERSION:
+            _renew(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _renew(connection: sqlite3.Connection) -> None:
+    """Bring a file of layout 3 to ours, unless another process has done so meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    if connection.execute("PRAGMA user_version").fetchone() == (3,):
+        for statement in FROM_LAYOUT_3:
+            connection.execute(statement)
+    connection.execute("COMMIT")
 
 
 def _json(names: Iterable[str]) -> str:

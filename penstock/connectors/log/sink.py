@@ -1,6 +1,6 @@
 """A stream of the embedded log as a sink: results that the adapter hands to consumers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,11 @@ class LogSink(BoundSink):
         self._sink = sink
         self._log = EventLog(directory).stream(sink.stream.name)
 
-    def claim(self, run: str, previous: str | None) -> None:
+    def claim(self, run: str, discarded: Collection[str]) -> None:
         """What a discarded run has left is trimmed; offsets go on."""
         owner = self._log.owner()
         _, end = self._log.bounds()
-        if owner not in (run, previous) and (owner is not None or end):
+        if owner != run and owner not in discarded and (owner is not None or end):
             raise SinkError(other_run(self.files, self.place, "log:PATH"))
         self._log.own(run, clear=owner != run)
 
@@ -44,6 +44,10 @@ class LogSink(BoundSink):
             self._log.append([Parcel(lines, result_keys=keys)], {group: batch + 1})
         for path in staged:
             path.unlink()
+
+    def reached(self, group: str) -> int | None:
+        batches = self._log.positions().get(group)
+        return None if batches is None else batches - 1
 
     def read(self) -> list[Any]:
         decode = msgspec.json.Decoder(self._sink.stream.event_type).decode

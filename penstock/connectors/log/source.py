@@ -18,6 +18,9 @@ class LogSequence(Sequence):
         self._log = EventLog(directory, create=False).stream(stream)
         self.note_reader = self._log.note_reader  # type: ignore[method-assign]
 
+    def identity(self) -> str:
+        return self._log.identity()
+
     def start(self) -> int:
         return self._log.bounds()[0]
 
@@ -32,7 +35,7 @@ class LogSequence(Sequence):
 def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContext) -> SequenceSource:
     directory = Path(uri.place).expanduser().absolute()
     whole = Uri(uri.scheme, str(directory), uri.options)
-    return SequenceSource(source, LogSequence(directory, source.name), whole, options, context)
+    return SequenceSource(source, LogSequence(directory, source.name), whole, options, context, name=str(uri))
 
 
 LOG = SourceConnector(

@@ -6,7 +6,7 @@ unanswered is known when it is delivered again.
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -129,9 +129,9 @@ class TableSink(BoundSink):
         if nullable:
             raise ConfigurationError(f"Sink {sink.name} is upserted by {nullable[0]}, which must not be optional.")
 
-    def claim(self, run: str, previous: str | None) -> None:
+    def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""
-        self._again(lambda cursor: self._claim(cursor, run, previous))
+        self._again(lambda cursor: self._claim(cursor, run, discarded))
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         staged = present(files)
@@ -139,23 +139,34 @@ class TableSink(BoundSink):
         for path in staged:
             path.unlink()
 
+    def reached(self, group: str) -> int | None:
+        return self._again(lambda cursor: self._reached(cursor, group))
+
     def read(self) -> list[Any]:
         """In the table's order."""
         rows = self._again(lambda cursor: self._all(cursor))
         events = (dict(zip(self._table.names, row, strict=True)) for row in rows)
         return [msgspec.convert(event, self._codec.event_type, strict=False) for event in events]
 
+    def _reached(self, cursor: Cursor, group: str) -> int | None:
+        mark = self._database.mark
+        cursor.execute(
+            f"SELECT batch FROM penstock_batches WHERE name = {mark} AND part = {mark}", (self._table.name, group)
+        )
+        row = cursor.fetchone()
+        return None if row is None else int(row[0])
+
     def _all(self, cursor: Cursor) -> list[Row]:
         cursor.execute(f"SELECT {self._table.columns} FROM {self._table.quoted}")
         return cursor.fetchall()
 
-    def _claim(self, cursor: Cursor, run: str, previous: str | None) -> None:
+    def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
         table, mark = self._table, self._database.mark
         for statement in BOOKS.split(";"):
             cursor.execute(statement)
         cursor.execute(f"SELECT run FROM penstock_tables WHERE name = {mark}", (table.name,))
         (owner,) = cursor.fetchone() or (None,)
-        if owner not in (None, run, previous):
+        if owner not in (None, run) and owner not in discarded:
             raise SinkError(other_run(self.files, f"table {table.name} of {self.uri}", f"{self.uri}?table=NAME"))
         present = self._database.columns(cursor, table.name)
         missing = [name for name in table.names if name not in present]
@@ -168,7 +179,7 @@ class TableSink(BoundSink):
         cursor.execute(
             table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0")
         )  # is there a unique key?
-        if owner is not None and owner == previous:
+        if owner in discarded:
             cursor.execute(f"DELETE FROM {table.quoted}")
         if owner != run:
             cursor.execute(f"DELETE FROM penstock_batches WHERE name = {mark}", (table.name,))

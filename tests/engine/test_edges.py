@@ -1,0 +1,307 @@
+"""The edges of "nothing lost": names, moments, things replaced, moved, rolled back, killed in between."""
+
+import bz2
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from penstock.app.loader import load_app
+from penstock.connectors.files.sink import DirectorySink
+from penstock.connectors.log import EventLog
+from penstock.engine import RunOptions
+from penstock.engine.binding import Binding
+from penstock.engine.recording import Recording
+from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError, SinkError, SourceError
+from penstock.runtime.output import SinkFiles
+
+APPS = Path(__file__).parent / "apps_engine.py"
+
+
+def write(path, *texts):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"text": text, "size": len(text)}) + "\n" for text in texts))
+
+
+def counts(result):
+    return {
+        name: result.report["counts"][name] for name in ("accepted", "processed", "dead_lettered", "lost", "duplicated")
+    }
+
+
+def fine(accepted, dead=0):
+    return {
+        "accepted": accepted, "processed": accepted - dead, "dead_lettered": dead, "lost": 0, "duplicated": 0
+    }  # fmt: skip
+
+
+# --- names and contents of files ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a*.jsonl", "[ab].jsonl", "q?.jsonl", "{x}.jsonl"])
+def test_a_file_that_spark_would_take_for_others_is_never_counted(run_app, tmp_path, name):
+    write(tmp_path / "in" / "a1.jsonl", "a")
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "name": "names"}
+    assert counts(run_app("passing", **options)) == fine(1)
+    write(tmp_path / "in" / name, "b")
+    with pytest.raises(SourceError, match="by which Spark would read other files or none; rename it"):
+        run_app("passing", **options)
+    (tmp_path / "in" / name).rename(tmp_path / "in" / "plain.jsonl")
+    assert counts(run_app("passing", **options)) == fine(2)
+
+
+def test_a_file_with_such_a_name_that_comes_later_stops_the_run(run_app, tmp_path):
+    write(tmp_path / "in" / "a1.jsonl", "a")
+
+    def add():
+        while not list((tmp_path / "runs").glob("late/output/Out/0*.jsonl")):
+            time.sleep(0.05)
+        write(tmp_path / "in" / "a*.jsonl", "b")
+
+    adder = threading.Thread(target=add)
+    adder.start()
+    with pytest.raises(RunFailedError, match="by which Spark would read other files.*--fresh"):
+        run_app("passing", sources={"Words": f"jsonl:{tmp_path / 'in'}"}, name="late", until_idle=False, duration=60.0)
+    adder.join()
+
+
+@pytest.mark.parametrize("folder", ["in[1]", "i*n", "wh?t", "{a,b}"])
+def test_a_directory_that_looks_like_a_pattern_is_refused(run_app, tmp_path, folder):
+    write(tmp_path / folder / "a.jsonl", "a")
+    with pytest.raises(SourceError, match="by which Spark would read other files.*make a link"):
+        run_app("passing", sources={"Words": f"jsonl:{tmp_path / folder}"})
+
+
+def test_a_single_file_is_a_source(run_app, tmp_path):
+    write(tmp_path / "in" / "one.jsonl", "a", "b")
+    write(tmp_path / "in" / "one2.jsonl", "not this")
+    result = run_app("passing", sources={"Words": f"jsonl:{tmp_path / 'in' / 'one.jsonl'}"})
+    assert counts(result) == fine(2)
+
+
+def test_packed_files_are_counted_as_they_are_read(run_app, tmp_path):
+    write(tmp_path / "plain.jsonl", *map(str, range(100)))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl.bz2").write_bytes(bz2.compress((tmp_path / "plain.jsonl").read_bytes()))
+    assert counts(run_app("passing", sources={"Words": f"jsonl:{tmp_path / 'in'}"})) == fine(100)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("a:b.jsonl", "has the character : in its name.*rename it"), ("a.jsonl.zst", "packed as .zst")],
+)
+def test_files_that_cannot_be_read_are_refused_at_the_start(run_app, tmp_path, name, sentence):
+    write(tmp_path / "in" / name, "a")
+    with pytest.raises(SourceError, match=sentence):
+        run_app("passing", sources={"Words": f"jsonl:{tmp_path / 'in'}"})
+
+
+def test_odd_lines_are_counted_as_they_are_read(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    content = b'{"text":"a","size":1}\n\xc2\xa0\n \n\xff\xfe\n\x1c\n{"text":"b","size":1}\r\n\r\n{"text":"c","size":1}'
+    (tmp_path / "in" / "odd.jsonl").write_bytes(content)
+    assert counts(run_app("passing", sources={"Words": f"jsonl:{tmp_path / 'in'}"})) == fine(6, dead=3)
+
+
+def test_bytes_that_are_no_text_are_dead_letters(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_bytes(b"good\nb\xffd\n" + b"x" * 200_000 + b"\n")
+    result = run_app("lines", sources={"Lines": f"text:{tmp_path / 'in'}"})
+    assert counts(result) == fine(3, dead=1)
+    assert result.dead_letters[0]["raw"] == "b\\xffd"
+
+
+def test_long_fields_of_csv_are_counted(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text(f"text,size\ngood,1\n{'x' * 200_000},3\n")
+    assert counts(run_app("passing", sources={"Words": f"csv:{tmp_path / 'in'}"})) == fine(2)
+
+
+# --- things replaced, moved and rolled back -----------------------------------------------------------------
+
+
+def test_a_log_that_was_replaced_by_another_is_refused(run_app, tmp_path):
+    spool = tmp_path / "spool"
+    options = {"sources": {"Words": f"log:{spool}"}}
+    EventLog(spool).append("Words", [b'{"text":"a","size":1}'] * 5)
+    run_app("passing", **options)
+    shutil.rmtree(spool)
+    EventLog(spool).append("Words", [b'{"text":"b","size":1}'] * 15)
+    with pytest.raises(ConfigurationError, match="Source Words is another log than the one.*--fresh"):
+        run_app("passing", **options)
+    assert counts(run_app("passing", fresh=True, **options)) == fine(15)
+
+
+def test_a_replayed_file_that_was_replaced_is_refused(tmp_path):
+    recording = Recording(tmp_path / "run")
+    plain = {"sources": {"S": "replay:f"}, "state": {}, "parameters": {}, "groups": {}, "hops": {}, "partitions": 2}
+    recording.prepare({**plain, "identities": {"S": "one"}}, fresh=False)
+    with pytest.raises(ConfigurationError, match="Source S is another replay"):
+        recording.prepare({**plain, "identities": {"S": "two"}}, fresh=False)
+    recording.release()
+
+
+@pytest.fixture
+def finished(run_app, tmp_path):
+    """A run of three micro-batches that can be resumed; its directory and options."""
+    for number in range(3):
+        write(tmp_path / "in" / f"{number}.jsonl", f"a{number}", f"b{number}")
+        os.utime(tmp_path / "in" / f"{number}.jsonl", (1_700_000_000 + number,) * 2)
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"}, "name": "edge"}
+    assert counts(run_app("passing", **options)) == fine(6)
+    return tmp_path / "runs" / "edge", options
+
+
+def roll_back(checkpoint, *logs):
+    for log in logs:
+        last = max(int(path.name) for path in (checkpoint / log).glob("[0-9]*"))
+        (checkpoint / log / str(last)).unlink()
+        (checkpoint / log / f".{last}.crc").unlink(missing_ok=True)
+
+
+def test_a_checkpoint_that_was_rolled_back_is_refused(run_app, finished, tmp_path):
+    directory, options = finished
+    roll_back(directory / "checkpoint" / "main", "commits", "offsets")
+    write(tmp_path / "in" / "3.jsonl", "new")
+    with pytest.raises(
+        IncompatibleStateError, match="Spark's checkpoint of main is behind.*planned batch 1.*committed batch 2"
+    ):
+        run_app("passing", **options)
+
+
+def test_a_missing_note_of_completion_is_harmless(run_app, finished, tmp_path):
+    directory, options = finished
+    roll_back(directory / "checkpoint" / "main", "commits")
+    write(tmp_path / "in" / "3.jsonl", "new")
+    assert counts(run_app("passing", **options)) == fine(7)
+
+
+def test_a_ledger_that_was_rolled_back_is_refused(run_app, finished):
+    directory, options = finished
+    ledger = directory / "batches-main.jsonl"
+    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:1]))
+    with pytest.raises(IncompatibleStateError, match="The ledger of main is behind: it ends with batch 0"):
+        run_app("passing", **options)
+
+
+def test_a_checkpoint_of_another_hour_is_refused(run_app, finished):
+    directory, options = finished
+    offsets = directory / "checkpoint" / "main" / "offsets" / "2"
+    offsets.write_text(offsets.read_text().replace('"logOffset":2', '"logOffset":1'))
+    (offsets.parent / ".2.crc").unlink(missing_ok=True)
+    with pytest.raises(IncompatibleStateError, match="was rolled back: its batch 2 reads other events"):
+        run_app("passing", **options)
+
+
+def test_a_run_that_was_killed_before_its_first_batch_was_planned_begins_again(run_app, tmp_path):
+    write(tmp_path / "in" / "a.jsonl", "a", "b")
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "name": "first"}
+    run_app("counter", **options)
+    directory = tmp_path / "runs" / "first"
+    for log in ("offsets", "commits", "sources"):
+        shutil.rmtree(directory / "checkpoint" / "main" / log)
+    (directory / "batches-main.jsonl").write_text("")
+    for path in (directory / "output").rglob("0*.jsonl"):
+        path.unlink()
+    assert counts(run_app("counter", **options)) == fine(2)
+
+
+def test_a_run_that_is_moved_while_it_is_on_says_so(run_app, tmp_path):
+    write(tmp_path / "in" / "a.jsonl", *map(str, range(5)))
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"}, "name": "moving", "until_idle": False}
+    here, there = tmp_path / "runs" / "moving", tmp_path / "elsewhere"
+
+    def move():
+        while not list((here / "output").glob("*/0*.jsonl")):
+            time.sleep(0.05)
+        here.rename(there)
+        write(tmp_path / "in" / "b.jsonl", *map(str, range(5, 10)))
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    with pytest.raises((RunFailedError, SinkError, OSError)):
+        run_app("passing", duration=60.0, **options)
+    mover.join()
+    shutil.rmtree(here, ignore_errors=True)
+    there.rename(here)
+    result = run_app("passing", **{**options, "until_idle": True})
+    assert counts(result) == fine(10)
+    assert sorted(int(word.text) for word in result.output("Out")) == list(range(10))
+
+
+def test_a_discarding_that_was_cut_short_is_gone_on_with(run_app, finished, tmp_path, monkeypatch):
+    """Whatever the removal had reached when it was killed, and whichever sinks had been told."""
+    directory, options = finished
+    write(tmp_path / "in" / "3.jsonl", "new")
+    original, limit = Path.unlink, [0]
+
+    def unlink(self, missing_ok=False):
+        if str(self).startswith(str(directory)):
+            if limit[0] == 0:
+                raise KeyboardInterrupt("killed here")
+            limit[0] -= 1
+        original(self, missing_ok=missing_ok)
+
+    def prepared(fresh):
+        """What a start does before Spark."""
+        app, reference = load_app(f"{APPS}:passing")
+        given = RunOptions(runs=tmp_path / "runs", fresh=fresh, **options)
+        binding = Binding(app, given, reference)
+        try:
+            binding.claim()
+        finally:
+            binding.recording.release()
+
+    for kills in range(6):
+        limit[0] = kills
+        for number in range(8):
+            (directory / f"left-{number}.jsonl").touch()
+        monkeypatch.setattr(Path, "unlink", unlink)
+        with pytest.raises(KeyboardInterrupt):
+            prepared(fresh=True)
+        monkeypatch.undo()
+        prepared(fresh=False)
+        write(directory / "output" / "Out" / "0-main-left.jsonl", "left")
+    assert counts(run_app("passing", fresh=True, **options)) == fine(7)
+
+
+def test_one_directory_is_claimed_by_one_run(tmp_path):
+    for trial in range(60):
+        directory = tmp_path / str(trial)
+        sinks = [DirectorySink(SinkFiles("Out", "jsonl", str(directory))) for _ in range(2)]
+        barrier = threading.Barrier(2)
+
+        def claim(number, sinks=sinks, barrier=barrier):
+            barrier.wait()
+            try:
+                sinks[number].claim(f"run-{number}", ())
+            except SinkError:
+                return 0
+            return 1
+
+        with ThreadPoolExecutor(2) as pool:
+            assert sum(pool.map(claim, range(2))) == 1
+
+
+# --- what ends a run ------------------------------------------------------------------------------------
+
+
+def test_a_stopped_run_reports_what_is_queued_as_queued(tmp_path):
+    write(tmp_path / "in" / "a.jsonl", *map(str, range(3000)))
+    for number in range(20):
+        shutil.copy(tmp_path / "in" / "a.jsonl", tmp_path / "in" / f"b{number}.jsonl")
+    command = [
+        sys.executable, "-m", "penstock", "run", f"{APPS}:passing", "--master", "local[2]", "--duration", "9 s", "--json",
+        "--source", f"Words=jsonl:{tmp_path / 'in'}?max_files=1",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
+    report = json.loads(done.stdout)["counts"]
+    assert (report["lost"], report["duplicated"]) == (0, 0)
+    assert report["accepted"] == 63_000 == report["processed"] + report["queued"]
