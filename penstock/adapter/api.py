@@ -3,11 +3,15 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from ipaddress import ip_address
+from itertools import accumulate
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -18,11 +22,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from penstock.adapter.access import Access, Role
 from penstock.adapter.asked import Asked, Problem, refusal
 from penstock.adapter.body import MOST_EVENTS, Malformed, Rejection, gunzip
-from penstock.adapter.door import Gate
+from penstock.adapter.door import Gate, KeyReused
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.names import Names, key_of, unwrap
 from penstock.adapter.openapi import description
 from penstock.adapter.routes import route_of
+from penstock.adapter.store import Stored
 from penstock.adapter.streams import Input, Limits, Output
 from penstock.app.event import json_schema
 from penstock.connectors.log import Parcel
@@ -30,8 +35,12 @@ from penstock.errors import ConfigurationError, PenstockError, SinkError
 
 IDLE_POLL_S = (0.01, 0.25)
 """How often a consumer's stream is looked at: at first, and after nothing has come for a while."""
-CHUNK = 500
-"""Events that are read for a consumer at a time."""
+CHUNK, CHUNK_BYTES = 500, 256 << 10
+"""Events that are read for a consumer at a time, and about how many bytes of them are held while it does not read."""
+READERS = 2
+"""Threads that read for consumers at a time: more would keep the interpreter from who sends."""
+CONSUMERS = 500
+"""How many are served at a time."""
 
 
 class Answer(msgspec.Struct):
@@ -49,6 +58,7 @@ class Api:
     ----------
     inputs, outputs: by the name of the stream.
     origins: web origins whose pages may use it.
+    hosts: names, besides localhost and addresses, by which it may be asked where there are no tokens.
     """
 
     def __init__(
@@ -60,12 +70,15 @@ class Api:
         limits: Limits,
         metrics: Metrics,
         origins: tuple[str, ...] = (),
+        hosts: tuple[str, ...] = (),
     ) -> None:
+        self._hosts = {"localhost", *hosts}
         self._inputs, self._outputs = inputs, outputs
         self.limits = limits
         self._access, self._metrics, self._origins = access, metrics, origins
-        self.held = 0
+        self.held = self._consumers = 0
         self._stopping = asyncio.Event()
+        self._reading = asyncio.Semaphore(READERS)
         self._openapi = msgspec.json.encode(description(title, inputs, outputs, limits.body))
         self.application: ASGIApp = self
         if origins:
@@ -103,7 +116,12 @@ class Api:
         stream = self._input(request)
         began = time.monotonic()
         lines = _is_ndjson(request.headers)
-        names = Names(request.headers.get("idempotency-key"), request.query_params.get("id"), stream.event_type)
+        names = Names(
+            request.headers.get("idempotency-key"),
+            request.query_params.get("id"),
+            stream.event_type,
+            self._client(request),
+        )
         hold = _Hold(self)
         try:
             body = await self._receive(request, hold)
@@ -166,6 +184,9 @@ class Api:
         stream.arrivals.note(len(parcel.payloads))
         try:
             answer.accepted = await stream.door.deliver(parcel)
+        except KeyReused as error:
+            stream.refused.inc()
+            raise refusal(409, str(error)) from None
         except SinkError as error:
             stream.refused.inc()
             known = "send them again with the same Idempotency-Key or ids"
@@ -186,10 +207,11 @@ class Api:
         asked = request.headers.get("last-event-id") or request.query_params.get("offset", "latest")
         position = _position(stream, asked)
 
-        async def send() -> AsyncIterator[ServerSentEvent]:
-            async for next_, payload in self._follow(stream, position):
-                yield ServerSentEvent(data=payload.decode(), id=next_)
+        async def send() -> AsyncIterator[bytes]:
+            async for events in self._follow(stream, position):
+                yield b"".join(map(_server_sent, events))
 
+        self._check_room()
         return EventSourceResponse(send(), headers={"X-Offset": str(position)}, ping=15, send_timeout=60)
 
     async def get_result(self, request: Asked) -> Response:
@@ -204,23 +226,32 @@ class Api:
             raise refusal(404, f"Stream {stream.name} has had no event of this key.")
         return Response(found.payload, media_type="application/json", headers={"X-Offset": str(found.offset)})
 
-    async def _follow(self, stream: Output, position: int) -> AsyncIterator[tuple[str, bytes]]:
-        """The events of a stream from a position on, as they come, until the adapter stops."""
+    async def _follow(self, stream: Output, position: int) -> AsyncIterator[list[Stored]]:
+        """The events of a stream from a position on, some at a time as they come, until the adapter stops."""
         sent = self._metrics.sent.labels(stream.name)
         idle, longest = IDLE_POLL_S
         pause = idle
-        while not self._stopping.is_set():
-            events = await asyncio.to_thread(stream.store.read, position, CHUNK)
-            for received in events:
-                yield received.next, received.payload
-                sent.inc()
-            if events:
-                position, pause = int(events[-1].next), idle
-                continue
-            try:
-                await asyncio.wait_for(self._stopping.wait(), pause)
-            except TimeoutError:
-                pause = min(longest, pause * 1.5)
+        self._consumers += 1
+        try:
+            while not self._stopping.is_set():
+                async with self._reading:
+                    events = _not_more(await asyncio.to_thread(stream.store.read, position, CHUNK))
+                if events:
+                    yield events
+                    sent.inc(len(events))
+                    position, pause = int(events[-1].next), idle
+                    await asyncio.sleep(0)  # a consumer that is always ready must not keep the others waiting
+                    continue
+                try:
+                    await asyncio.wait_for(self._stopping.wait(), pause)
+                except TimeoutError:
+                    pause = min(longest, pause * 1.5)
+        finally:
+            self._consumers -= 1
+
+    def _check_room(self) -> None:
+        if self._consumers >= CONSUMERS:
+            raise refusal(503, f"There are {CONSUMERS} consumers, as many as are served; try again later.")
 
     # --- both, over a WebSocket -----------------------------------------------------------------
 
@@ -261,7 +292,7 @@ class Api:
                 if len(body) > self.limits.body:
                     raise self._too_large()
                 key, events, lines = unwrap(body)
-                names = Names(key, field, stream.event_type)
+                names = Names(key, field, stream.event_type, self._client(socket))
                 answer: Any = msgspec.to_builtins(await self._accept(stream, *self._read(stream, events, names, lines)))
             except Problem as problem:
                 key, answer = key_of(body), {"status": problem.status_code, "detail": problem.detail}
@@ -270,13 +301,15 @@ class Api:
             await socket.send_text(msgspec.json.encode({"key": key, **answer}).decode())
 
     async def _send_to(self, socket: WebSocket, stream: Output, position: int) -> None:
+        self._check_room()
         await socket.accept()
         gone = asyncio.create_task(_until_gone(socket))
         try:
-            async for next_, payload in self._follow(stream, position):
-                if gone.done():
-                    return
-                await socket.send_text(f'{{"next":"{next_}","event":{payload.decode()}}}')
+            async for events in self._follow(stream, position):
+                for event in events:
+                    if gone.done():
+                        return
+                    await socket.send_text(f'{{"next":"{event.next}","event":{event.payload.decode()}}}')
             await socket.close(1001, "The adapter stops; resume from the last offset.")
         finally:
             gone.cancel()
@@ -332,12 +365,31 @@ class Api:
         origin = asked.headers.get("origin")
         if origin is not None and not self._is_welcome(origin, asked.headers.get("host", "")):
             raise refusal(403, f"Pages of {origin[:80]} may not use this adapter; allow them with --allow-origin.")
-        scheme, _, token = asked.headers.get("authorization", "").partition(" ")
-        given = token if scheme.lower() == "bearer" else asked.query_params.get("access_token")
+        if self._access.open and not self._is_here(asked.headers.get("host", "")):
+            raise refusal(
+                403,
+                "Without tokens the adapter answers only to addresses and its own names; allow this one with --allow-host.",
+            )
+        given = _token_of(asked)
         if not self._access.knows(given):
             raise Problem(401, "A token is needed: send Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"})
         if role is not None and not self._access.allows(role, given):
             raise refusal(403, f"This token does not allow to {role}.")
+
+    def _client(self, asked: Asked | WebSocket) -> str:
+        """Whose Idempotency-Keys are one's own: those of a token."""
+        token = None if self._access.open else _token_of(asked)
+        return "" if token is None else blake2b(token.encode(), digest_size=6).hexdigest()
+
+    def _is_here(self, host: str) -> bool:
+        """Whether a request was meant for us: the page of another site can have its own name lead here."""
+        name = urlsplit(f"//{host}").hostname or ""
+        if not host or name in self._hosts:
+            return True
+        with suppress(ValueError):
+            ip_address(name)
+            return True
+        return False
 
     def _is_welcome(self, origin: str, host: str) -> bool:
         """Whether a web page may ask: any page that a browser here shows could, if its origin did not count."""
@@ -396,6 +448,24 @@ class GateSetting(msgspec.Struct, forbid_unknown_fields=True):
 
     batch_size: int
     flush_timer_s: float = 0.0
+
+
+def _not_more(events: list[Stored]) -> list[Stored]:
+    """The first of some events, at least one, that are not too much to hold."""
+    sizes = accumulate(len(event.payload) for event in events)
+    return events[: max(1, sum(size <= CHUNK_BYTES for size in sizes))]
+
+
+def _server_sent(event: Stored) -> bytes:
+    """An event as its consumer gets it; a payload of several lines is divided, as the standard has it."""
+    data = b"\r\ndata: ".join(event.payload.splitlines())
+    return b"id: %b\r\ndata: %b\r\n\r\n" % (event.next.encode(), data)
+
+
+def _token_of(asked: Asked | WebSocket) -> str | None:
+    """The token that a request brings."""
+    scheme, _, token = asked.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else asked.query_params.get("access_token")
 
 
 def _position(stream: Output, asked: str) -> int:

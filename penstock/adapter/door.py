@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.adapter.store import Store
-from penstock.connectors.log import Parcel
+from penstock.connectors.log import CONFLICT, Parcel
 from penstock.connectors.log.arrays import size_of
 from penstock.errors import ConfigurationError, SinkError
 
@@ -36,6 +36,16 @@ class Gate(msgspec.Struct, frozen=True):
                 f"A gate of batch_size={self.batch_size} and flush_timer={self.flush_timer} s: choose a batch_size from 1 to "
                 "1000000 and a flush_timer from 0 to 3600 seconds."
             )
+
+
+class KeyReused(Exception):
+    """A request's name has been used for another request."""
+
+    def __str__(self) -> str:
+        return (
+            "This Idempotency-Key came before with other events; nothing was accepted. Send other events under another key: "
+            "only events that were rejected may come again, mended, under theirs."
+        )
 
 
 class Transfer(NamedTuple):
@@ -140,7 +150,7 @@ class Door:
                     _settle(waiting.answer, SinkError(f"The store failed: {type(error).__name__}: {error}."))
             else:
                 for waiting, count in zip(taken, counts, strict=True):
-                    _settle(waiting.answer, count)
+                    _settle(waiting.answer, KeyReused() if count == CONFLICT else count)
                 self._note(Transfer(events, time.monotonic() - began))
             self._bytes -= sum(waiting.size for waiting in taken)
             self._busy = False
@@ -175,7 +185,7 @@ class Door:
         return taken
 
 
-def _settle(answer: "asyncio.Future[int]", outcome: int | SinkError) -> None:
+def _settle(answer: "asyncio.Future[int]", outcome: int | Exception) -> None:
     if answer.done():
         return
     if isinstance(outcome, int):

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import ID_HEADER, PATIENCE_S, PRODUCER, SETTLED_S, Topic, name_of, place_of
-from penstock.connectors.log import Parcel, StreamLog
+from penstock.connectors.log import CONFLICT, Parcel, StreamLog
 from penstock.errors import SinkError
 
 
@@ -60,22 +60,20 @@ class KafkaStore:
         return counts
 
     def _send(self, parcels: Sequence[Parcel]) -> list[int]:
-        names = [_names(parcel) for parcel in parcels]
-        known = self._index.known([name for each in names for name in each or ()])
+        known = self._index.known(parcels)
         new: list[str] = []
         counts = []
         self._failed, self._reached = None, {}
-        for parcel, ids in zip(parcels, names, strict=True):
-            count = 0
-            for row, payload in enumerate(parcel.payloads):
-                if ids is not None:
-                    if ids[row] in known:
-                        continue
-                    known.add(ids[row])
-                    new.append(ids[row])
-                self._produce(payload, parcel.born[row] if parcel.born else None, ids[row] if ids else None)
-                count += 1
-            counts.append(count)
+        for parcel in parcels:
+            verdict = parcel.judge(known, each=True)
+            if verdict is None:
+                counts.append(CONFLICT)
+                continue
+            names = dict(zip(verdict.rows, verdict.names, strict=True)) if verdict.names else {}
+            for row in verdict.rows:
+                self._produce(parcel.payloads[row], parcel.born[row] if parcel.born else None, names.get(row))
+            new.extend(verdict.names)
+            counts.append(len(verdict.rows))
         self._await_acknowledgements()
         if new:
             self._index.note_ids(new, {str(partition): offset + 1 for partition, offset in self._reached.items()})
@@ -138,9 +136,3 @@ class KafkaStore:
             before = bounds
             time.sleep(SETTLED_S)
         return {partition: end for partition, (_, end) in bounds.items()}
-
-
-def _names(parcel: Parcel) -> Sequence[str] | None:
-    if parcel.key is None:
-        return parcel.ids
-    return [f"{parcel.key}/{row}" for row in range(len(parcel.payloads))]

@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.adapter.asked import refusal
 from penstock.adapter.body import Parsed, Rejection
-from penstock.connectors.log import Parcel
+from penstock.connectors.log import Parcel, Request
 
 NAME_LENGTH = 200
 """Characters that an Idempotency-Key, or an id, may have."""
@@ -17,10 +17,11 @@ class Names:
     ----------
     key: of the whole request, or None.
     field: of the events, whose value is an event's id, or None.
+    client: whose keys are its own.
     """
 
-    def __init__(self, key: str | None, field: str | None, event_type: type) -> None:
-        self._key, self._field = key, field
+    def __init__(self, key: str | None, field: str | None, event_type: type, client: str) -> None:
+        self._key, self._field, self._client = key, field, client
         if key is not None and not _is_name(key):
             raise refusal(400, f"An Idempotency-Key has from 1 to {NAME_LENGTH} characters.")
         if field is not None and field not in event_type.__struct_fields__:  # type: ignore[attr-defined]
@@ -29,7 +30,10 @@ class Names:
     def parcel(self, parsed: Parsed) -> Parcel:
         """The events, with their names; one whose id cannot be one is rejected."""
         if self._field is None:
-            return Parcel(parsed.payloads, key=None if self._key is None else f"request {self._key}")
+            if self._key is None:
+                return Parcel(parsed.payloads)
+            total = len(parsed.rows) + len(parsed.rejected)
+            return Parcel(parsed.payloads, request=Request(self._client, self._key, total, parsed.rows))
         values = [getattr(event, self._field) for event in parsed.events]
         good = [row for row, value in enumerate(values) if value is not None and _is_name(str(value))]
         if len(good) < len(values):

@@ -21,7 +21,7 @@ REASONS = {
     404: "There is no such stream, or no event of this key.",
     405: "The stream goes the other way.",
     408: "The body did not come in time.",
-    409: "The stream has no key.",
+    409: "The stream has no key, or the Idempotency-Key came before with other events.",
     410: "The events at this offset have been trimmed.",
     413: "The body is too large.",
     415: "The Content-Type or Content-Encoding is not understood.",
@@ -69,7 +69,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/streams/{name}", "post_events", "produce", "input", "Send events of {name}", "answer",
-        (400, 401, 403, *RECEIVING),
+        (400, 401, 403, 409, *RECEIVING),
     ),
     Route(
         "GET", "/streams/{name}", "get_events", "consume", "output", "Receive the events of {name}", "sse",

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -22,6 +23,7 @@ from penstock.adapter.access import Access
 from penstock.adapter.api import Api
 from penstock.adapter.door import Gate
 from penstock.adapter.metrics import Metrics
+from penstock.adapter.protocol import BoundedProtocol
 from penstock.adapter.store import LogStore, Store
 from penstock.adapter.streams import Input, Limits, Output, outputs_of
 from penstock.app.topology import Topology
@@ -36,7 +38,12 @@ LOOPBACK = "127.0.0.1"
 PORT = 8470
 LARGEST_MESSAGE = 950_000
 """Bytes of an event that fits into a message by Kafka's own settings."""
-CONNECTIONS = 1_000
+CONNECTIONS = 12_000
+"""At a time, of which most may be idle."""
+SENT_AHEAD = 128 << 10
+"""Bytes that wait in the kernel for one client to read them."""
+LARGEST_SOCKET_MESSAGE = 1 << 20
+"""Bytes of a WebSocket's message, which is held whole before it can be counted; larger bodies go by POST."""
 GRACE_S = 10
 SWITCH_S = 0.0002
 """How long the loop may keep a thread that has come back from the disk waiting; Python's own 5 ms outlast a transfer."""
@@ -64,6 +71,7 @@ class AdapterOptions:
     retain: seconds for which events that every reader has passed are kept.
     remember: seconds for which ids are known.
     origins: web origins whose pages may use the API.
+    hosts: names by which the adapter may be asked without tokens, besides addresses and ``host``.
     leash: whether to stop when standard input closes, as it does when the parent dies.
     """
 
@@ -79,6 +87,7 @@ class AdapterOptions:
     retain: float = 7 * 86400.0
     remember: float = 86400.0
     origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     leash: bool = False
 
     def __post_init__(self) -> None:
@@ -142,6 +151,8 @@ class Adapter:
         ready: called when requests are taken.
         """
         sys.setswitchinterval(SWITCH_S)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         uvloop.run(self._serve(ready))
 
     async def _serve(self, ready: Callable[[], None]) -> None:
@@ -157,11 +168,21 @@ class Adapter:
             name: Output(name, event_type, LogStore(self._outputs[name]), key)
             for name, (event_type, key) in outputs_of(self._topology).items()
         }
-        api = Api(self._topology.application, inputs, outputs, options.access, options.limits, metrics, options.origins)
+        api = Api(
+            self._topology.application,
+            inputs,
+            outputs,
+            options.access,
+            options.limits,
+            metrics,
+            options.origins,
+            (options.host, *options.hosts),
+        )
         server = _Server(
             uvicorn.Config(
                 api.application, log_config=None, proxy_headers=False, access_log=False, lifespan="off", server_header=False,
-                limit_concurrency=CONNECTIONS, ws_max_size=options.limits.body + 1024, ws_ping_interval=20,
+                limit_concurrency=CONNECTIONS, http=BoundedProtocol, ws_max_size=min(options.limits.body, LARGEST_SOCKET_MESSAGE),
+                ws_max_queue=1, ws_per_message_deflate=False, ws_ping_interval=20,
                 timeout_keep_alive=75, timeout_graceful_shutdown=GRACE_S, ssl_certfile=options.certificate,
                 ssl_keyfile=options.private_key,
             ),
@@ -266,6 +287,8 @@ def _listen(host: str, port: int) -> socket.socket:
         # The event loop turns Nagle's algorithm off for sockets whose protocol it is told; answers took 40 ms more.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # The kernel would gather megabytes for each consumer that does not read, and we would be busy with nothing else.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
         listening.bind(address)
     except OSError as error:
         raise PortInUseError(

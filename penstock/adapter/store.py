@@ -8,7 +8,7 @@ from penstock.connectors.log.log import BLOCK_BYTES, Parcel, StreamLog
 from penstock.errors import ConfigurationError
 
 
-class Received(NamedTuple):
+class Stored(NamedTuple):
     """An event as a consumer gets it; reading on from ``next`` gets the one after it."""
 
     next: str
@@ -77,7 +77,7 @@ class LogStore:
             )
         return int(text)
 
-    def read(self, position: int, limit: int) -> list[Received]:
+    def read(self, position: int, limit: int) -> list[Stored]:
         """Events from a position on, at most so many, or some megabytes; none where there are none yet."""
         records = self._log.read(position, position + limit, BLOCK_BYTES)
-        return [Received(str(record.offset + 1), record.payload) for record in records]
+        return [Stored(str(record.offset + 1), record.payload) for record in records]

@@ -49,6 +49,7 @@ from penstock.extras import needs
 )
 @click.option("--remember", default="1 d", show_default=True, help="How long ids are known.")
 @click.option("--allow-origin", "origins", multiple=True, help="A web origin whose pages may use the adapter.")
+@click.option("--allow-host", "hosts", multiple=True, help="A name by which the adapter is asked without tokens.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True)
 @click.pass_context
 def adapter(context: click.Context, /, app: str, **given: Any) -> None:
@@ -87,6 +88,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
         retain=seconds(given["retain"]),
         remember=seconds(given["remember"]),
         origins=given["origins"],
+        hosts=given["hosts"],
         leash=given["until_stdin_closes"],
     )
     Adapter(topology, options).serve(lambda: click.echo(f"Listening on {options.url}; Ctrl-C stops.", err=True))

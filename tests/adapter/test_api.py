@@ -192,7 +192,7 @@ def raw(adapter, head, *chunks, pause=0.0):
             return b""
 
 
-HEAD = b"POST /streams/Words HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n"
+HEAD = b"POST /streams/Words HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n"
 
 
 def test_a_byte_a_second_is_too_slow(adapter):

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from penstock import Event
 from penstock.adapter import EventLog
 from penstock.adapter.body import BodyReader
+from penstock.connectors.log import CONFLICT, Parcel, Request
 from penstock.connectors.log import log as log_module
-from penstock.connectors.log.arrays import JsonArray
-from penstock.connectors.log.log import Parcel
 from penstock.errors import SinkError, SourceError
 
 
@@ -134,10 +133,11 @@ def test_events_that_are_young_are_kept(tmp_path):
 
 def test_two_steps_append_as_one_does(tmp_path):
     stream = EventLog(tmp_path).stream("S")
-    finish = stream.begin([Parcel([b"a"], key="k"), Parcel([b"b", b"c"])])
+    named = Request("", "k", 1, range(1))
+    finish = stream.begin([Parcel([b"a"], request=named), Parcel([b"b", b"c"])])
     assert EventLog(tmp_path).end("S") == 0  # nobody sees it before it is on disk
     assert finish() == [1, 2]
-    assert stream.begin([Parcel([b"a"], key="k"), Parcel([b"d"], key="k")])() == [0, 0]
+    assert stream.begin([Parcel([b"a"], request=named), Parcel([b"d"], request=named)])() == [0, CONFLICT]
     other = EventLog(tmp_path).stream("S")
     other_finish = other.begin([Parcel([b"e"])])
     waits = stream.begin([Parcel([b"f"])])  # another connection is writing: all of it is left for the second step
@@ -184,7 +184,7 @@ def test_a_log_that_is_not_there_or_cannot_be_written(tmp_path):
 WRITER = """
 import sys
 from penstock.adapter import EventLog
-from penstock.connectors.log.log import Parcel
+from penstock.connectors.log import Parcel, Request
 log = EventLog(sys.argv[1])
 number = log.end("S")
 while True:

@@ -1,5 +1,7 @@
 """Applications for the tests of the engine alone."""
 
+from datetime import datetime
+
 from pyspark.sql import functions as F
 
 from penstock import App, Event, ProcessingElement
@@ -157,3 +159,49 @@ crooked_out = crooked.stream("Out", Count)
 @crooked.query(crooked_words, emits=crooked_out)
 def without_a_column(frame):
     return frame.select("text")
+
+
+# --- windows in the query dialect -------------------------------------------------------------------
+
+
+class Bid(Event):
+    item: str
+    price: int
+    at: datetime
+
+
+class Closed(Event):
+    item: str
+    bids: int
+
+
+class Both(Event):
+    item: str
+    bids: int
+    low: int
+
+
+joined = App("joined")
+bids = joined.source("Bids", Bid)
+both = joined.stream("Both", Both)
+joined.sink("Out", both)
+
+
+@joined.query(bids, emits=both)
+def join_windows(frame):
+    marked = frame.withWatermark("at", "0 seconds")
+    counted = marked.groupBy(F.window("at", "10 seconds"), "item").agg(F.count("*").alias("bids"))
+    lowest = marked.groupBy(F.window("at", "10 seconds"), "item").agg(F.min("price").alias("low"))
+    return counted.join(lowest, ["window", "item"]).select("item", "bids", "low")
+
+
+closing = App("closing")
+late_bids = closing.source("Bids", Bid)
+closed = closing.stream("Closed", Closed)
+closing.sink("Out", closed)
+
+
+@closing.query(late_bids, emits=closed)
+def close_windows(frame):
+    marked = frame.withWatermark("at", "0 seconds")
+    return marked.groupBy(F.window("at", "10 seconds"), "item").agg(F.count("*").alias("bids")).select("item", "bids")

@@ -9,8 +9,11 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.app.loader import load_app
@@ -305,3 +308,29 @@ def test_a_stopped_run_reports_what_is_queued_as_queued(tmp_path):
     report = json.loads(done.stdout)["counts"]
     assert (report["lost"], report["duplicated"]) == (0, 0)
     assert report["accepted"] == 63_000 == report["processed"] + report["queued"]
+
+
+def bids(path, number, *events):
+    rows = [{"item": item, "price": price, "at": datetime.fromtimestamp(second, UTC)} for item, price, second in events]
+    path.mkdir(exist_ok=True)
+    schema = pa.schema([("item", pa.string()), ("price", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+    pq.write_table(pa.Table.from_pylist(rows, schema), path / f"{number}.parquet")
+    os.utime(path / f"{number}.parquet", (1_700_000_000 + number,) * 2)
+
+
+def test_a_run_that_is_idle_has_run_the_batches_that_close_windows(run_app, tmp_path):
+    """Two aggregates joined: their rows come in batches without data, one after the other."""
+    for number in range(4):
+        bids(tmp_path / "in", number, *((f"i{n % 3}", n, 1_000 + 10 * number + n) for n in range(6)))
+    result = run_app("joined", sources={"Bids": f"parquet:{tmp_path / 'in'}?max_files=1"})
+    found = sorted((row.item, row.bids, row.low) for row in result.output("Out"))
+    assert found == sorted((f"i{n}", 2, n) for n in range(3) for _ in range(3)), "all windows but the last"
+
+
+def test_what_spark_drops_as_late_is_counted(run_app, tmp_path):
+    bids(tmp_path / "in", 0, ("a", 1, 1_000), ("a", 1, 1_100))
+    bids(tmp_path / "in", 1, ("a", 1, 1_200))
+    bids(tmp_path / "in", 2, ("late", 1, 1_001), ("late too", 1, 1_002), ("a", 1, 1_300))
+    result = run_app("closing", sources={"Bids": f"parquet:{tmp_path / 'in'}?max_files=1"})
+    assert result.report["counts"]["late"] == 2
+    assert {row.item for row in result.output("Out")} == {"a"}

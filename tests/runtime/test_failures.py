@@ -6,12 +6,19 @@ from collections import Counter
 from datetime import datetime
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import App, Event, ProcessingElement
+from penstock.connectors.registry import bind_sinks
 from penstock.runtime import container, pages
+from penstock.runtime.events import EventBatch
+from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.output import FileOutput, SinkFiles
+from penstock.runtime.stage import Stage
+from penstock.runtime.wiring import Wiring
 from penstock.testing import TopologyDriver
 
 
@@ -282,3 +289,30 @@ def _applied(events):
         if total % 3 != 1 and total % 7 != 6:
             totals_[key] = total
             yield key
+
+
+def letter_files(directory):
+    return SinkFiles("dead-letters", "jsonl", str(directory / "letters"), role="letters")
+
+
+def test_numbers_that_sqlite_would_not_keep_are_dead_letters(tmp_path):
+    class Mean(Event):
+        name: str
+        mean: float
+        spread: float | None = None
+
+    app = App("means")
+    means = app.source("Means", Mean)
+    sink = bind_sinks([app.sink("Out", means, uri=f"sqlite:{tmp_path / 'm.sqlite'}")], {}, tmp_path)["Out"]
+    sink.claim("run", ())
+    files = (sink.files, letter_files(tmp_path))
+    output = FileOutput(files, "0")
+    stage = Stage(Wiring(app.topology(), 1, files, "dead-letter"), 0, 0, output)
+    nan = float("nan")
+    events = [Mean("a", 1.0, nan), Mean("b", nan), Mean("c", 2.0)]
+    columns = (np.full(3, value, np.int64) for value in (0, NONE, 0, 0))
+    stage.route(EventBatch(means, LineageColumns(*columns), events=events))
+    stage.finish()
+    sink.deliver("main", 0, [file for file in stage.tally.files if file.sink == "Out"])
+    assert [mean.name for mean in sink.read()] == ["a", "c"]
+    assert stage.tally.elements["Out"].dead_letters == 1

@@ -140,10 +140,7 @@ class FileSource(BoundSource):
         try:
             files = self._files()
             for file in files:
-                if ":" in file.name:
-                    raise SourceError(
-                        f"Source {name}: {file} has a colon in its name, which Spark cannot read; rename it."
-                    )
+                self._refuse_misread(file)
                 if file.suffix in UNCOUNTABLE and self._format != "parquet":
                     _open(file)
             if self._format == "csv" and files:

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from penstock.connectors.log.arrays import JsonArray, divide
+from penstock.connectors.log.request import CONFLICT, Request, Verdict, prefix_of
 from penstock.errors import SinkError, SourceError
 
 SUFFIX = ".log.sqlite"
@@ -56,6 +57,13 @@ KNOWN = "SELECT json_group_array(value) FROM json_each(?) WHERE value IN (SELECT
 """Those of a list of names that are noted, as a list."""
 
 
+BEGINNING = (
+    "SELECT json_group_array(ids.id) FROM json_each(?) AS wanted CROSS JOIN ids "
+    "ON ids.id >= wanted.value AND ids.id < wanted.value || char(1114111)"
+)
+"""The names that are noted under some prefixes, as a list."""
+
+
 class LogRecord(NamedTuple):
     """An event in the log; ``born`` is its intended send time in microseconds since the epoch."""
 
@@ -72,35 +80,58 @@ class Parcel(msgspec.Struct):
     payloads: the events, as JSON; a `JsonArray` is kept as it is, if all of it is new.
     born: their intended send times in microseconds since the epoch; the time of writing, unless given.
     ids: names of the events; one whose name the stream knows is not appended again.
-    key: a name of the whole entry, in place of ``ids``; if the stream knows it, nothing is appended.
+    request: the name that a client has given to them together, in place of ``ids``.
     result_keys: for each event the key under which `latest` is to find it.
     """
 
     payloads: Sequence[bytes]
     born: Sequence[int] | None = None
     ids: Sequence[str] | None = None
-    key: str | None = None
+    request: Request | None = None
     result_keys: Sequence[str] | None = None
 
-    def names(self) -> Sequence[str]:
-        """All names that it goes by."""
-        return [self.key] if self.key is not None else self.ids or ()
+    def judge(self, known: "KnownNames", *, each: bool = False) -> Verdict | None:
+        """What of it is new; None, if its request's name stands for another. Its names are known from then on.
 
-    def new_rows(self, known: set[str]) -> Sequence[int]:
-        """The places of the events that are new, given the names that are known; adds its own to them."""
+        Parameters
+        ----------
+        each: note every event of a request by itself.
+        """
+        if self.request is not None:
+            verdict = self.request.judge(self.payloads, known.of_request(self.request.prefix), each=each)
+            if verdict is not None:
+                known.add(verdict.names)
+            return verdict
         every = range(len(self.payloads))
-        if self.key is not None:
-            told = self.key in known
-            known.add(self.key)
-            return () if told else every
         if self.ids is None:
-            return every
+            return Verdict(every, ())
         rows = []
         for row, name in zip(every, self.ids, strict=True):
-            if name not in known:
+            if name not in known.ids:
                 rows.append(row)
-                known.add(name)
-        return rows
+                known.ids.add(name)
+        return Verdict(rows, [self.ids[row] for row in rows])
+
+
+class KnownNames:
+    """The names that a stream knows, of those that some parcels may go by."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.ids: set[str] = set()
+        self._requests: dict[str, set[str]] = {}
+        self.add(names)
+
+    def add(self, names: Iterable[str]) -> None:
+        """Know some more."""
+        for name in names:
+            if name.startswith("request "):
+                self._requests.setdefault(prefix_of(name), set()).add(name)
+            else:
+                self.ids.add(name)
+
+    def of_request(self, prefix: str) -> set[str]:
+        """What is noted under a request's prefix."""
+        return self._requests.get(prefix, set())
 
 
 class _Block(msgspec.Struct, array_like=True):
@@ -189,15 +220,19 @@ class StreamLog:
     ) -> list[int]:
         """Append within a transaction."""
         now = time.time_ns() // 1000
-        named = [name for entry in entries for name in entry.names()]
-        first, told = connection.execute(f"SELECT next, ({KNOWN}) FROM log", (_json(named),)).fetchone()
-        known = set(msgspec.json.decode(told))
+        (first,) = connection.execute("SELECT next FROM log").fetchone()
+        known, named = self._known(connection, entries), list[str]()
         pieces: list[bytes] = []
         sizes: list[int] = []
         born: list[int] = []
         counts = []
         for entry in entries:
-            rows = entry.new_rows(known)
+            verdict = entry.judge(known)
+            if verdict is None:
+                counts.append(CONFLICT)
+                continue
+            rows = verdict.rows
+            named.extend(verdict.names)
             whole = len(rows) == len(entry.payloads)
             if whole and isinstance(entry.payloads, JsonArray) and _is_piece(entry.payloads):
                 pieces.append(entry.payloads.text)
@@ -218,11 +253,18 @@ class StreamLog:
         self._note_positions(positions)
         return counts
 
-    def known(self, ids: Sequence[str]) -> set[str]:
-        """Those of some ids that the stream knows."""
+    def known(self, parcels: Sequence[Parcel]) -> KnownNames:
+        """The names that the stream knows, of those that some parcels may go by."""
         with self._open("read") as connection:
-            (known,) = connection.execute(KNOWN, (_json(ids),)).fetchone()
-        return set(msgspec.json.decode(known))
+            return self._known(connection, parcels)
+
+    def _known(self, connection: sqlite3.Connection, parcels: Sequence[Parcel]) -> KnownNames:
+        ids = [name for parcel in parcels for name in parcel.ids or ()]
+        prefixes = [parcel.request.prefix for parcel in parcels if parcel.request is not None]
+        if not ids and not prefixes:
+            return KnownNames(())
+        told = connection.execute(f"SELECT ({KNOWN}), ({BEGINNING})", (_json(ids), _json(prefixes))).fetchone()
+        return KnownNames(name for names in told for name in msgspec.json.decode(names))
 
     def note_ids(self, ids: Iterable[str], positions: Mapping[str, int]) -> None:
         """Know ids of events that are kept elsewhere, in the order of their origins up to some positions."""

@@ -21,3 +21,15 @@ def refuse_nul(columns: pa.RecordBatch) -> None:
             )
         if found:
             raise ValueError(f"Field {name} holds the character NUL, which PostgreSQL does not keep")
+
+
+def refuse_nan(columns: pa.RecordBatch) -> None:
+    """Refuse numbers that are none, in columns that are never null: SQLite keeps them as NULL.
+
+    Raises
+    ------
+    ValueError: there is one; names its column.
+    """
+    for field, column in zip(columns.schema, columns.columns, strict=True):
+        if pa.types.is_floating(field.type) and not field.nullable and pc.any(pc.is_nan(column)).as_py():
+            raise ValueError(f"Field {field.name} is NaN, which SQLite does not keep; declare it float | None")

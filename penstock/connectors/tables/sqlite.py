@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
+from penstock.connectors.tables import rules
 from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
@@ -44,7 +45,12 @@ class Sqlite:
                 raise
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 raise Unavailable(str(error)) from error
-            raise SinkError(f"{self.uri} cannot be written: {error}; free space, or choose another file.") from error
+            mend = (
+                "mend that, and run again"
+                if isinstance(error, sqlite3.IntegrityError)
+                else "free space, or choose another file"
+            )
+            raise SinkError(f"{self.uri} cannot be written: {error}; {mend}.") from error
 
     def load(self, cursor: Cursor, table: Table, rows: Iterator[Row]) -> None:
         statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
@@ -65,7 +71,8 @@ def _plain(value: Any) -> Any:
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
-    files = SinkFiles(sink.name, "parquet", str(context.output))
+    rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
+    files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule)
     return TableSink(sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files)
 
 
