@@ -17,6 +17,7 @@ from penstock.adapter import EventLog
 from penstock.adapter.body import BodyReader
 from penstock.connectors.log import CONFLICT, Parcel, Request
 from penstock.connectors.log import log as log_module
+from penstock.connectors.log.arrays import JsonArray
 from penstock.errors import SinkError, SourceError
 
 

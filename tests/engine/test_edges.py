@@ -48,6 +48,7 @@ def fine(accepted, dead=0):
 # --- names and contents of files ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a*.jsonl", "[ab].jsonl", "q?.jsonl", "{x}.jsonl"])
 def test_a_file_that_spark_would_take_for_others_is_never_counted(run_app, tmp_path, name):
     write(tmp_path / "in" / "a1.jsonl", "a")
@@ -60,6 +61,7 @@ def test_a_file_that_spark_would_take_for_others_is_never_counted(run_app, tmp_p
     assert counts(run_app("passing", **options)) == fine(2)
 
 
+@pytest.mark.slow
 def test_a_file_with_such_a_name_that_comes_later_stops_the_run(run_app, tmp_path):
     write(tmp_path / "in" / "a1.jsonl", "a")
 
@@ -216,6 +218,7 @@ def test_a_run_that_was_killed_before_its_first_batch_was_planned_begins_again(r
     assert counts(run_app("counter", **options)) == fine(2)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_moved_while_it_is_on_says_so(run_app, tmp_path):
     write(tmp_path / "in" / "a.jsonl", *map(str, range(5)))
     options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"}, "name": "moving", "until_idle": False}
@@ -296,6 +299,7 @@ def test_one_directory_is_claimed_by_one_run(tmp_path):
 # --- what ends a run ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stopped_run_reports_what_is_queued_as_queued(tmp_path):
     write(tmp_path / "in" / "a.jsonl", *map(str, range(3000)))
     for number in range(20):
@@ -318,6 +322,7 @@ def bids(path, number, *events):
     os.utime(path / f"{number}.parquet", (1_700_000_000 + number,) * 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_idle_has_run_the_batches_that_close_windows(run_app, tmp_path):
     """Two aggregates joined: their rows come in batches without data, one after the other."""
     for number in range(4):
