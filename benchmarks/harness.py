@@ -33,11 +33,12 @@ def _plain(name: str, source: str, directory: Path) -> list[dict[str, Any]]:
     sys.path.insert(0, str(HERE))
     from plain import QUERIES
 
-    from penstock.engine.session import start_session
+    from penstock.engine.session import settle, start_session
 
     query, form = QUERIES[name]
     with (directory / "spark.log").open("ab") as log:
-        spark = start_session(name, MASTER, log, {}, None)
+        spark = start_session(name, MASTER, log, {})
+        settle(spark, None)
     writer = query(spark, source).writeStream.format(form).option("checkpointLocation", str(directory / "checkpoint"))
     running = writer.trigger(availableNow=True).start(str(directory / "out"))
     running.awaitTermination()
