@@ -23,8 +23,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        with needs():
-            command: click.Command = getattr(import_module(f"penstock.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"penstock.cli.{cmd_name}"), cmd_name)
         return command
 
 
@@ -42,7 +41,8 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits 2 with one sentence for input that cannot be used."""
     try:
-        cli.main(args=arguments, prog_name="penstock", standalone_mode=False)
+        with needs():
+            cli.main(args=arguments, prog_name="penstock", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
