@@ -19,7 +19,7 @@ class Uri:
     @classmethod
     def parse(cls, text: str) -> "Uri":
         """Divide a URI. A path has no scheme, and neither has what holds a colon behind a slash."""
-        options = re.search(r"\?(?=[\w.]+=)", text)  # a question mark may be part of a path
+        options = re.search(r"\?(?=[\w.-]+=)", text)  # a question mark may be part of a path
         place, query = (text, "") if options is None else (text[: options.start()], text[options.end() :])
         head, colon, rest = place.partition(":")
         if colon and len(head) > 1 and "/" not in head:

@@ -169,10 +169,11 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
     SinkError: it is still to be delivered, and the sink takes events in another form now.
     """
     here = Path(sink.directory) / STAGING / Path(file.staged).name
-    if here.exists() and here.suffix != f".{sink.kind}":
+    elsewhere = not here.exists() and Path(file.staged).exists()
+    if elsewhere or (here.exists() and here.suffix != f".{sink.kind}"):
         raise SinkError(
-            f"Sink {sink.name} was of another kind when the last micro-batch was committed, which is still to be delivered: "
-            "start once with the old one, then with this."
+            f"Sink {sink.name} was of another kind, or in another place, when the last micro-batch was committed, which is still "
+            "to be delivered: start once with the old one, then with this."
         )
     return structs.replace(file, staged=str(here))
 

@@ -19,6 +19,7 @@ from penstock.connectors import (
     Slice,
     SourceConnector,
     SourceContext,
+    Uri,
     registry,
 )
 from penstock.connectors.files.sink import DirectorySink
@@ -189,3 +190,21 @@ def test_every_row_leads_to_a_connector_of_its_scheme():
             assert found.scheme == scheme
             assert found.help
             assert all(option.help for option in found.options)
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "place", "options"),
+    [
+        ("jsonl:in?max_files=3", "jsonl", "in", {"max_files": "3"}),
+        ("jsonl:wh?t/is", "jsonl", "wh?t/is", {}),
+        ("kafka:h:9092,g:9092/t?header.x-id=a&kafka.client.id=b", "kafka", "h:9092,g:9092/t", {"header.x-id": "a", "kafka.client.id": "b"}),
+        ("postgresql://me:secret@host/db?table=t", "postgresql", "//me:secret@host/db", {"table": "t"}),
+        ("/a/b:c.jsonl", "", "/a/b:c.jsonl", {}),
+        ("in?put?max_files=1", "", "in?put", {"max_files": "1"}),
+    ],
+)  # fmt: skip
+def test_uris_are_divided(text, scheme, place, options):
+    uri = Uri.parse(text)
+    assert (uri.scheme, uri.place, uri.options) == (scheme, place, options)
+    if scheme:
+        assert Uri.parse(str(uri)) == uri

@@ -21,6 +21,7 @@ from penstock.connectors.files.sink import DirectorySink
 from penstock.connectors.log import EventLog
 from penstock.engine import RunOptions
 from penstock.engine.binding import Binding
+from penstock.engine.ledger import Ledger
 from penstock.engine.recording import Recording
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError, SinkError, SourceError
 from penstock.runtime.output import SinkFiles
@@ -294,6 +295,58 @@ def test_one_directory_is_claimed_by_one_run(tmp_path):
 
         with ThreadPoolExecutor(2) as pool:
             assert sum(pool.map(claim, range(2))) == 1
+
+
+@pytest.mark.parametrize("scheme", ["parquet", "sqlite", "jsonl"])
+def test_a_sink_that_was_changed_with_a_batch_to_deliver_is_refused(run_app, tmp_path, monkeypatch, scheme):
+    write(tmp_path / "in" / "a.jsonl", "a", "b")
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "name": "changed"}
+
+    def killed(self, record, *, again=False):
+        raise RuntimeError("killed here")
+
+    monkeypatch.setattr(Ledger, "_publish", killed)
+    with pytest.raises(RunFailedError, match="killed here"):
+        run_app("passing", **options)
+    monkeypatch.undo()
+    with pytest.raises(
+        SinkError, match="Sink Out was of another kind, or in another place.*start once with the old one"
+    ):
+        run_app("passing", sinks={"Out": f"{scheme}:{tmp_path / 'elsewhere'}"}, **options)
+    assert len(run_app("passing", **options).output("Out")) == 2
+    assert counts(run_app("passing", sinks={"Out": f"{scheme}:{tmp_path / 'elsewhere'}"}, **options)) == fine(2)
+
+
+def test_a_clock_that_was_wrong_for_a_while_stops_no_hop(run_app, tmp_path):
+    write(tmp_path / "in" / "a.jsonl", "a", "b")
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "groups": {"Counter": "second"}, "name": "clock"}
+    app = Path(__file__).parent / "apps_words.py"
+    assert counts(run_app("app", file=app, **options)) == fine(2)
+    for path in (tmp_path / "runs" / "clock" / "hops").rglob("*.parquet"):
+        os.utime(path, (time.time() + 90 * 86400,) * 2)
+    write(tmp_path / "in" / "b.jsonl", "a", "c")
+    assert counts(run_app("app", file=app, **options)) == fine(4)
+
+
+DYING = """
+import os
+from penstock import App, Event
+class Word(Event):
+    text: str
+app = App("dying")
+words, out = app.source("Words", Word), app.stream("Out", Word)
+app.sink("Out", out)
+@app.element(words, emits=out)
+def die(word):
+    os._exit(3)
+"""
+
+
+def test_a_worker_that_dies_is_a_sentence(run_app, tmp_path):
+    (tmp_path / "dying.py").write_text(DYING)
+    write(tmp_path / "in" / "a.jsonl", "a")
+    with pytest.raises(RunFailedError, match="a Python worker died .*Nothing is lost"):
+        run_app("app", file=tmp_path / "dying.py", sources={"Words": f"jsonl:{tmp_path / 'in'}"})
 
 
 # --- what ends a run ------------------------------------------------------------------------------------
