@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +73,6 @@ def test_a_new_project_runs_and_its_test_passes(tmp_path):
     project = tmp_path / "hello"
     assert "passed" in shell("python -m pytest -q", project)
     assert "11 events accepted = 11 processed" in shell("penstock run app.py --until-idle", project)
-    assert shutil.which("sh")
 
 
 def test_every_public_name_is_documented():
@@ -114,5 +112,4 @@ def test_the_adapter_can_be_used_as_its_page_says(tmp_path):
         spool = "--source Words=log:spool --sink Output=log:spool"
         shell(f"penstock run app.py {spool} --until-idle", tmp_path)
         exec(here(receive), names)
-        assert names["client"] is not None
         assert adapter.get("/results/Counts/gate").json() == {"text": "gate", "seen": 4}

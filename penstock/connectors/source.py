@@ -53,8 +53,8 @@ class Births(NamedTuple):
 class Reckoning(NamedTuple):
     """Events counted at the source, independently of what the run counted."""
 
-    committed: int
-    """Handed to micro-batches that have been committed."""
+    committed: int | None
+    """Handed to micro-batches that have been committed; None, where that can no longer be counted at the source."""
     queued: int
     """Accepted by the source, and not in a committed micro-batch."""
 

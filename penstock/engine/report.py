@@ -50,7 +50,9 @@ def report_of(
     against what was decoded, and what was sent to each keyed element against what it received.
     """
     decoded = sum(source.accepted for source in totals.sources.values())
-    committed = sum(reckoning.committed for reckoning in reckonings.values())
+    reckoned = {name: reckoning.committed for name, reckoning in reckonings.items() if reckoning.committed is not None}
+    uncountable = [name for name in reckonings if name not in reckoned]  # what was decoded stands for what was read
+    committed = sum(reckoned.values()) + sum(totals.source(name).accepted for name in uncountable)
     queued = sum(reckoning.queued for reckoning in reckonings.values())
     gaps = [committed - decoded]
     gaps += [totals.sent.get(name, 0) - totals.received.get(name, 0) for name in totals.sent | totals.received]
@@ -64,6 +66,7 @@ def report_of(
             "processed": decoded - totals.dead_lettered,
             "dead_lettered": totals.dead_lettered,
             "queued": queued,
+            "uncounted_sources": uncountable,
             "lost": sum(gap for gap in gaps if gap > 0),
             "duplicated": -sum(gap for gap in gaps if gap < 0),
             "late": sum(element.late for element in totals.elements.values()) + _dropped_late(progress),

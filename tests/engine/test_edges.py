@@ -130,6 +130,21 @@ def test_long_fields_of_csv_are_counted(run_app, tmp_path):
     assert counts(run_app("passing", sources={"Words": f"csv:{tmp_path / 'in'}"})) == fine(2)
 
 
+def test_files_that_are_archived_once_they_are_read_stay_counted(run_app, tmp_path):
+    write(tmp_path / "in" / "a.jsonl", "a", "b")
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "name": "archived"}
+    assert counts(run_app("passing", **options)) == fine(2)
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "in" / "a.jsonl").rename(tmp_path / "archive" / "a.jsonl")
+    write(tmp_path / "in" / "b.jsonl", "c")
+    assert counts(run_app("passing", **options)) == fine(3)
+    for notes in (tmp_path / "runs" / "archived" / "checkpoint").rglob("rows-of-files-0.jsonl"):
+        notes.unlink()
+    result = run_app("passing", **options)
+    assert counts(result) == fine(3)
+    assert result.report["counts"]["uncounted_sources"] == ["Words"]
+
+
 # --- things replaced, moved and rolled back -----------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ def attempt(sinks, batch, text):
     output = FileOutput([sink.files for sink in sinks], "0-00000")
     for sink in sinks:
         output.write_lines(sink.files.name, [text])
-    return BatchRecord.of(batch, 1_000_000, [Tally(stage=0, partition=0, files=output.close())])
+    return BatchRecord.of(batch, 1_000_000, [Tally(stage=0, partition=0, files=output.close())], "offsets")
 
 
 def visible(sinks):

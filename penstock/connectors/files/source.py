@@ -4,6 +4,7 @@ import bz2
 import csv
 import glob
 import gzip
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -88,8 +89,34 @@ class FileSource(BoundSource):
         return self._path, dict(OLDEST)
 
     def reckon(self, position: Position) -> Reckoning:
-        committed, queued = self._divide(position)
-        return Reckoning(sum(map(self._count, committed)), sum(map(self._count, queued)))
+        self._note(position)
+        last, noted = _log_offset(position), self._noted(position)
+        queued = sum(map(self._count, self._divide(position)[1]))
+        committed = 0
+        for name, offset in position.files().items():
+            if offset <= last:
+                count = self._count(Path(name)) if Path(name).exists() else noted.get(name)
+                if count is None:  # archived before it was counted
+                    return Reckoning(None, queued)
+                committed += count
+        return Reckoning(committed, queued)
+
+    def note_progress(self, run: str, position: Position) -> None:
+        self._note(position)
+
+    def _note(self, position: Position) -> None:
+        """Files may be archived once they are read, so what they held is written down."""
+        last, noted = _log_offset(position), self._noted(position)
+        new = [name for name, offset in position.files().items() if offset <= last and name not in noted]
+        lines = [json.dumps({"file": name, "rows": self._count(Path(name))}) for name in new if Path(name).exists()]
+        if lines:
+            with _notes(position).open("a") as notes:
+                notes.write("".join(f"{line}\n" for line in lines))
+
+    def _noted(self, position: Position) -> dict[str, int]:
+        path = _notes(position)
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {note["file"]: note["rows"] for note in map(json.loads, lines)}
 
     def drained(self, position: Position) -> bool:
         return not self._divide(position)[1]
@@ -227,6 +254,11 @@ def ddl(schema: pa.Schema) -> str:
 def quoted(name: str) -> str:
     """A column's name as Spark's SQL has it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def _notes(position: Position) -> Path:
+    """Where it is written how many rows each file had, beside Spark's own logs of the query."""
+    return position.checkpoint / f"rows-of-files-{position.number}.jsonl"
 
 
 def _log_offset(position: Position) -> int:
