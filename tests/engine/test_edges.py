@@ -26,6 +26,8 @@ from penstock.engine.recording import Recording
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError, SinkError, SourceError
 from penstock.runtime.output import SinkFiles
 
+pytestmark = pytest.mark.slow
+
 APPS = Path(__file__).parent / "apps_engine.py"
 
 
@@ -49,7 +51,6 @@ def fine(accepted, dead=0):
 # --- names and contents of files ------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a*.jsonl", "[ab].jsonl", "q?.jsonl", "{x}.jsonl"])
 def test_a_file_that_spark_would_take_for_others_is_never_counted(run_app, tmp_path, name):
     write(tmp_path / "in" / "a1.jsonl", "a")
@@ -62,7 +63,6 @@ def test_a_file_that_spark_would_take_for_others_is_never_counted(run_app, tmp_p
     assert counts(run_app("passing", **options)) == fine(2)
 
 
-@pytest.mark.slow
 def test_a_file_with_such_a_name_that_comes_later_stops_the_run(run_app, tmp_path):
     write(tmp_path / "in" / "a1.jsonl", "a")
 
@@ -234,7 +234,6 @@ def test_a_run_that_was_killed_before_its_first_batch_was_planned_begins_again(r
     assert counts(run_app("counter", **options)) == fine(2)
 
 
-@pytest.mark.slow
 def test_a_run_that_is_moved_while_it_is_on_says_so(run_app, tmp_path):
     write(tmp_path / "in" / "a.jsonl", *map(str, range(5)))
     options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"}, "name": "moving", "until_idle": False}
@@ -367,7 +366,6 @@ def test_a_worker_that_dies_is_a_sentence(run_app, tmp_path):
 # --- what ends a run ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_stopped_run_reports_what_is_queued_as_queued(tmp_path):
     write(tmp_path / "in" / "a.jsonl", *map(str, range(3000)))
     for number in range(20):
@@ -390,7 +388,6 @@ def bids(path, number, *events):
     os.utime(path / f"{number}.parquet", (1_700_000_000 + number,) * 2)
 
 
-@pytest.mark.slow
 def test_a_run_that_is_idle_has_run_the_batches_that_close_windows(run_app, tmp_path):
     """Two aggregates joined: their rows come in batches without data, one after the other."""
     for number in range(4):
