@@ -46,18 +46,26 @@ class Position:
         offsets: dict[str, dict[str, int]] = json.loads(text[text.index("{") :])
         return offsets
 
-    def files(self) -> dict[str, int]:
-        """For each file that a file source has taken in, the log offset with which it came."""
+    def files(self, after: int = -1) -> dict[str, int]:
+        """For each file that a file source has taken in, the log offset with which it came.
+
+        Parameters
+        ----------
+        after: only those that came with a later one.
+        """
         files: dict[str, int] = {}
         directory = self.checkpoint / "sources" / str(self.number)
         for path in directory.glob("[0-9]*") if directory.exists() else ():
+            if int(path.name.partition(".")[0]) <= after:  # a compacted log has what came up to its number
+                continue
             try:
                 lines = path.read_text().splitlines()
             except FileNotFoundError:  # Spark has just compacted it
                 continue
             for line in lines[1:]:
                 entry = json.loads(line)
-                files[unquote(urlparse(entry["path"]).path)] = entry["batchId"]
+                if entry["batchId"] > after:
+                    files[unquote(urlparse(entry["path"]).path)] = entry["batchId"]
         return files
 
 

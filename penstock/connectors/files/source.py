@@ -6,6 +6,7 @@ import glob
 import gzip
 import json
 import re
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ class FileSource(BoundSource):
         committed = 0
         for name, offset in position.files().items():
             if offset <= last:
-                count = self._count(Path(name)) if Path(name).exists() else noted.get(name)
+                count = noted.get(name)
                 if count is None:  # archived before it was counted
                     return Reckoning(None, queued)
                 committed += count
@@ -115,21 +116,25 @@ class FileSource(BoundSource):
 
     def _noted(self, position: Position) -> dict[str, int]:
         path = _notes(position)
-        lines = path.read_text().splitlines() if path.exists() else []
-        return {note["file"]: note["rows"] for note in map(json.loads, lines)}
+        noted = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            with suppress(json.JSONDecodeError):  # a kill may have torn it; the file is counted again
+                note = json.loads(line)
+                noted[note["file"]] = note["rows"]
+        return noted
 
     def drained(self, position: Position) -> bool:
         return not self._divide(position)[1]
 
     def births(self, position: Position) -> list[Births]:
         last, before = _log_offset(position), _log_offset(position.previous)
-        files = [Path(file) for file, offset in position.files().items() if before < offset <= last]
+        files = [Path(file) for file, offset in position.files(after=before).items() if offset <= last]
         return [Births(self._count(file), max(file.stat().st_mtime_ns // 1000, self._started_us)) for file in files]
 
     def vouch(self, position: Position) -> None:
         last, before = _log_offset(position), _log_offset(position.previous)
-        for file, offset in position.files().items():
-            if before < offset <= last:
+        for file, offset in position.files(after=before).items():
+            if offset <= last:
                 self._refuse_misread(
                     Path(file), "nothing of its batch was committed: rename it, and start with --fresh"
                 )
