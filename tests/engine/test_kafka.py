@@ -14,6 +14,7 @@ import httpx
 import psycopg
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from penstock.adapter import EventLog
 from penstock.app.loader import load_app
@@ -322,3 +323,17 @@ def await_answer_gone(url):
             return True
         time.sleep(0.1)
     return False
+
+
+def test_a_topic_that_was_made_anew_is_refused(run_app, broker):
+    produce(broker, "renewed", *words("a", "b"))
+    options = {"file": APPS, "sources": {"Words": f"kafka:{broker.brokers}/renewed"}, "name": "renewed"}
+    run_app("app", **options)
+    admin = AdminClient({"bootstrap.servers": broker.brokers})
+    admin.delete_topics(["renewed"])["renewed"].result(30)
+    deadline = time.monotonic() + 30
+    while "renewed" in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+        time.sleep(0.1)
+    produce(broker, "renewed", *words("c", "d", "e"))
+    with pytest.raises(ConfigurationError, match="Source Words is another kafka than the one that this run began with"):
+        run_app("app", **options)

@@ -55,7 +55,8 @@ class Topic:
     def identity(self) -> str:
         """The id that the brokers gave the topic when it was created."""
         with self._explained():
-            described = self._admin().describe_topics(TopicCollection([self.place.topic]), request_timeout=PATIENCE_S)
+            admin = self._admin()  # kept until the answer is there
+            described = admin.describe_topics(TopicCollection([self.place.topic]), request_timeout=PATIENCE_S)
             return str(described[self.place.topic].result(PATIENCE_S).topic_id)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
