@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail("interrupted.", 130)
     except PenstockError as error:
         _fail(str(error))
+    except ConnectionError as error:
+        _fail(f"a connection was refused or lost ({error}): see that what is at its other end runs, and run again.")
     except OSError as error:
         _fail(
             f"{error.filename or 'a file'}: {error.strerror or error}; free space or mend permissions, and run again."

@@ -1,7 +1,6 @@
 """Reading what Spark's checkpoint says of the sources: which offsets, and which files, are committed."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,8 @@ def offsets_checksum(checkpoint: Path, batch: int) -> str:
     path = checkpoint / "offsets" / str(batch)
     if not path.exists():
         return ""
-    return f"{crc32(os.linesep.join(path.read_text().splitlines()[2:]).encode()):08x}"
+    offsets = "\n".join(path.read_text().splitlines()[2:])
+    return f"{crc32(offsets.encode()):08x}"
 
 
 def committed_offsets(checkpoint: Path, batch: int) -> list[Any]:

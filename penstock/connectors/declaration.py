@@ -130,8 +130,10 @@ class Connector:
 
         Raises
         ------
-        ConfigurationError: it is unknown, or its text does not fit; names what is allowed.
+        ConfigurationError: one is unknown, or its text does not fit; or the URI names no place. Says what is allowed.
         """
+        if self.place and not uri.place:
+            raise ConfigurationError(f"'{uri}' names no place: write {self.form}.")
         return {name: self._read(uri, name, text) for name, text in uri.options.items()}
 
     def _read(self, uri: Uri, name: str, text: str) -> Any:

@@ -80,6 +80,8 @@ WORDS = "--source=Words=jsonl:input"
         (["good.py", "--source", "Words=generator:poisson?rate=-5"], ["rate=-5 must be a number greater than zero"]),
         (["good.py", "--source", "Words=generator:poisson?rate=nan"], ["rate=nan must be a number"]),
         (["good.py", "--source", "Words=generator:weekly?rate=5"], ["'weekly' is no schedule", "bursty"]),
+        (["good.py", "--source", "Words=jsonl:"], ["names no place", "jsonl:PATH"]),
+        (["good.py", "--source", "Words=log:"], ["names no place", "log:DIR"]),
         (["good.py", "--source", "Words=generator:bursty?rate=5&scv=0.5"], ["scv=0.5 must be above 1"]),
         (["good.py", "--source", "Words=generator:constant?rate=5&min_rows=9&max_rows=3"], ["min_rows=9 is above"]),
         (["good.py", "--source", "Words=replay:none.parquet?time=at"], ["none.parquet does not exist"]),

@@ -40,7 +40,7 @@ def counting(name: str, *sinks: str) -> App:
     return app
 
 
-app = counting("doors", "Out")
+app = counting("words", "Out")
 several = counting("several", "Out", "Copy", "Third")
 
 native = App("native")

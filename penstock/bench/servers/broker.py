@@ -1,12 +1,11 @@
 """A real Kafka broker on this machine: one node in KRaft mode, a process to be killed."""
 
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from penstock.bench.servers.process import HOST, Process, await_ready, free_port, kill, spawn
+from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, spawn
 from penstock.connectors.declaration import Jars
 from penstock.engine.java import java_home
 from penstock.engine.maven import fetch
@@ -32,7 +31,7 @@ broker.session.timeout.ms=1500
 """
 
 
-class KafkaBroker:
+class KafkaBroker(Server):
     """A context in which the broker runs.
 
     Parameters
@@ -49,7 +48,6 @@ class KafkaBroker:
         self._directory = directory
         self._port, self._controller = free_port(), free_port()
         self._partitions = partitions
-        self._process: Process | None = None
 
     @property
     def brokers(self) -> str:
@@ -72,20 +70,10 @@ class KafkaBroker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = self._java("kafka.Kafka", self._directory / "server.properties")
         await_ready("broker", self._process, self._directory / "broker.log", self._answers)
-
-    def kill(self) -> None:
-        """``kill -9``."""
-        if self._process is not None:
-            kill(self._process)
 
     def _answers(self) -> bool:
         try:

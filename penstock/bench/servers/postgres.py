@@ -5,15 +5,14 @@ import pwd
 import shutil
 import subprocess
 from pathlib import Path
-from types import TracebackType
 
 import psycopg
 
-from penstock.bench.servers.process import HOST, Process, await_ready, free_port, kill, spawn
+from penstock.bench.servers.process import HOST, Server, await_ready, free_port, spawn
 from penstock.errors import ClusterError
 
 ACCOUNTS = ("postgres", "nobody")
-"""Of whom one runs the server where we are root, which PostgreSQL refuses to be run by."""
+"""PostgreSQL refuses to run as root. Where we are root, it runs as the first of these that exists."""
 
 
 def postgres_programs() -> Path | None:
@@ -23,7 +22,7 @@ def postgres_programs() -> Path | None:
     return next((path for path in (*debian, *on_path) if (path / "initdb").exists()), None)
 
 
-class PostgresServer:
+class PostgresServer(Server):
     """A context in which the server runs, with a database ``penstock`` that anyone on this machine may write.
 
     Raises
@@ -37,7 +36,6 @@ class PostgresServer:
             raise ClusterError("PostgreSQL is not installed; on Debian: sudo apt-get install postgresql.")
         self._programs, self._directory = programs, directory
         self._port = free_port()
-        self._process: Process | None = None
 
     @property
     def uri(self) -> str:
@@ -65,11 +63,6 @@ class PostgresServer:
             connection.execute("CREATE DATABASE penstock")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
     def start(self) -> None:
         """Start it, after a crash too, and wait until it answers."""
         log = self._directory / "postgres.log"
@@ -77,11 +70,6 @@ class PostgresServer:
         settings = ["-c", f"unix_socket_directories={data}", "-c", f"listen_addresses={HOST}", "-p", str(self._port)]
         self._process = spawn([*self._as_account(), self._programs / "postgres", "-D", data, *settings], log)
         await_ready("PostgreSQL server", self._process, log, self._answers)
-
-    def kill(self) -> None:
-        """``kill -9`` the server and its backends."""
-        if self._process is not None:
-            kill(self._process)
 
     def _answers(self) -> bool:
         try:

@@ -5,10 +5,12 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from penstock.errors import ClusterError
 
@@ -43,6 +45,26 @@ def kill(process: Process) -> None:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
     process.wait()
+
+
+class Server(ABC):
+    """A context in which a server runs, until it is killed."""
+
+    _process: Process | None = None
+
+    @abstractmethod
+    def __enter__(self) -> Self:
+        """Make its data, and start it."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """``kill -9`` it, and all that it has started."""
+        if self._process is not None:
+            kill(self._process)
 
 
 def _descendants(number: int) -> list[int]:

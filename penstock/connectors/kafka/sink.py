@@ -2,6 +2,7 @@
 
 import json
 import time
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,9 +88,9 @@ class TopicSink(BoundSink):
             if (name_of(message) or "").startswith(ours)
         ]
 
+    @abstractmethod
     def messages(self, path: Path) -> Iterator[Outgoing]:
         """What a staged file holds."""
-        raise NotImplementedError
 
     def _send(self, messages: Iterable[tuple[str, Outgoing]]) -> None:
         failures: list[str] = []

@@ -48,7 +48,7 @@ class Sqlite:
             mend = (
                 "mend that, and run again"
                 if isinstance(error, sqlite3.IntegrityError)
-                else "free space, or choose another file"
+                else "free space, or name a file of SQLite's or a new one"
             )
             raise SinkError(f"{self.uri} cannot be written: {error}; {mend}.") from error
 
