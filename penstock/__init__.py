@@ -1,7 +1,11 @@
 """Stream processing on Apache Spark that knows how long events will wait."""
 
+from importlib import import_module
+from typing import Any
+
 from penstock.app import App, Emission, Event, ProcessingElement, Sink, Source, Stream, Topology
 from penstock.errors import PenstockError
+from penstock.extras import needs
 
 __version__ = "0.1.0"
 
@@ -16,4 +20,14 @@ __all__ = [
     "Stream",
     "Topology",
     "__version__",
+    "watch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the planner when it is first asked for: it needs SciPy, and `import penstock` does not."""
+    if name != "watch":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needs():
+        globals()[name] = watch = import_module("penstock.planner.watching").watch
+    return watch

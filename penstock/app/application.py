@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-from penstock.app.duration import Duration
+from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
 from penstock.app.parameter import Parameter, given_value
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
@@ -23,13 +23,18 @@ class App:
     name: names the run's directory unless the run is given another name.
     on_error: what becomes of an event that cannot be decoded or whose PE raises: ``"dead-letter"``
         keeps it with its error and goes on, ``"stop"`` stops the run, so that it stays queued.
+    trigger: time between the starts of micro-batches, unless ``--trigger`` says otherwise; 0 starts one as soon as the
+        last is over.
     """
 
-    def __init__(self, name: str, *, on_error: Literal["dead-letter", "stop"] = "dead-letter") -> None:
+    def __init__(
+        self, name: str, *, on_error: Literal["dead-letter", "stop"] = "dead-letter", trigger: Duration = 0.0
+    ) -> None:
         if on_error not in ("dead-letter", "stop"):
             raise ConfigurationError(f"App {name}: on_error={on_error!r}; choose 'dead-letter' or 'stop'.")
         self.name = name
         self.on_error = on_error
+        self.trigger = seconds(trigger)
         self.parameters: dict[str, Parameter] = {}
         self.values: dict[str, Any] = {}
         """The parameters' values in force."""

@@ -11,7 +11,7 @@ import penstock
 from penstock.errors import PenstockError
 from penstock.extras import needs
 
-VERBS = ("run", "adapter", "graph", "new", "queue", "allocate", "reproduce")
+VERBS = ("run", "adapter", "graph", "new", "observe", "predict", "tune", "queue", "allocate", "reproduce")
 
 
 class _Verbs(click.Group):

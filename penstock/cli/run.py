@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--sink", "sinks", multiple=True, metavar="NAME=URI", help="Where a sink writes to.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master.")
 @click.option("--duration", metavar="T", help="Stop after a time, as '90 s' or '10 m'.")
+@click.option("--trigger", metavar="T", help="Time between the starts of micro-batches; none unless given.")
 @click.option("--until-idle", is_flag=True, help="Stop when every source has been drained.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a copy of the report.")
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run of this name left, instead of resuming it.")
@@ -80,6 +81,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         partitions=given["partitions"],
         duration=None if given["duration"] is None else seconds(given["duration"]),
         until_idle=given["until_idle"],
+        trigger=None if given["trigger"] is None else seconds(given["trigger"]),
         fresh=given["fresh"],
         report=given["report"],
         groups=pairs("--group", given["groups"]),
@@ -92,6 +94,8 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         raise ConfigurationError(
             "--real-time reads and writes Kafka only; start `penstock adapter` besides, with --stream."
         )
+    if given["real_time"] and given["trigger"] is not None:
+        raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
     if given["real_time"]:
         result = run_real_time(application, options, application=reference)
     elif given["adapter"]:

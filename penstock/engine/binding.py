@@ -102,8 +102,15 @@ class Binding:
         resumed = recording.prepare(self._manifest(), fresh=options.fresh)
         for sink in (*self.sinks.values(), self.letters):
             sink.claim(recording.manifest["run"], recording.manifest["discarded"])
-        recording.note_configuration({"master": options.master, "resumed": resumed, **_plain(options)})
+        recording.note_configuration(
+            {"master": options.master, "resumed": resumed, **_plain(options), "trigger": self.trigger}
+        )
         return resumed
+
+    @property
+    def trigger(self) -> float:
+        """Seconds between the starts of micro-batches."""
+        return self.app.trigger if self.options.trigger is None else self.options.trigger
 
     def jars(self) -> list[Jars]:
         """What Spark needs besides its own."""

@@ -1,6 +1,5 @@
 """A run: an application on Spark, from its options to its report."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -8,17 +7,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
 from penstock.connectors.sink import BoundSink
 from penstock.engine.binding import Binding
+from penstock.engine.listener import listen
 from penstock.engine.live import Live
 from penstock.engine.maven import jars_of
 from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
-from penstock.engine.recording import Recording
 from penstock.engine.session import adopted, settle, ship, start_session
 from penstock.engine.watch import Watch
 from penstock.errors import ConfigurationError
@@ -100,14 +98,18 @@ def _session(binding: Binding, way: Way) -> Iterator[SparkSession]:
     """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
     with _given(options.spark, binding) if options.spark is not None else _own(binding) as spark:
-        listener = _Listener(recording, way.names)
         recording.fix_partitions(settle(spark, recording.manifest.get("partitions") or options.partitions))
         ship(spark, binding.application.module, recording.directory, keep=options.spark is not None)
-        spark.streams.addListener(listener)
+
+        def keep(progress: dict[str, Any]) -> None:
+            if progress.get("name") in way.names:  # a session that is given may have other queries
+                recording.note_progress(progress)
+
+        silence = listen(spark, keep)
         try:
             yield spark
         finally:
-            spark.streams.removeListener(listener)
+            silence()
 
 
 def _given(spark: SparkSession, binding: Binding) -> AbstractContextManager[SparkSession]:
@@ -129,25 +131,3 @@ def _own(binding: Binding) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
-
-
-class _Listener(StreamingQueryListener):
-    """Keeps every progress, for `recentProgress` forgets all but the last hundred."""
-
-    def __init__(self, recording: Recording, names: Collection[str]) -> None:
-        self._recording, self._names = recording, names
-
-    def onQueryStarted(self, event: Any) -> None:
-        """Nothing to keep."""
-
-    def onQueryProgress(self, event: Any) -> None:
-        """Keep it, if the query is the run's: a session that is given may have others."""
-        progress = json.loads(event.progress.json)
-        if progress.get("name") in self._names:
-            self._recording.note_progress(progress)
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Nothing to keep."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Nothing to keep."""

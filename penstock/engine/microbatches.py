@@ -68,6 +68,7 @@ class MicroBatches:
     def _start(self, spark: SparkSession, group: BoundGroup, started_us: int) -> StreamingQuery:
         frame, tallies = (_native if group.group.native else _compiled)(spark, group, started_us)
         writer = frame.writeStream.queryName(group.group.name).option("checkpointLocation", str(group.checkpoint))
+        writer = writer.trigger(processingTime=f"{round(self._binding.trigger * 1000)} milliseconds")
         writer = writer.foreachBatch(self._committer(group, tallies))
         try:
             return writer.start()
@@ -85,7 +86,8 @@ class MicroBatches:
             for place, bound in enumerate(group.sources):
                 bound.vouch(Position(group.checkpoint, place, number))
             offsets = offsets_checksum(group.checkpoint, number)
-            record = BatchRecord.of(number, time.time_ns() // 1000, tallies(batch, number), offsets)
+            counted = tallies(batch, number)  # which runs the batch; only then is it time to commit
+            record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
             with self._lock:
                 if not group.ledger.commit(record):
                     return

@@ -25,6 +25,8 @@ class RunOptions:
     fresh: discard what an earlier run of this name left.
     report: where to write a copy of the report, or None.
     groups: a group's name by element; all in one group unless given.
+    trigger: seconds between the starts of micro-batches; the application's unless given, and 0 starts one as soon as
+        the last is over.
     hops: ``kafka:BROKERS``, to join groups by topics; by files unless given.
     checkpoint_every: seconds that a batch lasts in real-time mode.
     archives: packed environments to ship to executors (see the how-to on clusters).
@@ -44,6 +46,7 @@ class RunOptions:
     fresh: bool = False
     report: Path | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
+    trigger: float | None = None
     hops: str | None = None
     checkpoint_every: float = 300.0
     archives: tuple[str, ...] = ()

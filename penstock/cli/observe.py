@@ -1,0 +1,151 @@
+"""``penstock observe``."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from penstock.app.duration import seconds
+from penstock.app.loader import load_app
+from penstock.cli.arguments import pairs
+from penstock.cli.predict import finite
+from penstock.cli.setting import recordings
+from penstock.errors import ConfigurationError
+from penstock.planner import Calibration, Observation, calibrate, verdicts
+from penstock.planner import observe as observed
+
+PROBES = ("0 s", "2 s", "5 s")
+"""Triggers of the probes: micro-batches of three sizes tell what a row costs from what a micro-batch costs."""
+
+
+@click.command()
+@recordings
+@click.option("--probe", is_flag=True, help="SOURCE is an application: run it three times for short, and observe that.")
+@click.option("--seconds", "length", metavar="T", default="45 s", show_default=True, help="Length of a probe.")
+@click.option("--source", "uris", multiple=True, metavar="NAME=URI", help="Where a probe's source reads from.")
+@click.option(
+    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
+def observe(
+    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, probe: bool, length: str, uris: tuple[str, ...],
+    runs: Path, as_json: bool,
+) -> None:  # fmt: skip
+    """Say what a recording shows: arrivals, durations of micro-batches, what limits, and what it does not tell.
+
+    \b
+    Example:
+      penstock observe runs/divisibility
+      penstock observe app.py --probe --source Words=generator:poisson?rate=2000
+    """
+    if probe:
+        sources = tuple(map(str, _probe(sources, runs, seconds(length), pairs("--source", uris))))
+    observation = observed(*sources, query=query, cores=recorded_cores)
+    try:
+        calibration = calibrate(observation)
+    except ConfigurationError as error:
+        calibration, reason = None, str(error)
+    else:
+        reason = ""
+    found = {
+        "queries": [] if calibration is None else _queries(calibration),
+        "arrivals": None if calibration is None else _arrivals(calibration),
+        "verdicts": [{"kind": v.kind, "text": v.text, "confident": v.confident} for v in verdicts(observation)],
+        "notes": [note.text for note in observation.notes] + ([reason] if reason else []),
+        "kind": "measured; durations of micro-batches are fitted",
+    }
+    click.echo(json.dumps(finite(found), indent=2) if as_json else _shown(observation, found))
+    if probe and not as_json:
+        click.echo(f"Predict with: penstock predict {' '.join(sources)} --trigger 3s")
+
+
+def _probe(apps: tuple[str, ...], runs: Path, length: float, uris: dict[str, str]) -> list[Path]:
+    """Run an application at several triggers; returns the recordings."""
+    if len(apps) != 1 or not apps[0].endswith(".py"):
+        raise ConfigurationError("--probe runs one application: penstock observe app.py --probe.")
+    application, reference = load_app(apps[0], {})
+    from penstock.engine import RunOptions
+    from penstock.engine import run as run_application
+
+    options = RunOptions(runs=runs, sources=uris, duration=length, fresh=True)
+    made = []
+    for number, trigger in enumerate(PROBES, 1):
+        name = f"{application.name}-probe-{number}"
+        click.echo(f"probe {number} of {len(PROBES)}: {length:g} s at a trigger of {trigger} ...", err=True)
+        result = run_application(
+            application, replace(options, name=name, trigger=seconds(trigger)), application=reference
+        )
+        made.append(result.directory)
+        if result.interrupted:
+            raise click.Abort
+    return made
+
+
+def _queries(calibration: Calibration) -> list[dict[str, Any]]:
+    found = []
+    for model in calibration.queries:
+        seen, durations = model.observed, model.durations
+        phases: dict[str, list[float]] = {}
+        for record in seen.records:
+            if record.ran and record.rows:
+                for name, value in record.phases.items():
+                    phases.setdefault(name, []).append(value)
+        found.append(
+            {
+                "name": seen.name, "upstream": seen.upstream, "batches": seen.batches,
+                "setting": seen.setting.given(), "trigger_inferred": seen.trigger_inferred,
+                "latency_s": seen.latency(), "rows_per_source_row": seen.rows_per_source_row,
+                "fixed_s": durations.fixed, "per_row_s": durations.per_row, "below_knee_s": durations.below_knee,
+                "knee_rows": durations.knee, "errors_s": durations.errors, "identified": durations.identified,
+                "ratio_scv": durations.scv, "ratio_correlation": durations.correlation, "pauses": durations.outliers,
+                "phases_s": {name: float(np.median(values)) for name, values in phases.items()},
+                "service_us": dict(seen.service_us),
+            }
+        )  # fmt: skip
+    return found
+
+
+def _arrivals(calibration: Calibration) -> dict[str, Any]:
+    arrivals = calibration.arrivals
+    return {
+        "rate": arrivals.rate, "error": arrivals.error, "kind": arrivals.kind,
+        "dispersion": {f"{width:.3g} s": value for width, value in arrivals.dispersion.items()},
+    }  # fmt: skip
+
+
+def _shown(observation: Observation, found: dict[str, Any]) -> str:
+    lines = []
+    for query in found["queries"]:
+        lines.append(f"{query['name']}: {query['batches']} warm micro-batches")
+        if query["latency_s"]:
+            lines.append(
+                "  latency   " + ", ".join(f"{n} {v:.2f} s" for n, v in query["latency_s"].items()) + " (measured)"
+            )
+        trigger = query["setting"].get("trigger")
+        said = "unclear" if trigger is None else f"{trigger:g} s"
+        lines.append(f"  trigger   {said} ({'inferred from the starts' if query['trigger_inferred'] else 'recorded'})")
+        lines.append(
+            f"  duration  {query['fixed_s']:.3f} s and {query['per_row_s'] * 1e6:.1f} us per row (fitted; standard errors "
+            f"{query['errors_s']['fixed']:.3f} s and {query['errors_s']['per_row'] * 1e6:.1f} us)"
+            + ("" if query["identified"] else "; the two cannot be told apart by this recording")
+        )
+        lines.append(
+            "  phases    " + ", ".join(f"{n} {v * 1e3:.0f} ms" for n, v in query["phases_s"].items()) + " (medians)"
+        )
+        lines += [
+            f"  element   {name}: {value:.0f} us an event (measured)" for name, value in query["service_us"].items()
+        ]
+    if found["arrivals"]:
+        arrivals = found["arrivals"]
+        spread = ", ".join(f"{value:.1f} over {width}" for width, value in arrivals["dispersion"].items())
+        lines.append(
+            f"arrivals: {arrivals['rate']:,.0f} ± {arrivals['error']:,.1f} rows/s, {arrivals['kind']}; dispersion {spread}"
+        )
+    lines += [
+        f"{verdict['kind']}: {verdict['text']}{'' if verdict['confident'] else ' (not sure)'}"
+        for verdict in found["verdicts"]
+    ]
+    return "\n".join([*lines, *(f"note: {note}" for note in found["notes"])])

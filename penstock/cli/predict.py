@@ -1,0 +1,69 @@
+"""``penstock predict``."""
+
+import json
+import math
+from typing import Any
+
+import click
+
+from penstock.cli.setting import recordings, setting_of, setting_options
+from penstock.planner import Prediction, calibrate, observe
+from penstock.planner.prediction import LATENCIES
+
+
+@click.command()
+@recordings
+@setting_options
+@click.option("--method", type=click.Choice(["simulated", "solved"]), default="simulated", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the prediction as JSON.")
+def predict(
+    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, method: Any, as_json: bool, **given: Any
+) -> None:
+    """Predict the latency of a recorded query at a setting that was not tried.
+
+    SOURCE is the directory of a run, a file of progress as JSON lines, or a Spark event log. Several, recorded at other
+    settings, make a better model.
+
+    \b
+    Example:
+      penstock predict runs/divisibility --trigger 2s --rate 5000
+    """
+    calibration = calibrate(observe(*sources, query=query, cores=recorded_cores))
+    found = calibration.predict(setting_of(given), method=method)
+    if as_json:
+        click.echo(json.dumps(finite(found.to_json()), indent=2))
+        return
+    for note in calibration.observation.notes:
+        click.echo(f"note: {note.text}", err=True)
+    click.echo(shown(found))
+
+
+def shown(found: Prediction) -> str:
+    """What a person wants to know of a prediction."""
+    trigger = found.setting.interval
+    every = f"a trigger of {trigger:g} s" if trigger else "one micro-batch after the other"
+    lines = [f"At {found.rate:,.0f} rows/s and {every} (predicted, {found.method}; in brackets 90% bands):"]
+    for name in LATENCIES:
+        low, high = found.band(name)
+        lines.append(f"  latency {name:5} {getattr(found, name):8.2f} s  ({low:.2f} to {high:.2f})")
+    limit = (
+        "unknown: no row's cost shows"
+        if math.isinf(found.throughput_limit)
+        else f"{found.throughput_limit:,.0f} rows/s"
+    )
+    lines += [
+        f"  utilisation   {found.utilisation:8.0%}",
+        f"  keeps up with {limit}",
+        f"  {found.rows_per_batch:,.0f} rows per micro-batch, {found.batches_per_day:,.0f} micro-batches and "
+        f"{found.files_per_day:,.0f} files a day (one per partition and micro-batch), {found.rows_per_file:,.0f} rows per file",
+    ]
+    return "\n".join([*lines, *(f"  assumed: {text}" for text in found.assumptions)])
+
+
+def finite(value: Any) -> Any:
+    """JSON has no infinity: null stands for it."""
+    if isinstance(value, dict):
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

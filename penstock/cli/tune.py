@@ -1,0 +1,101 @@
+"""``penstock tune``."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from penstock.app.duration import seconds
+from penstock.cli.arguments import pairs
+from penstock.cli.predict import finite
+from penstock.cli.setting import recordings, what_if
+from penstock.errors import ConfigurationError, SinkError
+from penstock.planner import Setting, Target, Tuning, observe
+from penstock.planner import tune as tuned
+from penstock.planner.page import page
+
+EVERY_S = 10.0
+
+
+@click.command()
+@recordings
+@click.option("--p95", metavar="T", help="Bound on the 95th percentile of the latency.")
+@click.option("--p99", metavar="T", help="Bound on the 99th percentile.")
+@click.option("--p50", metavar="T", help="Bound on the median.")
+@click.option("--mean", metavar="T", help="Bound on the mean.")
+@click.option(
+    "--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores."
+)
+@click.option("--live", is_flag=True, help=f"Look again every {EVERY_S:g} s while the recording grows, until Ctrl-C.")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page with the curve."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+def tune(
+    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, supposed: tuple[str, ...], live: bool,
+    html: Path | None, as_json: bool, **given: str | None,
+) -> None:  # fmt: skip
+    """Say which trigger to set for a latency target, what it is expected to do, and what limits the query.
+
+    SOURCE is the directory of a run, a file of progress as JSON lines (penstock.watch writes one), or a Spark event log.
+
+    \b
+    Example:
+      penstock tune progress.jsonl --p95 5s --html tuning.html
+    """
+    target, setting = _target(given), what_if(pairs("--what-if", supposed))
+    while True:
+        answer = tuned(observe(*sources, query=query, cores=recorded_cores), target, setting)
+        _tell(answer, sources, setting, html, as_json=as_json)
+        if not live:
+            return
+        time.sleep(EVERY_S)
+
+
+def _tell(answer: Tuning, sources: tuple[str, ...], setting: Setting, html: Path | None, *, as_json: bool) -> None:
+    if html is not None:
+        try:
+            html.write_text(page(answer, ", ".join(Path(source).name for source in sources)))
+        except OSError as error:
+            raise SinkError(f"The page cannot be written to {html} ({error.strerror}).") from error
+    click.echo(json.dumps(finite(answer.to_json()), indent=2) if as_json else shown(answer))
+    if html is not None and not as_json:
+        click.echo(f"  page      {html}")
+
+
+def _target(given: dict[str, str | None]) -> Target:
+    named = [(name, text) for name, text in given.items() if text is not None]
+    if len(named) != 1:
+        raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")
+    name, text = named[0]
+    return Target(name, seconds(text))
+
+
+def shown(answer: Tuning) -> str:
+    """What a person wants to know."""
+    lines = []
+    if answer.measured:
+        figures = ", ".join(f"{name} {value:.2f} s" for name, value in answer.measured.items())
+        lines.append(f"  today     {figures} (measured)")
+    if answer.today is not None:
+        trigger = answer.today.setting.interval
+        low, high = answer.today.band(answer.target.name)
+        lines.append(
+            f"            {answer.target.name} {getattr(answer.today, answer.target.name):.2f} s ({low:.2f} to {high:.2f} in 90%; "
+            f"predicted) at a trigger of {trigger:g} s and {answer.today.rate:,.0f} rows/s"
+        )
+    lines += [f"  limits    {verdict}" for verdict in answer.verdicts]
+    if answer.chosen is not None:
+        lines += [f"  set       {name} {value}" for name, value in answer.options.items()]
+        lines.append(
+            f"            {answer.chosen.files_per_day:,.0f} files a day, {answer.chosen.rows_per_file:,.0f} rows per file, "
+            f"{answer.chosen.utilisation:.0%} utilisation (predicted)"
+        )
+    lines.append(f"  because   {answer.reason}")
+    if answer.max_rate is not None:
+        lines.append(f"  holds     up to {answer.max_rate:,.0f} rows/s (predicted)")
+    chosen = answer.chosen or answer.today
+    lines += [f"  assumed   {text}" for text in (chosen.assumptions if chosen else ())]
+    head = {True: "can be met", False: "cannot be met by a trigger", None: "is not decided"}[answer.feasible]
+    return "\n".join([f"A {answer.target.name} of {answer.target.seconds:g} s {head}.", *lines])

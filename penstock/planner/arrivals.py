@@ -1,0 +1,181 @@
+"""How rows arrive: what was recorded of it, and a flow of rows like it, at any rate."""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from penstock.planner.setting import Arrivals
+from penstock.queueing.distribution import with_scv
+
+Real = NDArray[np.float64]
+Kind = Literal["poisson", "regular", "bursty", "recorded"]
+
+SCALES = (1, 2, 4, 8, 16, 32)
+"""Numbers of successive windows over which the dispersion is taken."""
+MOST_BINS, MOST_POINTS = 200_000, 100_000
+
+
+class Flow:
+    """Rows by time: a cumulative count, even between the points given, with a jump where two points share a time."""
+
+    def __init__(self, times: Real, counts: Real) -> None:
+        self.times, self.counts = times, counts
+
+    @cached_property
+    def _lists(self) -> tuple[list[float], list[float]]:
+        return self.times.tolist(), self.counts.tolist()
+
+    def count(self, time: float) -> float:
+        """Rows that have arrived by a time."""
+        times, counts = self._lists
+        after = bisect_right(times, time)
+        if after == 0:
+            return 0.0
+        if after == len(times):
+            return counts[-1]
+        before = after - 1
+        share = (time - times[before]) / (times[after] - times[before])
+        return counts[before] + (counts[after] - counts[before]) * share
+
+    def when(self, count: float) -> float:
+        """When so many rows have arrived; infinite, if they never do."""
+        times, counts = self._lists
+        place = bisect_left(counts, count)
+        if place == len(counts):
+            return math.inf
+        if place == 0 or counts[place] == counts[place - 1]:
+            return times[place]
+        share = (count - counts[place - 1]) / (counts[place] - counts[place - 1])
+        return times[place - 1] + (times[place] - times[place - 1]) * share
+
+    def births(self, rows: Real) -> Real:
+        """When rows of given numbers arrived."""
+        return np.asarray(np.interp(rows, self.counts, self.times))
+
+
+@dataclass(frozen=True)
+class ArrivalModel:
+    """What was recorded of a source's arrivals.
+
+    Parameters
+    ----------
+    rate: rows per second. error: its standard error.
+    widths, counts: windows between admissions: seconds, and rows that arrived.
+    dispersion: variance over mean of the rows in windows, by the mean width of the windows in seconds: 1 at every scale
+        for Poisson arrivals.
+    kind: what they are like.
+    """
+
+    rate: float
+    error: float
+    widths: Real
+    counts: Real
+    dispersion: dict[float, float]
+    kind: Kind
+
+    @property
+    def scv(self) -> float:
+        """Squared coefficient of variation of the gaps, as the widest windows show it."""
+        return max(0.0, list(self.dispersion.values())[-1]) if self.dispersion else 1.0
+
+    def flow(self, rate: float, horizon: float, random: np.random.Generator, like: Arrivals | None = None) -> Flow:
+        """Rows at a rate over ``horizon`` seconds: like those recorded, or ``like`` what a setting says."""
+        if like is not None and not isinstance(like, str | int | float):
+            return _replayed(np.asarray(like), rate, horizon, random)
+        if like is None and self.kind == "recorded":
+            return self._again(rate, horizon, random)
+        scv = {"poisson": 1.0, "regular": 0.0}.get(self.kind, self.scv) if like is None else like
+        return _renewal(rate, horizon, random, 1.0 if isinstance(scv, str) else float(scv))
+
+    def _again(self, rate: float, horizon: float, random: np.random.Generator) -> Flow:
+        """The recorded windows from a random one on, round and round; within each, rows come as they like."""
+        first = int(random.integers(len(self.widths)))
+        order = np.arange(first, first + len(self.widths)) % len(self.widths)
+        widths, counts = self.widths[order], self.counts[order] * rate / self.rate
+        rounds = math.ceil(horizon / widths.sum())
+        widths, counts = np.tile(widths, rounds), np.tile(counts, rounds)
+        pieces = np.maximum(1, np.ceil(widths / (horizon / min(MOST_BINS, horizon / 0.005)))).astype(int)
+        split = np.repeat(counts / pieces, pieces)
+        times = np.cumsum(np.repeat(widths / pieces, pieces))
+        return _accumulated(times, random.poisson(split).astype(float))
+
+
+def arrivals_of(windows: Iterable[tuple[Real, Real]]) -> ArrivalModel | None:
+    """The model of what was recorded: its rate is the last series', its dispersion that of all. None without two windows."""
+    series = [(widths, counts) for widths, counts in windows if len(widths)]
+    if sum(len(widths) for widths, _ in series) < 2:
+        return None
+    widths, counts = series[-1]
+    rate = float(counts.sum() / widths.sum())
+    if rate <= 0:
+        return None
+    dispersion, excess = {}, False
+    for scale in SCALES:
+        groups = [_grouped(pair, scale) for pair in series]
+        wide, many = (np.concatenate(parts) for parts in zip(*groups, strict=True))
+        if len(wide) < 6:
+            break
+        own = np.concatenate(
+            [np.full(len(g[0]), pair[1].sum() / pair[0].sum()) for g, pair in zip(groups, series, strict=True)]
+        )
+        freedom = len(wide) - len(series)
+        statistic = float(((many - own * wide) ** 2 / np.maximum(own * wide, 1e-9)).sum())
+        dispersion[float(wide.mean())] = statistic / freedom
+        excess = excess or statistic > chi2.ppf(0.999, freedom)
+    values = list(dispersion.values())
+    spread = max(values[-1], 0.0) if values else 1.0
+    error = math.sqrt(max(spread, 1e-9) * rate / float(widths.sum()))
+    return ArrivalModel(rate, error, widths, counts, dispersion, _kind(values, excess))
+
+
+def _kind(dispersion: Sequence[float], excess: bool) -> Kind:
+    if not dispersion or not excess:
+        return "regular" if dispersion and max(dispersion) < 0.3 else "poisson"
+    if max(dispersion) < 1.5:
+        return "poisson"  # significant, and too little to matter
+    return "bursty" if max(dispersion) < 2.5 * dispersion[0] else "recorded"
+
+
+def _grouped(pair: tuple[Real, Real], scale: int) -> tuple[Real, Real]:
+    count = len(pair[0]) // scale
+    widths, counts = (values[: count * scale].reshape(count, scale).sum(axis=1) for values in pair)
+    return widths, counts
+
+
+def _accumulated(times: NDArray[Any], counts: Real) -> Flow:
+    return Flow(np.append(0.0, times), np.append(0.0, np.cumsum(counts)))
+
+
+def _renewal(rate: float, horizon: float, random: np.random.Generator, scv: float) -> Flow:
+    """Poisson and regular rows by bins; others one by one while they are few, in bursts of several where they are many."""
+    if scv in (0.0, 1.0):
+        bins = int(min(MOST_BINS, max(10, horizon / 0.005)))
+        times = np.arange(1, bins + 1) * (horizon / bins)
+        mean = rate * horizon / bins
+        return _accumulated(times, random.poisson(mean, bins).astype(float) if scv else np.full(bins, mean))
+    count = int(rate * horizon + 10 * math.sqrt(max(scv, 1.0) * rate * horizon) + 10)
+    times = np.cumsum(with_scv(1 / rate, scv).sample(random, count))
+    return _numbered(times)
+
+
+def _replayed(times: Real, rate: float, horizon: float, random: np.random.Generator) -> Flow:
+    """Times from a random one on, round and round, sped up to a rate."""
+    gaps = np.diff(times)
+    gaps *= len(gaps) / (rate * gaps.sum())
+    count = int(rate * horizon) + 1
+    first = int(random.integers(len(gaps)))
+    return _numbered(np.cumsum(gaps[(first + np.arange(count)) % len(gaps)]))
+
+
+def _numbered(times: NDArray[Any]) -> Flow:
+    """One row at each time; of very many, every so manieth time is kept, with the rows since the one before."""
+    every = -(-len(times) // MOST_POINTS)
+    kept = times[every - 1 :: every]
+    return Flow(np.append(0.0, kept), np.arange(len(kept) + 1, dtype=float) * every)

@@ -1,0 +1,297 @@
+"""A model of a query, or of the queries of a run, fitted to what was observed; it predicts settings not yet tried."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
+from penstock.planner.arrivals import ArrivalModel, arrivals_of
+from penstock.planner.durations import DurationModel, durations_of
+from penstock.planner.gate import Gate, Passage, Work, pass_gate
+from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
+from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Method, Prediction, summary
+from penstock.planner.setting import Setting
+from penstock.queueing.distribution import Deterministic, LogNormal
+from penstock.queueing.microbatch import MicroBatchServer
+
+Real = NDArray[np.float64]
+
+REPLICATES = 60
+BATCHES, LONGEST_S, SHORTEST_S = 600, 7200.0, 120.0
+"""A prediction simulates so many micro-batches, within these bounds of seconds."""
+MODEL_ERROR = 0.015
+"""Relative standard deviation of what the model itself gets wrong (docs/benchmarks.md has its record)."""
+CLOSE_TO_LIMIT = 0.9
+
+
+@dataclass(frozen=True)
+class QueryModel:
+    """One query: what was observed of it, and how long its micro-batches last."""
+
+    observed: QueryObservation
+    durations: DurationModel
+
+    def work(
+        self, durations: DurationModel, random: np.random.Generator, rows_per_row: float
+    ) -> Callable[[float, int], Work]:
+        """What micro-batches take, in rows of the run's source, with ratios as they were recorded."""
+        count = 4096
+        ratios, planning, closing = (values.tolist() for values in durations.sample(random, count))
+
+        def work(rows: float, number: int) -> Work:
+            place = number % count
+            total = max(durations.duration(rows * rows_per_row) * ratios[place], 1e-4)
+            fixed = min(planning[place], 0.5 * total)
+            return fixed, max(fixed, total - closing[place]), total
+
+        return work
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The models of all queries, those that others read from first, and of the arrivals at the first."""
+
+    observation: Observation
+    queries: tuple[QueryModel, ...]
+    arrivals: ArrivalModel
+
+    @property
+    def today(self) -> Setting:
+        """The setting of the last recording."""
+        first = self.queries[0].observed.setting
+        return replace(first, trigger=first.trigger or 0.0, rate=self.arrivals.rate)
+
+    def complete(self, setting: Setting | None) -> Setting:
+        """A setting with what it leaves out as recorded, and its rate as a number."""
+        whole = (setting or Setting()).over(self.today)
+        rate = whole.rate_from(self.arrivals.rate)
+        if whole.min_rows is not None and whole.min_rows > (whole.max_rows or math.inf):
+            raise ConfigurationError(
+                f"min_rows={whole.min_rows:g} is above max_rows={whole.max_rows:g}, one of which is as recorded: set both."
+            )
+        return replace(whole, rate=rate)
+
+    def faster(self, parallel: float) -> "Calibration":
+        """The same with so many times the parallel speed: what is spent per row shrinks (assumed)."""
+        return replace(
+            self, queries=tuple(replace(one, durations=one.durations.scaled(parallel)) for one in self.queries)
+        )
+
+    def throughput_limit(self, setting: Setting | None = None) -> float:
+        """Rows per second beyond which the backlog grows without bound."""
+        whole = self.complete(setting)
+        gate = gate_of(whole)
+        return min(self._limit(query, self.scaled(query, whole), gate) for query in self.queries)
+
+    def predict(self, setting: Setting | None = None, *, method: Method = "simulated", seed: int = 0,
+                replicates: int = REPLICATES) -> Prediction:  # fmt: skip
+        """What a setting is expected to do.
+
+        Parameters
+        ----------
+        method: ``"simulated"``, batch by batch, with durations and arrivals like those recorded; or ``"solved"``, by
+            `MicroBatchServer`, which takes arrivals for Poisson and durations for independent and linear in the rows.
+        replicates: runs from which bands are made.
+
+        Raises
+        ------
+        UnstableServerError: the rate is beyond the throughput limit; says both.
+        NotSolvableError: the model does not hold, for ``"solved"``.
+        """
+        whole = self.complete(setting)
+        rate, limit = float(whole.rate or 0.0), self.throughput_limit(whole)
+        if rate >= limit:
+            raise UnstableServerError(
+                f"{rate:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} (predicted): latency would "
+                "grow without bound. Give it a lower rate, a larger max_rows if that is set, or more cores."
+            )
+        random = np.random.default_rng(seed)
+        horizon, cycle = self._horizon(whole)
+        run = self._simulated(whole, [self.scaled(query, whole) for query in self.queries], horizon, cycle, random)
+        samples = self._replicates(whole, random, replicates)
+        found = dict(run.latencies) if method == "simulated" else self._solved(whole, rate)
+        first = run.passages[0]
+        span = float(first.ended[-1] - first.started[0]) if len(first.started) > 1 else cycle
+        partitions = whole.partitions or 1.0
+        batches = [len(passage.started) / span * DAY_S for passage in run.passages]
+        return Prediction(
+            setting=whole, rate=rate, **found, backlog=rate * found["mean"],
+            utilisation=max(float((p.ended - p.started).sum()) / span for p in run.passages),
+            throughput_limit=limit, rows_per_batch=float(first.rows.mean()), batches_per_day=batches[0],
+            files_per_day=sum(batches) * partitions, method=method, replicates=samples,
+            assumptions=tuple(self._assumptions(whole, limit)),
+        )  # fmt: skip
+
+    def _replicates(self, whole: Setting, random: np.random.Generator, count: int) -> dict[str, Real]:
+        """Latencies of runs as long as the recording, each of a model that the recording might have led to."""
+        rate = float(whole.rate or 0.0)
+        window = max(30.0, min(self._recorded_span(), 600.0))
+        values: dict[str, list[float]] = {name: [] for name in LATENCIES}
+        for _ in range(count):
+            drawn = [self.scaled(query, whole, query.durations.drawn(random)) for query in self.queries]
+            gate = gate_of(whole)
+            limit = min(self._limit(query, one, gate) for query, one in zip(self.queries, drawn, strict=True))
+            if rate >= limit:  # what the band must say, too: it may not keep up at all
+                for name in LATENCIES:
+                    values[name].append(math.inf)
+                continue
+            uncertain = replace(whole, rate=max(1e-9, rate * (1 + random.normal(0.0, self._rate_error(whole)))))
+            cycle = max(one.duration(rate * gate.trigger) for one in drawn) + gate.trigger
+            run = self._simulated(uncertain, drawn, window, cycle, random)
+            error = math.exp(random.normal(0.0, MODEL_ERROR))
+            for name in LATENCIES:
+                values[name].append(run.latencies[name] * error)
+        return {name: np.array(found) for name, found in values.items()}
+
+    def _rate_error(self, whole: Setting) -> float:
+        """Relative: a rate that was measured is uncertain, one that is asked for is not."""
+        same = math.isclose(float(whole.rate or 0.0), self.arrivals.rate, rel_tol=1e-9)
+        return self.arrivals.error / self.arrivals.rate if same else 0.0
+
+    def _recorded_span(self) -> float:
+        return max(series.span for series in self.queries[0].observed.series)
+
+    def _horizon(self, whole: Setting) -> tuple[float, float]:
+        """How long to simulate, and the time that a micro-batch takes with its wait, about; seconds."""
+        gate, rate = gate_of(whole), float(whole.rate or 0.0)
+        cycle = gate.trigger
+        for query in self.queries:
+            durations, rows = self.scaled(query, whole), query.observed.rows_per_source_row
+            length = durations.duration(0.0)
+            for _ in range(50):  # back to back: the batch gathers what comes while the one before runs
+                length = min(durations.duration(rate * max(length, gate.trigger) * rows), LONGEST_S)
+            cycle = max(cycle, length)
+        if gate.min_rows > 1:
+            cycle = max(cycle, min(gate.max_delay, gate.min_rows / rate))
+        return min(LONGEST_S, max(SHORTEST_S, BATCHES * cycle)), cycle
+
+    def _simulated(
+        self,
+        whole: Setting,
+        durations: Sequence[DurationModel],
+        horizon: float,
+        cycle: float,
+        random: np.random.Generator,
+    ) -> "_Run":
+        gate, rate = gate_of(whole), float(whole.rate or 0.0)
+        begin = min(10 * cycle, horizon)  # until the simulation has forgotten that it began empty
+        source = self.arrivals.flow(rate, begin + horizon + 5 * cycle, random, whole.arrivals)
+        flow, passages = source, list[Passage]()
+        for query, model in zip(self.queries, durations, strict=True):
+            work = query.work(model, random, query.observed.rows_per_source_row)
+            own = gate if query.observed.upstream is None else Gate(trigger=gate.trigger)
+            phase = float(random.random()) * cycle
+            passages.append(pass_gate(flow, own, work, until=begin + horizon + 5 * cycle, free=phase))
+            flow = passages[-1].departures
+        _, latencies = passages[-1].latencies(source, begin, begin + horizon)
+        return _Run(passages, summary(latencies))
+
+    def scaled(self, query: QueryModel, whole: Setting, durations: DurationModel | None = None) -> DurationModel:
+        """The query's durations on the setting's cores and partitions: what is spent per row is divided among them."""
+        durations = durations or query.durations
+        then, now = _parallelism(query.observed.setting), _parallelism(whole)
+        return durations if then is None or now is None or then == now else durations.scaled(now / then)
+
+    def _limit(self, query: QueryModel, durations: DurationModel, gate: Gate) -> float:
+        rows = query.observed.rows_per_source_row
+        mean = durations.mean_ratio
+        if math.isinf(gate.max_rows) or query.observed.upstream is not None:
+            return 1 / (durations.per_row * rows * mean) if durations.per_row > 0 else math.inf
+        return gate.max_rows / max(durations.duration(gate.max_rows * rows) * mean, gate.trigger)
+
+    def _solved(self, whole: Setting, rate: float) -> dict[str, float]:
+        if len(self.queries) > 1:
+            raise NotSolvableError("Queries joined by hops have no solution here; use the method 'simulated'.")
+        query, gate = self.queries[0], gate_of(whole)
+        durations = self.scaled(query, whole)
+        if durations.below_knee > 0:
+            raise NotSolvableError("The durations are not linear in the rows; use the method 'simulated'.")
+        mean = durations.mean_ratio
+        residual = LogNormal(1.0, durations.scv) if durations.scv > 1e-6 else Deterministic(1.0)
+        state = MicroBatchServer(
+            rate, threshold=gate.min_rows, delay=gate.max_delay, cap=gate.max_rows, trigger_interval=gate.trigger,
+            poll=0.0 if gate.trigger else 0.01, fixed=durations.fixed * mean, per_row=durations.per_row * mean,
+            residual=residual,
+        ).solve()  # fmt: skip
+        closing = float(np.concatenate(durations.closing).mean())
+        planning = float(np.concatenate(durations.planning).mean())
+        away = closing + planning  # results are visible before the end, and rows are taken until they are fixed
+        return {
+            "mean": state.mean_latency - away,
+            **{name: max(0.0, state.quantile(p) - away) for name, p in QUANTILES.items()},
+        }
+
+    def _assumptions(self, whole: Setting, limit: float) -> list[str]:
+        found = []
+        for query in self.queries:
+            model, name = query.durations, query.observed.name
+            if not model.identified:
+                found.append(
+                    f"All micro-batches of {name} had about {model.rows[1]:,.0f} rows, which does not tell what a row costs "
+                    "from what a micro-batch costs: two fifths are taken to be the rows'. A short run at another trigger or "
+                    "rate would tell (penstock observe APP.py --probe)."
+                )
+            if model.assumed_run_to_run:
+                found.append(
+                    f"That the speed of {name} differs by {model.run_to_run:.0%} from run to run is assumed, since too few "
+                    "recordings show it."
+                )
+            if _parallelism(whole) not in (None, _parallelism(query.observed.setting)):
+                found.append(f"That the time which {name} spends per row is divided among the cores is assumed.")
+        rate = float(whole.rate or 0.0)
+        if rate > CLOSE_TO_LIMIT * limit:
+            found.append(
+                f"At {rate / limit:.0%} of the throughput limit small errors of the durations make large ones here."
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A simulated run: its micro-batches by query, and latencies by name."""
+
+    passages: list[Passage]
+    latencies: dict[str, float]
+
+
+def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
+    """Fit the models to what was observed; the more settings were recorded, the better.
+
+    Raises
+    ------
+    ConfigurationError: the recordings are too short, or nothing arrives in them.
+    """
+    random = np.random.default_rng(seed)
+    models = []
+    for query in observation.queries:
+        if query.batches < LEAST_WARM:
+            raise ConfigurationError(
+                f"{query.name} has {query.batches} micro-batches with data after its warm-up, and {LEAST_WARM} are needed: "
+                "record for longer."
+            )
+        models.append(QueryModel(query, durations_of(query.series, random)))
+    first = observation.queries[0]
+    arrivals = arrivals_of([series.windows() for series in first.series])
+    if arrivals is None:
+        raise ConfigurationError(
+            f"No rows arrive at {first.name}, as far as the recording shows: record it under load."
+        )
+    return Calibration(observation, tuple(models), arrivals)
+
+
+def gate_of(setting: Setting) -> Gate:
+    """The gate of a setting, with Spark's defaults for what it leaves out."""
+    return Gate(
+        trigger=setting.interval, min_rows=float(setting.min_rows or 1.0),
+        max_delay=setting.delay,
+        max_rows=float(setting.max_rows or math.inf),
+    )  # fmt: skip
+
+
+def _parallelism(setting: Setting) -> float | None:
+    """How many tasks run at once."""
+    known = [value for value in (setting.cores, setting.partitions) if value is not None]
+    return setting.cores if setting.cores is None else min(known)

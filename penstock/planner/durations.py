@@ -1,0 +1,207 @@
+"""How long a micro-batch lasts, by its rows: fitted robustly, with what the data say of the fit.
+
+A duration is ``fixed + per_row * rows + below_knee * min(rows, knee)``, times a ratio that is drawn from those recorded,
+in blocks, for successive ratios are correlated. Small micro-batches are often slower per row than large ones: that is
+the knee, which is there only where recordings that were held back are predicted better with it. Beyond the largest
+micro-batch that was recorded a duration goes on with the slope of the large ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
+
+from penstock.planner.series import Real, Series
+
+BLOCK = 8
+"""Successive ratios that are drawn together."""
+HUBER = 1.5
+"""Robust standard deviations beyond which a micro-batch weighs less in the fit."""
+PAYS = 0.9
+"""A further term must bring the error of what was held back below so much of the error without it."""
+SPREAD_OF_ROWS = 1.3
+"""The largest batches must have so many times the rows of the smallest, or nothing is known of ``per_row``."""
+RUN_TO_RUN = 0.05
+"""Relative standard deviation of a run's speed, assumed where too few recordings show it: the same setting measured twice
+differed by 0.4 to 16% in trials, mostly by 2 to 5%."""
+ENOUGH_RUNS = 6
+"""Recordings that show how runs differ; with fewer, the fit takes most of the difference for something else."""
+
+KNEES = 6
+"""Places of a knee that are tried, evenly by ratio between small and large micro-batches."""
+
+
+@dataclass(frozen=True)
+class DurationModel:
+    """How long micro-batches of a query last.
+
+    Parameters
+    ----------
+    fixed, per_row, below_knee: seconds: per micro-batch, per row, and per row up to ``knee`` rows besides.
+    errors: standard errors of the three, by name.
+    ratios: recorded over fitted durations, in the order of the micro-batches; one array per series.
+    planning, closing: seconds before rows are fixed and after results are visible, in the same shape.
+    correlation: of successive ratios.
+    run_to_run: relative standard deviation of the speed from run to run. assumed_run_to_run: whether it is assumed.
+    rows: the least and the most rows of a micro-batch that was recorded (5% and 95%).
+    identified: whether the recorded micro-batches differ enough in their rows to tell ``per_row`` from ``fixed``.
+    draws: further fits to resampled micro-batches, shape (draws, 3): the fit's uncertainty.
+    outliers: micro-batches that lasted over twice as long as fitted: pauses of the machine, mostly garbage collection.
+    """
+
+    fixed: float
+    per_row: float
+    below_knee: float
+    knee: float
+    errors: dict[str, float]
+    ratios: tuple[Real, ...]
+    planning: tuple[Real, ...]
+    closing: tuple[Real, ...]
+    correlation: float
+    run_to_run: float
+    assumed_run_to_run: bool
+    rows: tuple[float, float]
+    identified: bool
+    draws: NDArray[np.float64]
+    outliers: int
+
+    def duration(self, rows: float) -> float:
+        """Fitted duration of a micro-batch, seconds."""
+        return self.fixed + self.per_row * rows + self.below_knee * min(rows, self.knee)
+
+    @property
+    def mean_ratio(self) -> float:
+        """Mean of the recorded ratios: pauses are in it, and not in the fit."""
+        return float(np.concatenate(self.ratios).mean())
+
+    @property
+    def scv(self) -> float:
+        """Squared coefficient of variation of the ratios."""
+        ratios = np.concatenate(self.ratios)
+        return float(ratios.var() / ratios.mean() ** 2)
+
+    def drawn(self, random: np.random.Generator) -> "DurationModel":
+        """A model that the recordings might as well have led to, of a run with a speed of its own."""
+        fixed, per_row, below = self.draws[random.integers(len(self.draws))].tolist()
+        speed = float(np.exp(random.normal(0.0, self.run_to_run)))
+        return replace(self, fixed=fixed * speed, per_row=per_row * speed, below_knee=below * speed)
+
+    def sample(self, random: np.random.Generator, count: int) -> tuple[Real, Real, Real]:
+        """Ratios, planning and closing times of successive micro-batches, in blocks as they were recorded."""
+        lengths = np.array([len(ratios) for ratios in self.ratios])
+        blocks = -(-count // BLOCK)
+        which = random.choice(len(lengths), size=blocks, p=lengths / lengths.sum())
+        first = (random.random(blocks) * lengths[which]).astype(int)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        index = offsets[which][:, None] + (first[:, None] + np.arange(BLOCK)) % lengths[which][:, None]
+        flat = index.ravel()[:count]
+        return tuple(np.concatenate(values)[flat] for values in (self.ratios, self.planning, self.closing))
+
+    def scaled(self, parallel: float) -> "DurationModel":
+        """With so many times the parallel speed: what is spent per row shrinks, what is spent per batch does not."""
+        draws = self.draws / np.array([1.0, parallel, parallel])
+        return replace(self, per_row=self.per_row / parallel, below_knee=self.below_knee / parallel, draws=draws)
+
+
+def durations_of(series: Sequence[Series], random: np.random.Generator, draws: int = 60) -> DurationModel:
+    """Fit the model to the warm micro-batches of one or more series."""
+    rows, durations = (np.concatenate([getattr(one, name) for one in series]) for name in ("rows", "durations"))
+    least, most = np.quantile(rows, [0.05, 0.95])
+    identified = bool(most >= SPREAD_OF_ROWS * least and len(rows) >= 6)
+    knee = _knee(series) if identified else 0.0
+    if identified:
+        chosen = _fit(rows, durations, knee)
+        resampled = np.array([_fit(*_resampled(series, random), knee) for _ in range(draws)])
+    else:
+        chosen, resampled = _unidentified(series, draws, random)
+    ratios = tuple(one.durations / (_columns(one.rows, knee) @ chosen) for one in series)
+    means = np.array([ratio.mean() for ratio in ratios])
+    between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
+    names = ("fixed", "per_row", "below_knee")
+    return DurationModel(
+        fixed=float(chosen[0]), per_row=float(chosen[1]), below_knee=float(chosen[2]), knee=knee,
+        errors=dict(zip(names, resampled.std(axis=0).tolist(), strict=True)), ratios=ratios,
+        planning=tuple(one.admitted - one.started for one in series),
+        closing=tuple(one.ended - one.visible for one in series),
+        correlation=_correlation(ratios), run_to_run=between if len(series) >= ENOUGH_RUNS else max(between, RUN_TO_RUN),
+        assumed_run_to_run=len(series) < ENOUGH_RUNS and between < RUN_TO_RUN, rows=(float(least), float(most)), identified=identified,
+        draws=resampled, outliers=int(sum((ratio > 2).sum() for ratio in ratios)),
+    )  # fmt: skip
+
+
+def _columns(rows: Real, knee: float) -> NDArray[np.float64]:
+    return np.stack([np.ones_like(rows), rows, np.minimum(rows, knee)], axis=1)
+
+
+def _fit(rows: Real, durations: Real, knee: float) -> Real:
+    """Least squares of relative errors, those of outliers weighing less; no coefficient is below zero."""
+    matrix = _columns(rows, knee)[:, : 3 if knee else 2]
+    scale = matrix.max(axis=0)
+    weights = 1 / durations
+    found = np.zeros(matrix.shape[1])
+    for _ in range(6):
+        found = lsq_linear(matrix / scale * weights[:, None], durations * weights, bounds=(0, np.inf)).x / scale
+        fitted = np.maximum(matrix @ found, 1e-9)
+        relative = durations / fitted - 1
+        spread = max(1.4826 * float(np.median(np.abs(relative - np.median(relative)))), 1e-6)
+        weights = np.sqrt(np.minimum(1.0, HUBER * spread / np.maximum(np.abs(relative), 1e-12))) / fitted
+    return np.append(found, np.zeros(3 - len(found)))
+
+
+def _knee(series: Sequence[Series]) -> float:
+    """Where a knee predicts held-back series better than none; 0, where it does not."""
+    if len(series) < 3:
+        return 0.0
+    folds = [(one, [other for other in series if other is not one]) for one in series]
+    rows = np.concatenate([one.rows for one in series])
+
+    def error(knee: float) -> float:
+        total = 0.0
+        for held, others in folds:
+            known, durations = (
+                np.concatenate([getattr(one, name) for one in others]) for name in ("rows", "durations")
+            )
+            predicted = _columns(held.rows, knee) @ _fit(known, durations, knee)
+            total += abs(float(np.median(held.durations / np.maximum(predicted, 1e-9))) - 1)
+        return total
+
+    least, most = np.quantile(rows, [0.05, 0.95]).tolist()
+    places = np.geomspace(max(least, 1.0), max(most, 1.0), KNEES + 2)[1:-1]
+    errors = {knee: error(knee) for knee in (0.0, *places.tolist())}
+    best = min(errors, key=lambda knee: errors[knee])
+    return best if errors[best] < PAYS * errors[0.0] else 0.0
+
+
+def _resampled(series: Sequence[Series], random: np.random.Generator) -> tuple[Real, Real]:
+    """Blocks of successive micro-batches, drawn with replacement from each series."""
+    rows, durations = [], []
+    for one in series:
+        starts = random.integers(len(one), size=-(-len(one) // BLOCK))
+        index = ((starts[:, None] + np.arange(BLOCK)) % len(one)).ravel()[: len(one)]
+        rows.append(one.rows[index])
+        durations.append(one.durations[index])
+    return np.concatenate(rows), np.concatenate(durations)
+
+
+def _unidentified(
+    series: Sequence[Series], draws: int, random: np.random.Generator
+) -> tuple[Real, NDArray[np.float64]]:
+    """All batches have about the same rows, so any part of their work may be per row: the share is drawn evenly."""
+    rows = float(np.median(np.concatenate([one.rows for one in series])))
+    duration = float(np.median(np.concatenate([one.durations for one in series])))
+
+    def split(share: float) -> Real:
+        return np.array([(1 - share) * duration, share * duration / rows, 0.0])
+
+    return split(0.4), np.array([split(share) for share in random.random(draws) * 0.95])
+
+
+def _correlation(ratios: Sequence[Real]) -> float:
+    pairs = [(one[:-1] - one.mean(), one[1:] - one.mean()) for one in ratios if len(one) > 3]
+    if not pairs:
+        return 0.0
+    above = sum(float(a @ b) for a, b in pairs)
+    below = sum(float(((one - one.mean()) ** 2).sum()) for one in ratios)
+    return above / below if below else 0.0

@@ -1,0 +1,362 @@
+"""What recordings say of a query, or of the queries of a run that are joined by hops."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from penstock.connectors.uri import Uri
+from penstock.engine.ledger import BatchRecord
+from penstock.errors import ConfigurationError, SourceError
+from penstock.planner.arrivals import Flow
+from penstock.planner.gate import Passage
+from penstock.planner.prediction import QUANTILES, summary
+from penstock.planner.reading import Found, find
+from penstock.planner.record import Record
+from penstock.planner.series import Series, series_of
+from penstock.planner.setting import Setting
+from penstock.runtime.histogram import Histogram
+
+WARM_RATIO = 1.15
+"""A micro-batch is warm once the running median of durations, for its rows, is within so much of the later ones'."""
+LEAST_WARM = 8
+"""Warm micro-batches without which nothing is fitted."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something seen in a recording, and what was done about it."""
+
+    kind: Literal["torn", "missing", "restart", "warm-up", "trigger", "short", "late"]
+    text: str
+
+
+@dataclass(frozen=True)
+class QueryObservation:
+    """What was seen of one query.
+
+    Parameters
+    ----------
+    name: the query's, or its identifier's beginning.
+    upstream: the query whose results it reads by a hop; None, if it reads a source.
+    series: warm micro-batches, one series for each start in each recording.
+    cold: the same with the warm-up.
+    setting: the gate, as far as it was recorded or can be inferred, of the last recording.
+    trigger_inferred: whether the trigger was inferred from the starts of micro-batches.
+    rows_per_source_row: rows it reads for each row of the run's source.
+    latency_ms: of results, as measured by a run of Penstock, by recording; empty for others.
+    records: all progresses, in order.
+    service_us: mean service time of an event by element, where a run of Penstock measured it.
+    """
+
+    name: str
+    upstream: str | None
+    series: tuple[Series, ...]
+    cold: tuple[Series, ...]
+    setting: Setting
+    trigger_inferred: bool
+    rows_per_source_row: float
+    latency_ms: tuple[Histogram, ...]
+    records: tuple[Record, ...]
+    service_us: Mapping[str, float]
+
+    @property
+    def batches(self) -> int:
+        """Warm micro-batches."""
+        return sum(map(len, self.series))
+
+    def latency(self) -> dict[str, float]:
+        """Measured: mean and quantiles over the last recording's warm micro-batches, by name, in seconds.
+
+        Of a run of Penstock they are of each result, from the intended send time; of others each row is taken to have
+        come at a moment between the two admissions that its arrival lies between. Empty where nothing is known.
+        """
+        if self.latency_ms and self.latency_ms[-1].counts:
+            measured = self.latency_ms[-1]
+            quantiles = {name: (measured.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
+            return {"mean": (measured.mean or 0.0) / 1e3, **quantiles}
+        if self.upstream is not None or not self.series or len(self.series[-1]) < 2:
+            return {}
+        series = self.series[-1]
+        taken = np.cumsum(series.rows)
+        arrived = Flow(series.admitted, taken + series.waiting)
+        passage = Passage(series.started, series.admitted, series.visible, series.ended, taken)
+        _, latencies = passage.latencies(arrived, float(series.admitted[0]))
+        return summary(latencies)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Queries, those that others read from first; notes; and of an event log the tasks (stage, seconds, seconds of GC)."""
+
+    queries: tuple[QueryObservation, ...]
+    notes: tuple[Note, ...]
+    tasks: tuple[tuple[int, float, float], ...]
+
+    def query(self, name: str) -> QueryObservation:
+        """One by its name."""
+        return next(query for query in self.queries if query.name == name)
+
+
+def observe(*sources: str | Path, query: str | None = None, cores: float | None = None) -> Observation:
+    """Read one or more recordings of one query, or of one application of Penstock.
+
+    Parameters
+    ----------
+    sources: each the directory of a run of Penstock, a file of progress as JSON lines, or a Spark event log.
+    query: which one, by name or by the beginning of its identifier, where a recording has several.
+    cores: that the query has, where the recording does not say.
+
+    Raises
+    ------
+    SourceError: a recording cannot be read or has no progress.
+    ConfigurationError: it has several queries and none was chosen, or not the one that was.
+    """
+    if not sources:
+        raise ConfigurationError(
+            "observe() needs at least one recording: the directory of a run, or a file of progress."
+        )
+    recordings = [_Recording.of(Path(source)) for source in sources]
+    if all(len(recording.queries) == 1 for recording in recordings):  # the same query, whatever it is called
+        for recording in recordings:
+            recording.rename(next(iter(recordings[-1].queries)))
+    names = _chosen(recordings, query)
+    notes = [note for recording in recordings for note in recording.notes(names)]
+    upstream = recordings[-1].upstream
+    queries = []
+    for name in names:
+        seen = [recording for recording in recordings if name in recording.queries]
+        cold = tuple(series for recording in seen for series in recording.series(name) if len(series))
+        warm = tuple(series for series in map(_warm, cold) if len(series))
+        dropped = sum(map(len, cold)) - sum(map(len, warm))
+        if dropped:
+            notes.append(Note("warm-up", f"{dropped} micro-batches of {name} are of the warm-up and are left out."))
+        setting, inferred = seen[-1].setting(name, warm, cores)
+        queries.append(
+            QueryObservation(
+                name, upstream.get(name), warm, cold, setting, inferred, seen[-1].rows_per_source_row(name),
+                tuple(recording.latency(name) for recording in seen if recording.ledgers.get(name)),
+                tuple(record for recording in seen for record in recording.queries[name]), seen[-1].service(name),
+            )
+        )  # fmt: skip
+    return Observation(
+        tuple(_ordered(queries)), tuple(notes), tuple(task for r in recordings for task in r.found.tasks)
+    )
+
+
+@dataclass
+class _Recording:
+    """One file or directory: its progresses by query, and what a run of Penstock has beside them."""
+
+    found: Found
+    queries: dict[str, list[Record]]
+    manifest: dict[str, Any] = field(default_factory=dict)
+    start: dict[str, Any] = field(default_factory=dict)
+    ledgers: dict[str, list[BatchRecord]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path) -> "_Recording":
+        found = find(path)
+        queries: dict[str, list[Record]] = {}
+        names: dict[str, str] = {}
+        for record in found.records:
+            kind = record.name or " ".join(re.sub(r"@[0-9a-f]+", "", source.description) for source in record.sources)
+            queries.setdefault(names.setdefault(kind, record.name or record.query[:8] or "query"), []).append(record)
+        recording = cls(found, queries)
+        if (path / "manifest.json").is_file():
+            recording.manifest = json.loads((path / "manifest.json").read_text())
+            starts = [line for line in _lines(path / "starts.jsonl") if line]
+            recording.start = starts[-1] if starts else {}
+            for name in queries:
+                recording.ledgers[name] = _records(path / f"batches-{name}.jsonl")
+        return recording
+
+    def rename(self, name: str) -> None:
+        """Give the only query a name."""
+        (known,) = self.queries
+        self.queries = {name: self.queries[known]}
+        self.ledgers = {name: self.ledgers.get(known, [])}
+
+    @property
+    def upstream(self) -> dict[str, str]:
+        """The query that each query reads from, by the streams of the topology."""
+        groups: Mapping[str, str] = self.manifest.get("groups", {})
+        elements = self.manifest.get("topology", {}).get("elements", ())
+        emitted = {stream: groups[element["name"]] for element in elements for stream in element["emits"]}
+        reads: dict[str, set[str]] = {}
+        for element in elements:
+            own = groups[element["name"]]
+            reads.setdefault(own, set()).update(emitted[s] for s in element["inputs"] if emitted.get(s, own) != own)
+        several = sorted(name for name, others in reads.items() if len(others) > 1)
+        if several:
+            raise ConfigurationError(
+                f"Group {several[0]} reads from several groups ({', '.join(sorted(reads[several[0]]))}), which is not modelled: "
+                "predict the groups one by one, with --query."
+            )
+        return {name: others.pop() for name, others in reads.items() if others}
+
+    def series(self, name: str) -> list[Series]:
+        """One for each start, in order."""
+        runs: dict[str, list[Record]] = {}
+        for record in self.queries[name]:
+            runs.setdefault(record.run, []).append(record)
+        visible = {record.batch: record.committed_us / 1e6 for record in self.ledgers.get(name, ())}
+        return [series_of(records, visible) for records in runs.values()]
+
+    def setting(self, name: str, warm: Sequence[Series], cores: float | None) -> tuple[Setting, bool]:
+        """The gate of the last start, and whether its trigger was inferred."""
+        trigger = self.start.get("trigger")
+        inferred = trigger is None
+        if inferred and warm:
+            trigger = warm[-1].trigger()
+        gate: dict[str, Any] = {}
+        if not self.upstream.get(name):
+            for uri in self.start.get("sources", {}).values():
+                options = Uri.parse(str(uri)).options
+                gate = {key: float(options[key]) for key in ("min_rows", "max_rows") if key in options}
+                gate |= {key: options[key] for key in ("max_delay",) if key in options}
+        found = cores or _cores(self.start)
+        partitions = self.manifest.get("partitions") or max((r.partitions or 0 for r in self.queries[name]), default=0)
+        return Setting(trigger=trigger, cores=found, partitions=partitions or None, **gate), inferred
+
+    def rows_per_source_row(self, name: str) -> float:
+        """By what the queries between the source and this one make of a row."""
+        first = name
+        while first in self.upstream:
+            first = self.upstream[first]
+        rows = {query: sum(series.rows.sum() for series in self.series(query)) for query in {name, first}}
+        return float(rows[name] / rows[first]) if first != name and rows[first] else 1.0
+
+    def latency(self, name: str) -> Histogram:
+        """Of the results of warm micro-batches."""
+        first = min((warm.numbers[0] for warm in map(_warm, self.series(name)) if len(warm)), default=0)
+        measured = Histogram()
+        for record in self.ledgers.get(name, ()):
+            if record.batch >= first:
+                measured.merge(record.latency_ms)
+        return measured
+
+    def service(self, name: str) -> dict[str, float]:
+        """Mean service time of an event by element, microseconds."""
+        busy: dict[str, tuple[float, int]] = {}
+        for record in self.ledgers.get(name, ()):
+            for element, tally in record.elements.items():
+                before = busy.get(element, (0.0, 0))
+                busy[element] = (before[0] + tally.busy_us, before[1] + tally.events)
+        return {element: time / events for element, (time, events) in busy.items() if events}
+
+    def notes(self, names: Iterable[str]) -> list[Note]:
+        path, notes = self.found.path, []
+        if self.found.torn:
+            notes.append(
+                Note("torn", f"{self.found.torn} lines of {path} are cut off or no progress, and are left out.")
+            )
+        for name in names:
+            runs = {record.run for record in self.queries.get(name, ())}
+            if len(runs) > 1:
+                notes.append(
+                    Note("restart", f"{path} has {len(runs)} starts of {name}; each has a warm-up of its own.")
+                )
+            missing = sum(
+                int(np.diff(series.numbers)[~series.whole[1:]].sum() - (~series.whole[1:]).sum())
+                for series in (self.series(name) if name in self.queries else ())
+                if len(series)
+            )
+            if missing:
+                notes.append(
+                    Note("missing", f"The progress of {missing} micro-batches of {name} is missing in {path}.")
+                )
+        return notes
+
+
+def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:
+    """The names of the queries to observe: the one chosen, the only one, or all of a run of Penstock."""
+    names = list(dict.fromkeys(name for recording in recordings for name in recording.queries))
+    if query is not None:
+        found = [
+            name
+            for name in names
+            if name == query
+            or any(record.query.startswith(query) for r in recordings for record in r.queries.get(name, ()))
+        ]
+        if len(found) != 1:
+            raise ConfigurationError(f"There is no one query {query}: choose among {', '.join(names)}.")
+        return found
+    if len(names) > 1 and not all(recording.manifest for recording in recordings):
+        raise ConfigurationError(
+            f"The recording has {len(names)} queries ({', '.join(names)}): choose one with --query (query= in Python)."
+        )
+    return names
+
+
+def _warm(series: Series) -> Series:
+    """The series without its warm-up: the first micro-batch, and what lasts longer, for its rows, than those later."""
+    if len(series) < 4:
+        return series[1:]
+    later = series[len(series) // 2 :]
+    typical = np.maximum(np.interp(series.rows, *_profile(later)), 1e-3)
+    ratios = series.durations / typical
+    running = np.array([np.median(ratios[place : place + 3]) for place in range(len(ratios))])
+    slow = np.flatnonzero(running[: len(series) // 2] > WARM_RATIO)
+    # Only a beginning that is slow throughout is a warm-up: of single slow micro-batches later on a model must know.
+    first = 1
+    while first < len(series) // 2 and np.isin(np.arange(first, first + 3), slow).sum() >= 2:
+        first += 1
+    return series[first:]
+
+
+def _profile(series: Series) -> tuple[Any, Any]:
+    """Median durations by rows, in up to four groups of micro-batches."""
+    order = np.argsort(series.rows)
+    groups = [group for group in np.array_split(order, 4) if len(group)]
+    rows = np.array([np.median(series.rows[group]) for group in groups])
+    return rows, np.array([np.median(series.durations[group]) for group in groups])
+
+
+def _ordered(queries: Sequence[QueryObservation]) -> list[QueryObservation]:
+    """Those that others read from first."""
+    left, done = list(queries), list[QueryObservation]()
+    while left:
+        ready = [query for query in left if query.upstream not in {other.name for other in left}]
+        done += ready
+        left = [query for query in left if query not in ready]
+    return done
+
+
+def _cores(start: Mapping[str, Any]) -> float | None:
+    environment = start.get("environment", {})
+    match = re.fullmatch(r"local\[(\d+|\*)\]", str(start.get("master", "")))
+    if match is None:
+        return None
+    return environment.get("cores") if match[1] == "*" else int(match[1])
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    found = []
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+    return found
+
+
+def _records(path: Path) -> list[BatchRecord]:
+    """The ledger's lines; a torn last one is left out."""
+    decode, records = msgspec.json.Decoder(BatchRecord).decode, []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read ({error.strerror}): it belongs to the recording.") from error
+    for line in lines:
+        try:
+            records.append(decode(line))
+        except msgspec.DecodeError:
+            continue
+    return records

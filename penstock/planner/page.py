@@ -1,0 +1,141 @@
+"""One self-contained page on a tuning: what is, what limits, what to set, and the curve of latency and cost."""
+
+import math
+from html import escape
+from io import StringIO
+
+from penstock.planner.prediction import LATENCIES, Prediction
+from penstock.planner.tuning import Tuning
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24 }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
+table { border-collapse: collapse; width: 100% } td, th { padding: .3rem .6rem; border-bottom: 1px solid #d5dae0; text-align: right }
+td:first-child, th:first-child { text-align: left } code { background: #f2f4f6; padding: .1rem .3rem }
+.kind { color: #57606a; font-size: .85rem } svg { width: 100%; height: auto }
+"""
+TODAY, CHOSEN, CURVE, FILES = "#d55e00", "#009e73", "#0072b2", "#777777"
+
+
+def page(tuning: Tuning, source: str) -> str:
+    """The page, as HTML that needs no other file."""
+    target = f"{tuning.target.name} of {tuning.target.seconds:g} s"
+    parts = [f"<h1>{escape(source)}: options for a {target}</h1>", f"<p>{escape(_headline(tuning))}</p>"]
+    if tuning.options:
+        rows = "".join(
+            f"<tr><td><code>{escape(n)}</code></td><td>{escape(v)}</td></tr>" for n, v in tuning.options.items()
+        )
+        parts.append(f"<h2>What to set</h2><table>{rows}</table>")
+    parts.append("<h2>What limits it</h2>")
+    parts += [
+        f"<p><b>{escape(v.kind)}</b>: {escape(v.text)}{'' if v.confident else ' <span class=kind>(not sure)</span>'}</p>"
+        for v in tuning.verdicts
+    ]
+    parts.append(_figures(tuning))
+    if len(tuning.tried) > 1:
+        parts.append("<h2>Latency and files, by trigger interval</h2>" + _curve(tuning))
+    assumed = (tuning.chosen or tuning.today).assumptions if (tuning.chosen or tuning.today) else ()  # type: ignore[union-attr]
+    if assumed:
+        parts.append("<h2>Assumed</h2><ul>" + "".join(f"<li>{escape(text)}</li>" for text in assumed) + "</ul>")
+    title = escape(f"{source}: {target}")
+    body = "\n".join(parts)
+    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>\n{body}\n</html>\n'
+
+
+def _headline(tuning: Tuning) -> str:
+    held = "" if tuning.max_rate is None else f" It is expected to hold up to {tuning.max_rate:,.0f} rows per second."
+    return tuning.reason + held
+
+
+def _figures(tuning: Tuning) -> str:
+    """Measured, predicted for today, predicted for the choice, side by side."""
+    columns: list[tuple[str, dict[str, str]]] = []
+    if tuning.measured:
+        columns.append(("today, measured", {name: f"{tuning.measured[name]:.2f} s" for name in LATENCIES}))
+    for title, prediction in (("today, predicted", tuning.today), ("chosen, predicted", tuning.chosen)):
+        if prediction is not None:
+            columns.append((title, _shown(prediction)))
+    if not columns:
+        return ""
+    names = list(dict.fromkeys(name for _, values in columns for name in values))
+    head = "".join(f"<th>{escape(title)}</th>" for title, _ in columns)
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td>"
+        + "".join(f"<td>{escape(values.get(name, ''))}</td>" for _, values in columns)
+        + "</tr>"
+        for name in names
+    )
+    return f"<h2>Figures</h2><table><tr><th></th>{head}</tr>{rows}</table><p class=kind>In brackets: 90% bands.</p>"
+
+
+def _shown(prediction: Prediction) -> dict[str, str]:
+    values = {}
+    for name in LATENCIES:
+        low, high = prediction.band(name)
+        values[name] = f"{getattr(prediction, name):.2f} s ({low:.2f} to {high:.2f})"
+    limit = prediction.throughput_limit
+    return values | {
+        "trigger": f"{prediction.setting.trigger:g} s",
+        "rows per second": f"{prediction.rate:,.0f}",
+        "keeps up with, rows per second": "unknown" if math.isinf(limit) else f"{limit:,.0f}",
+        "utilisation": f"{prediction.utilisation:.0%}",
+        "micro-batches a day": f"{prediction.batches_per_day:,.0f}",
+        "files a day (one per partition and micro-batch)": f"{prediction.files_per_day:,.0f}",
+        "rows per file": f"{prediction.rows_per_file:,.0f}",
+    }
+
+
+def _curve(tuning: Tuning) -> str:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    name = tuning.target.name
+    triggers = [one.setting.interval for one in tuning.tried]
+    latencies = [getattr(one, name) for one in tuning.tried]
+    axes.plot(triggers, latencies, color=CURVE, marker=".", label=f"{name} of the latency (predicted)")
+    axes.axhline(tuning.target.seconds, color="#444444", linestyle=":", linewidth=1)
+    axes.annotate(
+        f"target {tuning.target.seconds:g} s",
+        (triggers[-1], tuning.target.seconds),
+        ha="right",
+        va="bottom",
+        fontsize=9,
+    )
+    for one, color, label, marker in ((tuning.today, TODAY, "today", "s"), (tuning.chosen, CHOSEN, "chosen", "o")):
+        if one is not None:
+            low, high = one.band(name)
+            at, height = one.setting.interval, getattr(one, name)
+            axes.errorbar(
+                [at], [height], yerr=[[height - low], [min(high, 4 * height) - height]], color=color, marker=marker, capsize=4,
+                linestyle="none", label=f"{label}, with 90% band",
+            )  # fmt: skip
+    axes.set_xlabel("trigger interval (s)")
+    axes.set_ylabel(f"{name} (s)")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    files = axes.twinx()
+    files.plot(
+        triggers,
+        [one.files_per_day for one in tuning.tried],
+        color=FILES,
+        linestyle="--",
+        label="files a day (predicted)",
+    )
+    files.set_yscale("log")
+    files.set_ylabel("files a day")
+    files.spines[["top"]].set_visible(False)
+    handles = [*axes.get_legend_handles_labels()[0], *files.get_legend_handles_labels()[0]]
+    figure.legend(
+        handles,
+        [str(handle.get_label()) for handle in handles],
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=9,
+    )
+    drawn = StringIO()
+    figure.savefig(drawn, format="svg")
+    return drawn.getvalue()[drawn.getvalue().index("<svg") :]

@@ -1,0 +1,109 @@
+"""A predicted latency: what it is, how sure, by which method, and what it rests on."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import ConfigurationError
+from penstock.planner.setting import Setting
+from penstock.queueing import parameter
+
+Real = NDArray[np.float64]
+Method = Literal["simulated", "solved"]
+
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+LATENCIES = ("mean", *QUANTILES)
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a setting is expected to do. All figures are predicted; those in ``assumptions`` rest on more than data.
+
+    Parameters
+    ----------
+    setting: complete: what was asked, and for the rest what was recorded.
+    rate: rows per second.
+    mean, p50, p95, p99: of a row's latency, from its arrival until its results are visible, seconds.
+    backlog: mean rows that wait or are in a micro-batch.
+    utilisation: share of the time during which a micro-batch runs, of the busiest query.
+    throughput_limit: rows per second beyond which the backlog grows without bound.
+    rows_per_batch, batches_per_day: of the first query. files_per_day: of all queries, one per partition and
+        micro-batch, which is what Spark's file sinks write.
+    method: how the latencies were found.
+    replicates: latencies of runs as long as the recording, by name, for `band`.
+    assumptions: sentences on what no recording shows.
+    """
+
+    setting: Setting
+    rate: float
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    backlog: float
+    utilisation: float
+    throughput_limit: float
+    rows_per_batch: float
+    batches_per_day: float
+    files_per_day: float
+    method: Method
+    replicates: Mapping[str, Real]
+    assumptions: tuple[str, ...]
+
+    @property
+    def rows_per_file(self) -> float:
+        """Rows of the source for each file of the sink."""
+        return self.rate * DAY_S / self.files_per_day
+
+    def band(self, name: str, level: float = 0.9) -> tuple[float, float]:
+        """Where a latency measured over as long as the recording is expected with probability ``level``, seconds.
+
+        Parameters
+        ----------
+        name: ``"mean"``, ``"p50"``, ``"p95"`` or ``"p99"``.
+        """
+        name = parameter.one_of("name", name, LATENCIES)
+        level = parameter.fraction("level", level)
+        if not len(self.replicates[name]):
+            raise ConfigurationError("This prediction was made without replicates, so it has no bands.")
+        low, high = np.quantile(self.replicates[name], [(1 - level) / 2, (1 + level) / 2])
+        return min(float(low), getattr(self, name)), max(float(high), getattr(self, name))
+
+    def cost(self, holding_cost: float, batch_cost: float) -> float:
+        """Per second: ``holding_cost`` per row and second, ``batch_cost`` per micro-batch (the paper's c1 L + c2 T)."""
+        holding = parameter.rate("holding_cost", holding_cost, zero=True)
+        per_batch = parameter.rate("batch_cost", batch_cost, zero=True)
+        return holding * self.backlog + per_batch * self.batches_per_day / DAY_S
+
+    def to_json(self) -> dict[str, Any]:
+        """As `penstock predict --json` prints it."""
+        return {
+            **{name: getattr(self, name) for name in LATENCIES},
+            "bands": {name: list(self.band(name)) for name in LATENCIES},
+            "utilisation": self.utilisation,
+            "method": self.method,
+            "rate": self.rate,
+            "backlog": self.backlog,
+            "throughput_limit": self.throughput_limit,
+            "rows_per_batch": self.rows_per_batch,
+            "batches_per_day": self.batches_per_day,
+            "files_per_day": self.files_per_day,
+            "setting": self.setting.given() if not isinstance(self.setting.arrivals, tuple) else {
+                **self.setting.given(), "arrivals": f"{len(self.setting.arrivals)} times"
+            },
+            "assumptions": list(self.assumptions),
+            "kind": "predicted; latencies in seconds, bands of 90%",
+        }  # fmt: skip
+
+
+def summary(latencies: Real) -> dict[str, float]:
+    """Mean and quantiles by name."""
+    if not len(latencies):
+        return dict.fromkeys(LATENCIES, math.nan)
+    quantiles = np.quantile(latencies, list(QUANTILES.values())).tolist()
+    return {"mean": float(latencies.mean()), **dict(zip(QUANTILES, quantiles, strict=True))}

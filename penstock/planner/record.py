@@ -1,0 +1,143 @@
+"""One progress of a query, as Spark reports it after a micro-batch, from Spark 3.4 on."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Positions = Mapping[str, int]
+"""How far a source has been read: a count of rows by partition."""
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """What a progress says of one source; positions are None where its offsets do not count rows."""
+
+    description: str
+    rows: int
+    start: Positions | None
+    end: Positions | None
+    latest: Positions | None
+    """The end of the source when the micro-batch was planned."""
+
+    @property
+    def taken(self) -> int:
+        """Rows in the micro-batch: by the offsets where they count rows, for a batch that is evaluated twice counts twice."""
+        return self.rows if self.start is None or self.end is None else _difference(self.end, self.start)
+
+    @property
+    def waiting(self) -> int | None:
+        """Rows that were there and were left for later; None where that is not said."""
+        return None if self.end is None or self.latest is None else _difference(self.latest, self.end)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A progress.
+
+    Parameters
+    ----------
+    query, run: Spark's identifiers of the query, which stays from start to start, and of this start.
+    started: when the trigger began, seconds since the epoch.
+    phases: seconds by the names of ``durationMs``.
+    keys: keys whose state was written, or None.
+    state_rows: rows in the state of all operators. late: rows that Spark dropped as late.
+    partitions: of the stateful operators, or None.
+    """
+
+    query: str
+    run: str
+    name: str | None
+    number: int
+    started: float
+    phases: Mapping[str, float]
+    rows: int
+    sources: tuple[SourceRecord, ...]
+    keys: int | None
+    state_rows: int
+    late: int
+    partitions: int | None
+
+    @property
+    def ran(self) -> bool:
+        """Whether there was a micro-batch: Spark reports now and then that there was none."""
+        return "addBatch" in self.phases
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the trigger's start to its end."""
+        return self.phases["triggerExecution"]
+
+    @property
+    def planning(self) -> float:
+        """Seconds before it is fixed which rows the micro-batch takes."""
+        return self.phases.get("latestOffset", 0.0)
+
+    @property
+    def closing(self) -> float:
+        """Seconds after the sink is done: the batch's commit and what the phases leave open."""
+        open_ended = self.duration - sum(value for name, value in self.phases.items() if name != "triggerExecution")
+        return max(0.0, self.phases.get("commitOffsets", 0.0) + max(0.0, open_ended))
+
+
+def record_of(progress: Mapping[str, Any]) -> Record | None:
+    """The record that a progress amounts to; None if it is none."""
+    try:
+        phases = {name: float(value) / 1e3 for name, value in (progress.get("durationMs") or {}).items()}
+        if "triggerExecution" not in phases:
+            phases["triggerExecution"] = float(progress["batchDuration"]) / 1e3
+        operators = progress.get("stateOperators") or ()
+        updated = [int(operator.get("numRowsUpdated", 0)) for operator in operators]
+        return Record(
+            query=str(progress.get("id", "")),
+            run=str(progress.get("runId", "")),
+            name=progress.get("name"),
+            number=int(progress["batchId"]),
+            started=datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00")).timestamp(),
+            phases=phases,
+            rows=int(progress.get("numInputRows") or sum(_rows(source) for source in progress["sources"])),
+            sources=tuple(_source(source) for source in progress["sources"]),
+            keys=max(updated) if updated else None,
+            state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in operators),
+            late=sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators),
+            partitions=max((int(operator.get("numShufflePartitions", 0)) for operator in operators), default=None),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _rows(source: Mapping[str, Any]) -> int:
+    return max(0, int(source.get("numInputRows") or 0))  # -1 where Spark does not know
+
+
+def _source(source: Mapping[str, Any]) -> SourceRecord:
+    start, end, latest = (_positions(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
+    if start is None and end is not None:
+        start = {} if source.get("startOffset") is None else None
+    return SourceRecord(str(source.get("description", "")), _rows(source), start, end, latest)
+
+
+def _positions(offset: Any) -> Positions | None:
+    """Offsets that count rows: Kafka's, by topic and partition, and those of Penstock's own sources."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except json.JSONDecodeError:
+            return None
+    if not isinstance(offset, dict) or not offset:
+        return None
+    if set(offset) == {"first", "end", "started"}:
+        return {"": int(offset["end"])}
+    if not all(isinstance(partitions, dict) for partitions in offset.values()):
+        return None
+    flat = {
+        f"{topic}/{partition}": position
+        for topic, partitions in offset.items()
+        for partition, position in partitions.items()
+    }
+    return flat if all(isinstance(position, int) for position in flat.values()) else None
+
+
+def _difference(later: Positions, earlier: Positions) -> int:
+    return sum(max(0, position - earlier.get(partition, 0)) for partition, position in later.items())

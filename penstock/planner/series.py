@@ -1,0 +1,122 @@
+"""The micro-batches of one start of a query, as arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.planner.record import Record
+
+Real = NDArray[np.float64]
+
+BACK_TO_BACK_S = 0.05
+"""A trigger that begins so soon after the last has waited for nothing."""
+TRIGGERS_S = (
+    0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.8, *(half / 2 for half in range(2, 21)), *range(11, 61), 90, 120, 180, 300,
+    600, 900, 1200, 1800, 3600,
+)  # fmt: skip
+"""Trigger intervals that people choose, of which one is recognised from the starts of micro-batches."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Micro-batches with data, in order; all arrays have one entry for each.
+
+    Parameters
+    ----------
+    numbers: of the micro-batches. started, ended: of their triggers, seconds since the epoch.
+    admitted: when it was fixed which rows they take. visible: when their results were.
+    rows: taken. waiting: there and left for later. keys: distinct ones, nan where unknown.
+    whole: whether the progress of the micro-batch before is there, too.
+    """
+
+    numbers: Real
+    started: Real
+    admitted: Real
+    visible: Real
+    ended: Real
+    rows: Real
+    waiting: Real
+    keys: Real
+    whole: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, which: slice | NDArray[np.bool_]) -> "Series":
+        return replace(self, **{field.name: getattr(self, field.name)[which] for field in fields(self)})
+
+    @property
+    def durations(self) -> Real:
+        """Seconds from start to end."""
+        return self.ended - self.started
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first start to the last end."""
+        return float(self.ended[-1] - self.started[0]) if len(self) else 0.0
+
+    @property
+    def busy(self) -> float:
+        """Share of the time during which a micro-batch ran."""
+        return float(self.durations.sum() / self.span) if len(self) else 0.0
+
+    def windows(self) -> tuple[Real, Real]:
+        """Between successive admissions: seconds, and rows that arrived in them."""
+        widths = np.diff(self.admitted)
+        counts = self.rows[1:] + np.diff(self.waiting)
+        kept = self.whole[1:] & (widths > 0)
+        return widths[kept], np.maximum(counts[kept], 0.0)
+
+    def trigger(self) -> float | None:
+        """The trigger interval that the starts fit: 0 where micro-batches follow each other at once, None where unclear."""
+        waited = self.started[1:] - self.ended[:-1] > BACK_TO_BACK_S
+        waited &= self.whole[1:]
+        starts = self.started[1:][waited]
+        if len(starts) < max(3, 0.1 * len(self)):
+            return 0.0 if len(self) > 10 and not len(starts) else None
+        for interval in sorted(TRIGGERS_S, reverse=True):
+            phases = np.mod(starts, interval)
+            if np.mean(phases < min(0.06, interval / 10)) > 0.9 and np.median(np.diff(starts)) >= 0.9 * interval:
+                return float(interval)
+        return 0.0 if len(self) > 10 else None
+
+
+def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
+    """The series of one start.
+
+    Parameters
+    ----------
+    records: of one run identifier, in order.
+    visible: when results of micro-batches are known to have become visible; the sink's end otherwise.
+    """
+    ran = [record for record in records if record.ran]
+    latest = {record.number: record for record in ran}  # of one that was repeated the last counts
+    kept = sorted((record for record in latest.values() if _taken(record) > 0), key=lambda record: record.number)
+    empty = {record.number for record in ran} - {record.number for record in kept}
+    numbers = [record.number for record in kept]
+    before = [None, *numbers[:-1]]
+    return Series(
+        numbers=np.array(numbers, dtype=float),
+        started=np.array([record.started for record in kept]),
+        admitted=np.array([record.started + record.planning for record in kept]),
+        visible=np.array(
+            [visible.get(record.number, record.started + record.duration - record.closing) for record in kept]
+        ),
+        ended=np.array([record.started + record.duration for record in kept]),
+        rows=np.array([float(_taken(record)) for record in kept]),
+        waiting=np.array([float(sum(source.waiting or 0 for source in record.sources)) for record in kept]),
+        keys=np.array([np.nan if record.keys is None else float(record.keys) for record in kept]),
+        whole=np.array(
+            [
+                last is not None and all(missing in empty for missing in range(last + 1, number))
+                for last, number in zip(before, numbers, strict=True)
+            ],
+            dtype=bool,
+        ),
+    )
+
+
+def _taken(record: Record) -> int:
+    return sum(source.taken for source in record.sources)

@@ -1,0 +1,126 @@
+"""A setting of a query: what may be chosen, and what may change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from penstock.app.duration import Duration, seconds
+from penstock.errors import ConfigurationError
+from penstock.queueing import parameter
+
+DEFAULT_DELAY_S = 900.0
+
+Arrivals = str | float | Sequence[float]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a prediction is for; what is left out stays as it was recorded.
+
+    Parameters
+    ----------
+    trigger: time between the starts of micro-batches (Spark's ``processingTime``), as ``"2 seconds"`` or in seconds; 0
+        starts one as soon as the last is over.
+    rate: rows per second, or a multiple of what was recorded, as ``"2x"``.
+    min_rows: rows that open the gate (``minOffsetsPerTrigger``, ``min_rows=``).
+    max_delay: time after which one row opens it (``maxTriggerDelay``, ``max_delay=``).
+    max_rows: most rows in a micro-batch (``maxOffsetsPerTrigger``, ``max_rows=``).
+    arrivals: ``"poisson"``; a number, the squared coefficient of variation of the gaps; or times in seconds, which are
+        replayed and sped up to the rate.
+    cores, partitions: of the query.
+
+    Raises
+    ------
+    ConfigurationError: a value is out of its range.
+    """
+
+    trigger: Duration | None = None
+    rate: float | str | None = None
+    min_rows: float | None = None
+    max_delay: Duration | None = None
+    max_rows: float | None = None
+    arrivals: Arrivals | None = None
+    cores: float | None = None
+    partitions: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("trigger", "max_delay"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, seconds(given))
+        for name in ("min_rows", "max_rows", "cores", "partitions"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, parameter.count(name, given, infinite=name == "max_rows"))
+        if isinstance(self.rate, str) and not self.rate.endswith("x"):
+            object.__setattr__(self, "rate", _number("rate", self.rate))
+        if isinstance(self.rate, int | float):
+            parameter.rate("rate", self.rate)
+        elif self.rate is not None:
+            parameter.rate("rate", _number("rate", self.rate[:-1]))
+        if (self.min_rows or 1) > (self.max_rows or float("inf")):
+            raise ConfigurationError(
+                f"min_rows={self.min_rows:g} is above max_rows={self.max_rows:g}, which Spark refuses; lower the one or "
+                "raise the other."
+            )
+        if isinstance(self.arrivals, str) and self.arrivals != "poisson":
+            raise ConfigurationError(
+                f"arrivals={self.arrivals!r}: give 'poisson', a squared coefficient of variation, or times in seconds."
+            )
+        if isinstance(self.arrivals, int | float):
+            parameter.rate("arrivals", self.arrivals)
+        elif self.arrivals is not None and not isinstance(self.arrivals, str):
+            times = tuple(np.sort(np.asarray(self.arrivals, dtype=float)).tolist())
+            if len(times) < 2 or times[0] == times[-1]:
+                raise ConfigurationError("arrivals must be two or more times in seconds.")
+            object.__setattr__(self, "arrivals", times)
+
+    @property
+    def interval(self) -> float:
+        """The trigger in seconds; 0 for none."""
+        return 0.0 if self.trigger is None else seconds(self.trigger)
+
+    @property
+    def delay(self) -> float:
+        """The longest wait of a row for the gate in seconds; Spark's default where none is given."""
+        return DEFAULT_DELAY_S if self.max_delay is None else seconds(self.max_delay)
+
+    def rate_from(self, recorded: float) -> float:
+        """Rows per second, where ``recorded`` were."""
+        if self.rate is None:
+            return recorded
+        return recorded * float(self.rate[:-1]) if isinstance(self.rate, str) else float(self.rate)
+
+    def over(self, recorded: Self) -> Self:
+        """This setting, with what it leaves out taken from the recorded one."""
+        return replace(recorded, **self.given())
+
+    def given(self) -> dict[str, Any]:
+        """What is not left out, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def options(self) -> dict[str, str]:
+        """The gate in the words of Spark's documentation: what to write in ``trigger()`` and in the source's options."""
+        written = {}
+        if self.trigger is not None:
+            written["trigger(processingTime=...)"] = _written(self.interval)
+        if self.min_rows is not None and self.min_rows > 1:
+            written["minOffsetsPerTrigger"] = f"{self.min_rows:.0f}"
+            written["maxTriggerDelay"] = _written(self.delay)
+        if self.max_rows is not None and self.max_rows != float("inf"):
+            written["maxOffsetsPerTrigger"] = f"{self.max_rows:.0f}"
+        return written
+
+
+def _written(duration: float) -> str:
+    return f"{duration:g} seconds" if duration >= 1 or duration == 0 else f"{duration * 1000:g} milliseconds"
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigurationError(f"{name}={text!r}: give a number, or a multiple such as '2x'.") from None

@@ -1,0 +1,35 @@
+"""Whether a sequence of measurements grows: the change over its length, and whether that is more than chance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import kendalltau, theilslopes
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A robust straight line (Theil and Sen's) through values over time.
+
+    Parameters
+    ----------
+    change: from the first to the last, relative to the median. p: probability of so much order by chance (Kendall's).
+    """
+
+    change: float
+    p: float
+
+    def grows(self, least: float) -> bool:
+        """Whether it grows by a share, and not by chance."""
+        return self.change > least and self.p < 0.001
+
+
+def trend_of(times: ArrayLike, values: ArrayLike) -> Trend:
+    """The trend of values at times, seconds; of fewer than eight, none."""
+    at, seen = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    if len(seen) < 8 or float(seen.max()) == float(seen.min()):
+        return Trend(0.0, 1.0)
+    slope = float(theilslopes(seen, at)[0])
+    middle = float(np.median(np.abs(seen)))
+    change = slope * float(at[-1] - at[0]) / middle if middle else 0.0
+    return Trend(change, float(kendalltau(at, seen).pvalue))

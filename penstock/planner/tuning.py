@@ -1,0 +1,224 @@
+"""Which options to set for a latency target: what is, what limits, what is expected of the choice, and what it costs."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import ConfigurationError, PenstockError
+from penstock.planner.calibration import Calibration, calibrate
+from penstock.planner.observation import Observation
+from penstock.planner.prediction import LATENCIES, Prediction
+from penstock.planner.setting import Setting
+from penstock.planner.verdict import Verdict, verdicts
+
+TARGETS = LATENCIES
+STEPS = (0, 0.1, 0.2, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7.5, 8, 10, 12, 15, 20, 25, 30, 40, 45, 60, 90, 120, 180,
+         240, 300, 450, 600, 900, 1200, 1800, 3600)  # fmt: skip
+"""Trigger intervals that are tried, in seconds."""
+SURE = 0.9
+"""The upper end of the band of so much that must meet the target."""
+QUICK = 24
+"""Replicates for a band while searching."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on a figure of the latency, as ``p95`` of 5 seconds."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The answer.
+
+    Parameters
+    ----------
+    target: what was asked for.
+    measured: today's latency by name, seconds; empty where it is not known.
+    today, chosen: predictions; None where the recording does not carry one, or no setting meets the target.
+    feasible: whether a setting of the gate meets the target; None where the recording does not tell.
+    verdicts: what limits, the gravest first.
+    sure: whether the whole band of the choice meets the target.
+    reason: a sentence: why this choice, or why none.
+    max_rate: rows per second up to which the choice is expected to meet the target.
+    cores_missing: times today's parallel speed at which the target could be met; None where it can be, or never.
+    tried: predictions without bands for each trigger that was tried.
+    """
+
+    target: Target
+    measured: dict[str, float]
+    today: Prediction | None
+    chosen: Prediction | None
+    feasible: bool | None
+    verdicts: tuple[Verdict, ...]
+    sure: bool
+    reason: str
+    max_rate: float | None
+    cores_missing: float | None
+    tried: tuple[Prediction, ...]
+
+    @property
+    def limits(self) -> str:
+        """What limits, the gravest first, in one text."""
+        return " ".join(map(str, self.verdicts))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What to set, in the words of Spark's documentation."""
+        return {} if self.chosen is None else self.chosen.setting.options()
+
+    def to_json(self) -> dict[str, Any]:
+        """As `penstock tune --json` prints it."""
+        return {
+            "target": {self.target.name: self.target.seconds},
+            "today": None if self.today is None else {**self.today.to_json(), "measured": self.measured or None},
+            "chosen": None if self.chosen is None else self.chosen.to_json(),
+            "feasible": self.feasible,
+            "sure": self.sure,
+            "limits": self.limits,
+            "verdicts": [{"kind": v.kind, "text": v.text, "confident": v.confident} for v in self.verdicts],
+            "options": self.options,
+            "reason": self.reason,
+            "max_rate": self.max_rate,
+            "cores_missing": self.cores_missing,
+            "curve": [
+                {"trigger": p.setting.trigger, **{name: getattr(p, name) for name in LATENCIES}, "files_per_day": p.files_per_day}
+                for p in self.tried
+            ],
+        }  # fmt: skip
+
+
+def tune(observation: Observation, target: Target, what_if: Setting | None = None) -> Tuning:
+    """Choose the gate that meets a target with the fewest micro-batches, which are what costs.
+
+    Parameters
+    ----------
+    what_if: a rate, arrivals or cores other than those recorded.
+
+    Raises
+    ------
+    ConfigurationError: the target or the setting cannot be understood.
+    """
+    if target.name not in TARGETS or not target.seconds > 0:
+        raise ConfigurationError(
+            f"The target is {target.name} {target.seconds:g} s: give one of {', '.join(TARGETS)}, above zero."
+        )
+    found = tuple(verdicts(observation))
+    measured = observation.queries[-1].latency()
+    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, ())
+    if found[0].kind in ("idle", "unclear"):
+        return replace(
+            unknown, reason="The recording does not carry a prediction: record the query under load, for longer."
+        )
+    try:
+        calibration = calibrate(observation)
+    except ConfigurationError as error:
+        return replace(unknown, reason=str(error))
+    base = calibration.complete(what_if)
+    today = _predicted(calibration, base)
+    tried = list(_tried(calibration, base, target))
+    chosen, sure = _chosen(calibration, tried, target)
+    answer = replace(unknown, today=today, tried=tuple(tried))
+    if chosen is None:
+        reason, missing = _missing(calibration, base, tried, target)
+        return replace(answer, feasible=False, reason=reason, cores_missing=missing)
+    return replace(
+        answer, chosen=chosen, feasible=True, sure=sure, reason=_because(chosen, today, target, sure),
+        max_rate=_holds_until(calibration, chosen.setting, target),
+    )  # fmt: skip
+
+
+def _predicted(calibration: Calibration, setting: Setting, replicates: int | None = None) -> Prediction | None:
+    """A prediction; None where the query does not keep up."""
+    try:
+        return (
+            calibration.predict(setting) if replicates is None else calibration.predict(setting, replicates=replicates)
+        )
+    except PenstockError:
+        return None
+
+
+def _tried(calibration: Calibration, base: Setting, target: Target) -> Iterable[Prediction]:
+    """Triggers from none to beyond the target."""
+    for trigger in STEPS:
+        if trigger <= 1.5 * target.seconds + 1:
+            found = _predicted(calibration, replace(base, trigger=float(trigger), min_rows=None, max_delay=None), 0)
+            if found is not None:
+                yield found
+
+
+def _chosen(calibration: Calibration, tried: list[Prediction], target: Target) -> tuple[Prediction | None, bool]:
+    """The one with the fewest micro-batches whose band meets the target; if none does, the one that meets it best."""
+    meeting = [one for one in tried if getattr(one, target.name) <= target.seconds]
+    for one in sorted(meeting, key=lambda one: one.batches_per_day)[:12]:
+        full = calibration.predict(one.setting, replicates=QUICK)
+        if full.band(target.name, SURE)[1] <= target.seconds:
+            return calibration.predict(one.setting), True
+    if not meeting:
+        return None, False
+    best = min(meeting, key=lambda one: float(getattr(one, target.name)))
+    return calibration.predict(best.setting), False
+
+
+def _because(chosen: Prediction, today: Prediction | None, target: Target, sure: bool) -> str:
+    reached = getattr(chosen, target.name)
+    low, high = chosen.band(target.name, SURE)
+    text = (
+        f"{target.name} is expected to be {reached:.2f} s ({low:.2f} to {high:.2f} in 90%), with "
+        f"{chosen.batches_per_day:,.0f} micro-batches a day"
+    )
+    if today is not None:
+        text += f" instead of {today.batches_per_day:,.0f}"
+    return text + ("." if sure else f"; the target of {target.seconds:g} s lies within the band, so it may be missed.")
+
+
+def _missing(
+    calibration: Calibration, base: Setting, tried: list[Prediction], target: Target
+) -> tuple[str, float | None]:
+    """Why no trigger helps, and how much capacity would."""
+    rate, limit = float(base.rate or 0.0), calibration.throughput_limit(base)
+    best = min((float(getattr(one, target.name)) for one in tried), default=math.inf)
+    if rate >= limit:
+        reason = f"{rate:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} (predicted)"
+    else:
+        reason = f"the best that a trigger can reach is a {target.name} of {best:.2f} s (predicted)"
+    for times in (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64):
+        found = _predicted(calibration.faster(times), replace(base, trigger=0.0), 0)
+        if found is not None and getattr(found, target.name) <= target.seconds:
+            return (
+                f"No trigger meets the target: {reason}. About {times:g} times the cores would, if the time spent per row "
+                "is divided among them (assumed).",
+                float(times),
+            )
+    fixed = sum(query.durations.fixed for query in calibration.queries)
+    return (
+        f"No trigger meets the target: {reason}. More cores would not either: a micro-batch costs {fixed:.2f} s whatever its rows.",
+        None,
+    )
+
+
+def _holds_until(calibration: Calibration, setting: Setting, target: Target) -> float | None:
+    """The greatest rate at which a setting is expected to meet the target, by bisection to 2%."""
+    low = float(setting.rate or 0.0)
+    high = low
+    for _ in range(12):
+        high *= 2
+        found = _predicted(calibration, replace(setting, rate=high), 0)
+        if found is None or getattr(found, target.name) > target.seconds:
+            break
+        low = high
+    else:
+        return low
+    while high > 1.02 * low:
+        middle = float(np.sqrt(low * high))
+        found = _predicted(calibration, replace(setting, rate=middle), 0)
+        if found is None or getattr(found, target.name) > target.seconds:
+            high = middle
+        else:
+            low = middle
+    return low

@@ -1,0 +1,296 @@
+"""What limits a query, by its recording: one kind, a sentence with the evidence, and whether that is sure."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.planner.durations import DurationModel, durations_of
+from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
+from penstock.planner.series import Real, Series
+from penstock.planner.trend import trend_of
+
+RISING = 0.2
+"""A rate, a backlog or a state that changes by so much over a recording is no steady state."""
+PAUSE_RATIO, PAUSE_SHARE = 2.0, 0.05
+"""Micro-batches that last so many times what is fitted, and take so much of the time besides, are pauses."""
+SKEW = 2.5
+"""The busiest partition takes so many times the mean."""
+OVERHEAD_SHARE = 0.8
+"""Of a duration that no row causes, beyond which micro-batches are too small."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found; ``confident`` is False where the recording allows another explanation."""
+
+    kind: str
+    text: str
+    confident: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}" + ("" if self.confident else " (not sure)")
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """The longest series of the last query that is not upstream of another, and what was fitted to it."""
+
+    query: QueryObservation
+    series: Series
+    durations: DurationModel
+    tasks: tuple[tuple[int, float, float], ...]
+
+    @property
+    def ratios(self) -> Real:
+        """Recorded over fitted durations."""
+        fitted = np.array([self.durations.duration(rows) for rows in self.series.rows])
+        return np.asarray(self.series.durations / np.maximum(fitted, 1e-9))
+
+
+def verdicts(observation: Observation) -> list[Verdict]:
+    """All that limits the queries, the gravest first; never empty."""
+    found = [verdict for query in observation.queries for verdict in _of(query, observation.tasks)]
+    grave = [verdict for verdict in found if verdict.kind != "healthy"]
+    return sorted(grave, key=lambda verdict: _ORDER.index(verdict.kind)) or found[:1]
+
+
+def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) -> Iterable[Verdict]:
+    idle = sum(not record.ran or not record.rows for record in query.records)
+    if query.batches < LEAST_WARM:
+        with_rows = len(query.records) - idle
+        if idle > with_rows:
+            yield Verdict(
+                "idle", f"{idle} of {len(query.records)} progresses of {query.name} report no rows; nothing limits it."
+            )
+        else:
+            yield Verdict(
+                "unclear",
+                f"{query.name} has {query.batches} micro-batches after its warm-up; {LEAST_WARM} are needed to judge.",
+                False,
+            )
+        return
+    series = max(query.series, key=lambda one: one.span)
+    durations = durations_of([series], np.random.default_rng(0), draws=8)
+    evidence = _Evidence(query, series, durations, tasks)
+    if idle > 5 * len(query.records) / 6:
+        yield Verdict(
+            "idle", f"{idle} of {len(query.records)} progresses of {query.name} report no rows; nothing limits it."
+        )
+        return
+    none = True
+    for rule in _RULES:
+        verdict = rule(evidence)
+        if verdict is not None:
+            none = False
+            yield verdict
+            if verdict.kind in _CONCLUSIVE:
+                return
+    if none:
+        yield Verdict(
+            "healthy",
+            f"{query.name} is busy {series.busy:.0%} of the time, its micro-batches last {np.median(series.durations):.2f} s in "
+            "the median, and neither its rate nor its backlog grows.",
+        )
+
+
+def _throttled(seen: _Evidence) -> Verdict | None:
+    """Micro-batches are cut to one size while more waits, and there is time left between them."""
+    rows, series = seen.series.rows, seen.series
+    ceiling = float(rows.max())
+    at_ceiling = float((rows >= 0.98 * ceiling).mean())
+    left = float((series.waiting > 0.02 * ceiling).mean())
+    growing = trend_of(series.admitted, series.waiting).grows(RISING)
+    if at_ceiling < 0.7 or left < 0.5 or float(np.median(rows)) < 2:
+        return None
+    if series.busy > 0.9:
+        if not growing:
+            return None
+        return Verdict(
+            "saturated",
+            f"micro-batches of {seen.query.name} take {ceiling:,.0f} rows each, one follows the other, and "
+            f"{series.waiting[-1]:,.0f} rows wait, more than before: the query does not keep up.",
+        )
+    return Verdict(
+        "source throttled",
+        f"micro-batches of {seen.query.name} take no more than {ceiling:,.0f} rows (a maximum of rows per trigger) while "
+        f"{series.waiting[-1]:,.0f} more wait, and the query is busy only {series.busy:.0%} of the time: raise the maximum or "
+        "trigger more often.",
+    )
+
+
+def _saturated(seen: _Evidence) -> Verdict | None:
+    """Back to back, and ever larger, or with ever more left behind."""
+    series = seen.series
+    if series.busy < 0.9:
+        return None
+    rows = trend_of(series.admitted, series.rows + series.waiting)
+    rising = _rate_trend(series)
+    lasting = trend_of(series.admitted, series.durations)
+    if rows.grows(RISING) and lasting.grows(RISING / 2) and rows.change > rising + RISING:
+        return Verdict(
+            "saturated",
+            f"{seen.query.name} is busy {series.busy:.0%} of the time, and what its micro-batches find waiting grew by "
+            f"{rows.change:.0%} of its median during the recording: the query does not keep up, and latency grows.",
+        )
+    return None
+
+
+def _rising(seen: _Evidence) -> Verdict | None:
+    change = _rate_trend(seen.series)
+    if change > RISING:
+        return Verdict(
+            "rate rising",
+            f"the rate at {seen.query.name} grew by {change:.0%} of its median during the recording; what holds today will not "
+            "hold for long.",
+        )
+    return None
+
+
+def _rate_trend(series: Series) -> float:
+    """By how much the rate grows over the series; 0, where that may be chance."""
+    widths, counts = series.windows()
+    groups = np.array_split(np.arange(len(widths)), min(24, len(widths)))
+    groups = [group for group in groups if len(group)]
+    rates = [float(counts[group].sum() / widths[group].sum()) for group in groups]
+    trend = trend_of(range(len(rates)), rates)
+    return trend.change if trend.grows(RISING) else 0.0
+
+
+def _growing_state(seen: _Evidence) -> Verdict | None:
+    state = np.array([record.state_rows for record in seen.query.records if record.ran], dtype=float)
+    times = np.array([record.started for record in seen.query.records if record.ran])
+    if len(state) < 12 or state[-1] < 1000 or state[-1] < 1.3 * max(state[len(state) // 4], 1.0):
+        return None
+    third = len(state) // 3
+    early, late = state[2 * third] - state[third], state[-1] - state[2 * third]
+    if late < 0.5 * early or not trend_of(times, state).grows(RISING):
+        return None
+    slower = trend_of(seen.series.admitted, seen.ratios)
+    cost = f", and micro-batches take {slower.change:.0%} longer for their rows" if slower.grows(0.05) else ""
+    return Verdict(
+        "state growing",
+        f"the state of {seen.query.name} grew from {state[0]:,.0f} to {state[-1]:,.0f} rows and goes on growing{cost}: give it a "
+        "watermark or an expiry.",
+    )
+
+
+def _pauses(seen: _Evidence) -> Verdict | None:
+    run = sum(task[1] for task in seen.tasks)
+    collected = sum(task[2] for task in seen.tasks)
+    if run and collected > 0.1 * run:
+        return Verdict(
+            "garbage collection",
+            f"{collected / run:.0%} of the tasks' time is garbage collection: give executors more memory.",
+        )
+    ratios = seen.ratios
+    long = ratios > PAUSE_RATIO
+    typical = seen.series.durations / ratios
+    share = float(((seen.series.durations - typical)[long]).sum() / seen.series.durations.sum())
+    if long.sum() >= 2 and 0.01 <= long.mean() <= 0.25 and share > PAUSE_SHARE:
+        return Verdict(
+            "garbage collection",
+            f"{int(long.sum())} of {len(ratios)} micro-batches of {seen.query.name} last over {PAUSE_RATIO:g} times what others of "
+            f"their size do, and cost {share:.0%} of its time: pauses, of which garbage collection is the usual cause; an event "
+            "log with tasks would tell.",
+            confident=False,
+        )
+    return None
+
+
+def _skewed(seen: _Evidence) -> Verdict | None:
+    by_stage: dict[int, list[float]] = {}
+    for stage, run, _ in seen.tasks:
+        by_stage.setdefault(stage, []).append(run)
+    wide = [np.array(times) for times in by_stage.values() if len(times) > 2 and max(times) > 0.2]
+    lopsided = [times for times in wide if times.max() > SKEW * np.median(times)]
+    if len(wide) >= 5 and len(lopsided) > 0.5 * len(wide):
+        ratio = float(np.median([times.max() / max(np.median(times), 1e-3) for times in lopsided]))
+        return Verdict(
+            "skewed",
+            f"in most stages the longest task takes {ratio:.1f} times the median one: a few keys have most rows.",
+        )
+    taken: dict[str, int] = {}
+    for record in seen.query.records:
+        for source in record.sources:
+            if source.start is not None and source.end is not None:
+                for partition, end in source.end.items():
+                    taken[partition] = taken.get(partition, 0) + max(0, end - source.start.get(partition, end))
+    total = sum(taken.values())
+    if len(taken) > 1 and total > 1000:
+        most = max(taken, key=lambda partition: taken[partition])
+        ratio = taken[most] / (total / len(taken))
+        if ratio > min(SKEW, 0.8 * len(taken)):
+            return Verdict(
+                "skewed",
+                f"partition {most} has {taken[most] / total:.0%} of the rows of {len(taken)} partitions: one task does most of the "
+                "work of a micro-batch; spread the keys.",
+            )
+    return None
+
+
+def _slow_sink(seen: _Evidence) -> Verdict | None:
+    """What every batch costs whatever its rows, beyond what Spark itself takes."""
+    phases: dict[str, list[float]] = {}
+    for record in seen.query.records:
+        if record.ran and record.rows:
+            for name, value in record.phases.items():
+                phases.setdefault(name, []).append(value)
+    typical = {name: float(np.median(values)) for name, values in phases.items()}
+    adding = typical.get("addBatch", 0.0)
+    own = sum(value for name, value in typical.items() if name not in ("addBatch", "triggerExecution"))
+    fixed = seen.durations.fixed if seen.durations.identified else None
+    least = float(np.quantile(phases.get("addBatch", [0.0]), 0.05))
+    if adding > 1.5 and adding > 5 * own and least > 0.6 * adding and (fixed is None or fixed > 0.6 * adding):
+        return Verdict(
+            "slow sink",
+            f"each micro-batch of {seen.query.name} spends {adding:.1f} s in addBatch, nearly the same whatever its rows, and "
+            f"{own:.1f} s in all else: a sink that takes long to commit, or another cost per batch there.",
+            confident=fixed is not None,
+        )
+    return None
+
+
+def _overrun(seen: _Evidence) -> Verdict | None:
+    trigger, series = seen.query.setting.interval, seen.series
+    if trigger:
+        over = float((series.durations > trigger).mean())
+        if over > 0.5:
+            return Verdict(
+                "trigger too short",
+                f"{over:.0%} of the micro-batches of {seen.query.name} last longer than its trigger of {trigger:g} s, so that they "
+                "follow each other at once and the trigger decides nothing.",
+            )
+        return None
+    model = seen.durations
+    share = model.fixed / max(float(np.mean(series.durations)), 1e-9)
+    if series.busy < 0.95 or (model.identified and share < OVERHEAD_SHARE):
+        return None
+    cost = f"{share:.0%} of its time is" if model.identified else "much of its time may be"
+    return Verdict(
+        "trigger too short",
+        f"{seen.query.name} starts a micro-batch as soon as one is over, and {cost} what a micro-batch costs whatever its "
+        "rows: a trigger longer than that would save it.",
+        confident=model.identified,
+    )
+
+
+def _waits(seen: _Evidence) -> Verdict | None:
+    trigger, typical = seen.query.setting.interval, float(np.median(seen.series.durations))
+    if trigger > 4 * typical:
+        return Verdict(
+            "trigger too long",
+            f"rows wait {trigger / 2:.1f} s in the mean for the trigger of {trigger:g} s, while a micro-batch of {seen.query.name} lasts "
+            f"{typical:.2f} s: most of the latency is waiting for the trigger.",
+        )
+    return None
+
+
+_RULES: tuple[Callable[[_Evidence], Verdict | None], ...] = (
+    _throttled, _saturated, _rising, _growing_state, _pauses, _skewed, _slow_sink, _overrun, _waits,
+)  # fmt: skip
+_CONCLUSIVE = ("saturated", "source throttled")
+_ORDER = (
+    "saturated", "source throttled", "rate rising", "state growing", "skewed", "slow sink", "garbage collection",
+    "trigger too short", "trigger too long", "idle", "unclear", "healthy",
+)  # fmt: skip

@@ -1,0 +1,93 @@
+"""Watching somebody's own session: one line in a notebook or a job, by Spark's public listener alone."""
+
+import json
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.app.duration import Duration, seconds
+from penstock.errors import SinkError
+from penstock.planner.calibration import calibrate
+from penstock.planner.observation import Observation, observe
+from penstock.planner.prediction import Prediction
+from penstock.planner.setting import Setting
+from penstock.planner.tuning import Target, Tuning, tune
+
+
+class Watching:
+    """Keeps the progress of a session's queries in a file, and says what it shows; see `watch`.
+
+    Parameters
+    ----------
+    path: the file of progress as JSON lines, for ``penstock tune`` as well.
+    """
+
+    def __init__(self, spark: Any, path: Path) -> None:
+        from penstock.engine.listener import listen  # which needs Spark
+
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise SinkError(
+                f"The progress cannot be kept in {path} ({error.strerror}); give watch() another path."
+            ) from error
+        self._silence = listen(spark, self._keep)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def observe(self, query: str | None = None) -> Observation:
+        """What has been seen so far; see `penstock.planner.observe`."""
+        return observe(self.path, query=query)
+
+    def predict(self, setting: Setting | None = None, *, query: str | None = None) -> Prediction:
+        """What a setting is expected to do, by what has been seen so far; see `Calibration.predict`."""
+        return calibrate(self.observe(query)).predict(setting)
+
+    def tune(self, *, p95: Duration, query: str | None = None) -> Tuning:
+        """Which options to set for a bound on the 95th percentile of the latency."""
+        return tune(self.observe(query), Target("p95", seconds(p95)))
+
+    def stop(self) -> None:
+        """Watch no longer; the file stays."""
+        self._silence()
+        with self._lock:
+            self._file.close()
+
+    def _keep(self, progress: dict[str, Any]) -> None:
+        """A full disk must not disturb the query that is watched: what cannot be kept is missing, and seen to be."""
+        with self._lock, suppress(OSError, ValueError):
+            self._file.write(json.dumps(progress) + "\n")
+            self._file.flush()
+
+
+def watch(spark: Any, path: str | Path = "progress.jsonl") -> Watching:
+    """Keep the progress of all streaming queries of a session from now on, classic or Connect.
+
+    Parameters
+    ----------
+    spark: the session. path: where to; what a file holds already is kept, too.
+
+    Raises
+    ------
+    SinkError: the file cannot be written.
+
+    Examples
+    --------
+    In a notebook::
+
+        watching = penstock.watch(spark)
+        ...  # the query runs
+        watching.tune(p95="5 seconds").options
+    """
+    return Watching(spark, Path(path))
