@@ -16,6 +16,11 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from campaign import two_rates  # noqa: E402
+
+from penstock.planner import Calibration, Prediction, Setting, calibrate, observe  # noqa: E402
 
 TRIGGERS = {
     "stateless": (0, 0.75, 1, 2), "aggregation": (0, 1, 1.5, 3), "keyed": (0, 1, 1.5, 3), "chain": (0, 2, 3, 5),
@@ -61,6 +66,116 @@ def settings_of(query: str) -> list[dict[str, Any]]:
     return [*shuffled, *again]
 
 
+# --- the table ------------------------------------------------------------------------------------------------------
+
+FIGURES = ("mean", "p95", "p99")
+HEAD = (
+    "| setting | arrivals | utilisation | mean: measured, predicted (90% band) | p95 | p99 | interval/2 + batch | trigger/3 "
+    "| DS2 | streaminglens |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
+
+
+def evaluated(directory: Path, queries: list[str]) -> list[str]:
+    """The tables, and the figures that the bars are about."""
+    lines, errors, covered = [], [], []
+    for query in queries:
+        truths = {path.parent.name: json.loads(path.read_text()) for path in (directory / query).glob("*/truth.json")}
+        if not set(CALIBRATIONS) <= set(truths):
+            lines.append(f"{query}: its calibrations are not all there yet.\n")
+            continue
+        calibration = calibrate(observe(*(recording(directory / query / name) for name in CALIBRATIONS)))
+        lines += [f"### {query}", "", HEAD]
+        for name, truth in sorted(truths.items()):
+            if name == "warm-up" or name in CALIBRATIONS:
+                continue
+            found = calibration.predict(asked(truth["setting"]))
+            off = [getattr(found, figure) / truth[figure] - 1 for figure in FIGURES]
+            bands = [found.band(figure) for figure in FIGURES]
+            inside = [low <= truth[figure] <= high for figure, (low, high) in zip(FIGURES, bands, strict=True)]
+            if not name.endswith("-again"):
+                errors.append(np.abs(off))
+                covered.append(inside)
+            lines.append(row(calibration, truth, found, off, inside))
+        lines += ["", floor(truths), ""]
+    if errors:
+        every, within = np.array(errors), np.array(covered)
+        shown = {figure: every[:, place] for place, figure in enumerate(FIGURES)}
+        lines += [f"{len(every)} settings were predicted from three others of their query.", ""]
+        lines += [
+            "| error of | median | 90th percentile | worst | within the 90% band |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        lines += [
+            f"| {figure} | {np.median(values):.1%} | {np.quantile(values, 0.9):.1%} | {values.max():.1%} | "
+            f"{within[:, place].mean():.0%} |"
+            for place, (figure, values) in enumerate(shown.items())
+        ]
+    return lines
+
+
+def recording(place: Path) -> Path:
+    """What the planner is given of a setting: the directory of Penstock's run, or the listener's lines."""
+    return place / "run" if (place / "run").exists() else place / "progress.jsonl"
+
+
+def asked(setting: dict[str, Any]) -> Setting:
+    """The setting; of the arrivals, what kind they are."""
+    arrivals: Any = {"poisson": "poisson", "bursty": 10.0}.get(setting["arrivals"])
+    if arrivals is None:
+        arrivals = np.loadtxt(two_rates()).tolist()
+    gate = {name: setting[name] for name in ("min_rows", "max_delay", "max_rows") if name in setting}
+    return Setting(trigger=setting["trigger"], rate=setting["rate"], arrivals=arrivals, **gate)
+
+
+def row(
+    calibration: Calibration, truth: dict[str, Any], found: Prediction, off: list[float], inside: list[bool]
+) -> str:
+    """One setting, with what others would have said."""
+    setting = truth["setting"]
+    cells = []
+    for figure, error, within in zip(FIGURES, off, inside, strict=True):
+        low, high = found.band(figure)
+        mark = "" if within else " **out**"
+        cells.append(f"{truth[figure]:.2f}, {getattr(found, figure):.2f} ({low:.2f} to {high:.2f}) {error:+.1%}{mark}")
+    gate = f", at least {setting['min_rows']} rows" if "min_rows" in setting else ""
+    trigger, said = setting["trigger"], rule(calibration, setting)
+    busy = batch(calibration, setting) / trigger if trigger else 1.0
+    lens = "overprovisioned" if busy < 0.3 else "optimum" if busy < 0.7 else "underprovisioned"
+    third = f"{3 * trigger:g}" if trigger else "none"
+    enough = "enough" if found.throughput_limit > setting["rate"] else "not enough"
+    first = f"{setting['id']}: {trigger:g} s, {setting['rate']:,}/s{gate}"
+    return (
+        f"| {first} | {setting['arrivals']} | {found.utilisation:.0%} | {' | '.join(cells)} | {said:.2f} "
+        f"{said / truth['mean'] - 1:+.0%} | {third} | {enough} | {lens} |"
+    )
+
+
+def batch(calibration: Calibration, setting: dict[str, Any]) -> float:
+    """The duration of a micro-batch as a rule of thumb knows it: the median of what was recorded."""
+    return sum(
+        float(np.median(np.concatenate([series.durations for series in query.observed.series])))
+        for query in calibration.queries
+    )
+
+
+def rule(calibration: Calibration, setting: dict[str, Any]) -> float:
+    """The mean latency by interval/2 + batch time; back to back the interval is the batch time."""
+    lasting = batch(calibration, setting)
+    return max(setting["trigger"], lasting) / 2 + lasting
+
+
+def floor(truths: dict[str, Any]) -> str:
+    """The same settings measured twice."""
+    pairs = [(truths[name.removesuffix("-again")], truths[name]) for name in truths if name.endswith("-again")]
+    if not pairs:
+        return "No setting was measured twice."
+    apart = [
+        f"{figure} " + " and ".join(f"{abs(two[figure] / one[figure] - 1):.1%}" for one, two in pairs)
+        for figure in FIGURES
+    ]
+    return f"The same setting measured twice, some minutes apart: {', '.join(apart)} apart."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=HERE.parent / "build" / "predict")
@@ -76,6 +191,10 @@ def main() -> None:
         plan.write_text(json.dumps(settings_of(query), indent=1))
         command = [sys.executable, str(HERE / "campaign.py"), query, str(plan), str(options.directory / query)]
         subprocess.run(command, check=True)
+    text = "\n".join(evaluated(options.directory, options.queries.split(",")))
+    print(text)
+    if options.output:
+        options.output.write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Applications for the tests of the engine alone."""
 
+import time
 from datetime import datetime
 
 from pyspark.sql import functions as F
@@ -205,3 +206,18 @@ closing.sink("Out", closed)
 def close_windows(frame):
     marked = frame.withWatermark("at", "0 seconds")
     return marked.groupBy(F.window("at", "10 seconds"), "item").agg(F.count("*").alias("bids")).select("item", "bids")
+
+
+# --- work that takes its time, for latencies --------------------------------------------------------
+
+SLOW_S = 0.6
+slow = App("slow")
+slow_words = slow.source("Words", Word)
+slowed = slow.stream("Slowed", Word)
+slow.sink("Out", slowed)
+
+
+@slow.element(slow_words, emits=slowed)
+def slowly(word):
+    time.sleep(SLOW_S)
+    yield slowed(word.text)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 
 import pytest
 from support import TOPOLOGIES, load, write_batches
@@ -218,3 +219,23 @@ def test_a_second_driver_waits_and_then_says_who_holds_the_run(run_app, words, m
         with pytest.raises(RunLockedError, match="Another process is running counter"):
             run_app("counter", sources=words("a"))
         assert time.monotonic() - began >= 0.5
+
+
+def test_a_latency_lasts_until_the_micro_batch_is_committed(run_app, words):
+    """Not until its work begins: two events that take 0.6 s each are not there before 1.2 s have passed."""
+    report = run_app("slow", sources=words("a", "b")).report
+    assert report["latency_ms"]["p50"] >= 2 * 600
+
+
+def test_a_trigger_says_when_micro_batches_begin(run_app):
+    """At its multiples since the epoch, or as soon as the one before is over."""
+    begun = {}
+    for trigger in (1.5, 0.0):
+        source = {"Words": "generator:constant?rate=300&count=1200"}
+        result = run_app("counter", sources=source, trigger=trigger, name=f"every-{trigger}")
+        told = [json.loads(line) for line in (result.directory / "progress.jsonl").open()]
+        begun[trigger] = [datetime.fromisoformat(one["timestamp"]).timestamp() for one in told if one["numInputRows"]]
+        assert json.loads((result.directory / "starts.jsonl").read_text())["trigger"] == trigger
+    on_time = [at % 1.5 < 0.2 for at in begun[1.5][2:]]  # the first are slow, and later than their time
+    assert sum(on_time) >= len(on_time) - 1
+    assert len(begun[1.5]) < len(begun[0.0])
