@@ -52,6 +52,7 @@ class QueryObservation:
     latency_ms: of results, as measured by a run of Penstock, by recording; empty for others.
     records: all progresses, in order.
     service_us: mean service time of an event by element, where a run of Penstock measured it.
+    events: of each element, for each row that the query reads.
     """
 
     name: str
@@ -64,6 +65,7 @@ class QueryObservation:
     latency_ms: tuple[Histogram, ...]
     records: tuple[Record, ...]
     service_us: Mapping[str, float]
+    events: Mapping[str, float]
 
     @property
     def batches(self) -> int:
@@ -92,11 +94,19 @@ class QueryObservation:
 
 @dataclass(frozen=True)
 class Observation:
-    """Queries, those that others read from first; notes; and of an event log the tasks (stage, seconds, seconds of GC)."""
+    """What was seen in one or more recordings.
+
+    Parameters
+    ----------
+    queries: those that others read from first.
+    tasks: of an event log, of each task its stage, its seconds, and those of garbage collection.
+    edges: from element to element, of a run of Penstock.
+    """
 
     queries: tuple[QueryObservation, ...]
     notes: tuple[Note, ...]
     tasks: tuple[tuple[int, float, float], ...]
+    edges: tuple[tuple[str, str], ...]
 
     def query(self, name: str) -> QueryObservation:
         """One by its name."""
@@ -141,12 +151,11 @@ def observe(*sources: str | Path, query: str | None = None, cores: float | None 
             QueryObservation(
                 name, upstream.get(name), warm, cold, setting, inferred, seen[-1].rows_per_source_row(name),
                 tuple(recording.latency(name) for recording in seen if recording.ledgers.get(name)),
-                tuple(record for recording in seen for record in recording.queries[name]), seen[-1].service(name),
+                tuple(record for recording in seen for record in recording.queries[name]), *seen[-1].service(name),
             )
         )  # fmt: skip
-    return Observation(
-        tuple(_ordered(queries)), tuple(notes), tuple(task for r in recordings for task in r.found.tasks)
-    )
+    tasks = tuple(task for recording in recordings for task in recording.found.tasks)
+    return Observation(tuple(_ordered(queries)), tuple(notes), tasks, recordings[-1].edges)
 
 
 @dataclass
@@ -241,14 +250,29 @@ class _Recording:
                 measured.merge(record.latency_ms)
         return measured
 
-    def service(self, name: str) -> dict[str, float]:
-        """Mean service time of an event by element, microseconds."""
+    def service(self, name: str) -> tuple[dict[str, float], dict[str, float]]:
+        """By element: mean service time of an event in microseconds, and events for each row of the query."""
         busy: dict[str, tuple[float, int]] = {}
         for record in self.ledgers.get(name, ()):
             for element, tally in record.elements.items():
                 before = busy.get(element, (0.0, 0))
                 busy[element] = (before[0] + tally.busy_us, before[1] + tally.events)
-        return {element: time / events for element, (time, events) in busy.items() if events}
+        rows = sum(series.rows.sum() for series in self.series(name))
+        return (
+            {element: time / events for element, (time, events) in busy.items() if events},
+            {element: events / rows for element, (_, events) in busy.items() if events and rows},
+        )
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """From element to element, by the streams of the topology."""
+        elements = self.manifest.get("topology", {}).get("elements", ())
+        return tuple(
+            (one["name"], other["name"])
+            for one in elements
+            for other in elements
+            if set(one["emits"]) & set(other["inputs"])
+        )
 
     def notes(self, names: Iterable[str]) -> list[Note]:
         path, notes = self.found.path, []
