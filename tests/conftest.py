@@ -43,7 +43,7 @@ class Outcome:
 
 def in_memory(name: str, batches: Batches, directory: Path) -> Outcome:
     app, _ = load(name)
-    driver = TopologyDriver(app)
+    driver = TopologyDriver(app, dead_letters=True)
     for batch in batches:
         driver.batch({source: list(events) for source, events in batch.items()})
     if any(source.event_time for source in app.topology().sources):

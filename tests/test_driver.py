@@ -1,5 +1,6 @@
 """What only the in-memory driver can show: the clock, crashes, expiry, hypothesis."""
 
+import json
 import sys
 from datetime import UTC, datetime
 
@@ -150,7 +151,7 @@ def test_returning_the_wrong_thing_is_named():
     app = App("x")
     out = app.stream("Out", Word)
     app.element(app.source("Words", Word), emits=out, name="wrong")(lambda word: [word])
-    driver = TopologyDriver(app)
+    driver = TopologyDriver(app, dead_letters=True)
     driver.batch({"Words": [Word("a")]})
     assert driver.dead_letters[0]["error"].startswith(EmissionError.__name__)
     assert "declares that it emits into Out" in driver.dead_letters[0]["error"]
@@ -174,10 +175,34 @@ def test_what_cannot_be_encoded_is_a_dead_letter():
             self.total += number.value
 
     app.element(numbers, key="value")(Sum)
-    driver = TopologyDriver(app)
+    driver = TopologyDriver(app, dead_letters=True)
     driver.batch({"Words": [Word("3"), Word("80"), Word("63")]})
     assert [letter["event"] for letter in driver.dead_letters] == [{"value": 2**80}]
     assert driver.elements["Sum"].events == 2
+
+
+def test_a_bug_raises_with_the_users_line():
+    driver = TopologyDriver(counter())
+    with pytest.raises(RunFailedError, match=r"Counter: ValueError: bad word \(test_driver\.py:\d+\)"):
+        driver.batch({"Words": [Word("a"), Word("bad")]})
+    driver.batch({"Words": [Word("a")]})  # nothing of the batch that failed was kept
+    assert latest(driver) == {"a": 1}
+    with pytest.raises(RunFailedError, match="decoding Words"):
+        driver.batch({"Words": ["{"]})
+
+
+def test_the_line_of_a_dead_letter_is_the_users():
+    """Though the error was raised in a library that the user's code has called."""
+    app = App("x")
+    app.element(app.source("Words", Word), name="reads")(lambda word: json.loads(word.text))
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Words": [Word("{")]})
+    assert driver.dead_letters[0]["line"].startswith("test_driver.py:")
+
+
+def test_an_event_of_another_type_is_refused():
+    with pytest.raises(TopologyError, match=r"Source Words takes Word, or JSON as text or bytes, not Count"):
+        TopologyDriver(counter()).batch({"Words": [Count("a", 1)]})
 
 
 words = st.lists(st.sampled_from(["a", "b", "c", "bad"]), max_size=30)
@@ -186,7 +211,7 @@ words = st.lists(st.sampled_from(["a", "b", "c", "bad"]), max_size=30)
 @settings(deadline=None, max_examples=40)
 @given(st.lists(words, max_size=5), st.integers(1, 5))
 def test_counts_do_not_depend_on_batches_or_partitions(batches, partitions):
-    driver = TopologyDriver(counter(), partitions=partitions)
+    driver = TopologyDriver(counter(), partitions=partitions, dead_letters=True)
     for batch in batches:
         driver.batch({"Words": list(map(Word, batch))})
     every = [word for batch in batches for word in batch]
@@ -221,13 +246,13 @@ def test_what_was_emitted_does_not_change_with_the_state():
 
         return Collector
 
-    driver = TopologyDriver(single(body))
+    driver = TopologyDriver(single(body), dead_letters=True)
     driver.batch({"Words": [Word("a")] * 3})
     assert [event.values for event in driver.output("Out")] == [[0], [0, 1]]
 
 
 def test_an_instance_whose_only_event_failed_was_never_made():
-    driver = TopologyDriver(counter(), partitions=1)
+    driver = TopologyDriver(counter(), partitions=1, dead_letters=True)
     driver.batch({"Words": [Word("bad"), Word("a")]})
     assert driver.elements["Counter"].instances == {0: 1}
 

@@ -8,7 +8,7 @@ from penstock.app.element import Element, declare
 from penstock.app.parameter import Parameter, given_value
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
 from penstock.app.topology import Topology
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, TopologyError
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 Value = TypeVar("Value", bool, int, float, str)
@@ -94,6 +94,10 @@ class App:
         key: field or fields whose values name a result: a table keeps the last event of each, and the
             adapter answers with it.
         """
+        if not isinstance(stream, Stream):
+            raise TopologyError(
+                f"Sink {name} is of {stream!r}, which is no stream: give what app.stream(...) or app.source(...) returned."
+            )
         sink = Sink(name, stream, uri, (key,) if isinstance(key, str) else tuple(key or ()))
         self._sinks.append(sink)
         return sink

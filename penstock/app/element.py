@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from penstock.app.duration import Duration, seconds
+from penstock.app.spelling import did_you_mean
 from penstock.app.stream import Emission, Stream
 from penstock.errors import StateError, TopologyError
 
@@ -185,6 +186,7 @@ def _check_body(element: Element) -> None:
         raise TopologyError(f"Element {name}: the {element.dialect} dialect takes a plain function without a key.")
     if element.dialect != "event" and len(element.emits) != 1:
         raise TopologyError(f"Element {name}: the {element.dialect} dialect emits into exactly one stream.")
+    _check_hooks(element)
     if prototype is not None and not any(overrides(prototype, hook) for hook in HOOKS):
         raise TopologyError(f"Element {name} does nothing: give it one of {', '.join(HOOKS)}.")
     if element.timers not in ("processing", "event"):
@@ -201,8 +203,41 @@ def _check_body(element: Element) -> None:
         raise TopologyError(f"Element {name}: every= must be longer than zero.")
     if element.every is None and prototype is not None and overrides(prototype, "on_interval"):
         raise TopologyError(f"Element {name} has on_interval but no every=: say how often, as every='10 s'.")
-    if prototype is None and element.dialect == "event" and len(inspect.signature(element.body).parameters) < 1:
-        raise TopologyError(f"Element {name} takes no argument: it must accept the event.")
+
+
+def _check_hooks(element: Element) -> None:
+    """Hooks are called as they are documented, and what looks like a hook is one."""
+    name, prototype = element.name, element.prototype
+    if prototype is None:
+        several = len(element.inputs) if element.dialect == "query" else 1  # a DataFrame for each stream
+        what = {"event": "the event", "batch": "a RecordBatch", "query": f"{several} DataFrames"}[element.dialect]
+        _check_takes(element.body, several, f"Element {name}", f"it must accept {what}")
+        return
+    for hook, given, example in (
+        ("on_event", 2, "def on_event(self, event)"), ("on_batch", 1, "def on_batch(self)"),
+        ("on_timer", 1, "def on_timer(self)"), ("on_interval", 1, "def on_interval(self)"),
+    ):  # fmt: skip
+        if overrides(prototype, hook):
+            _check_takes(getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}")
+    for method in vars(prototype):
+        meant = did_you_mean(method, HOOKS)
+        if method not in HOOKS and callable(getattr(prototype, method)) and (meant or method.startswith("on_")):
+            raise TopologyError(
+                f"Element {name} has {method}, which is no hook and would never be called"
+                f"{meant or '; there are ' + ', '.join(HOOKS) + '.'}"
+            )
+
+
+def _check_takes(body: Any, given: int, what: str, mend: str) -> None:
+    """See that something can be called with so many arguments."""
+    try:
+        signature = inspect.signature(body)
+    except (TypeError, ValueError):  # of what is not written in Python nothing is known
+        return
+    try:
+        signature.bind(*[None] * given)
+    except TypeError as error:
+        raise TopologyError(f"{what} cannot be called with what it gets ({error}): {mend}.") from error
 
 
 def _check_state(element: Element) -> None:

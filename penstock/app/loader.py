@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.app.application import App
 from penstock.app.parameter import given
+from penstock.app.spelling import did_you_mean
 from penstock.errors import ApplicationNotFoundError, ConfigurationError, PenstockError
 
 _LOADED: dict[str, str] = {}
@@ -44,10 +45,16 @@ class AppReference(msgspec.Struct, frozen=True):
             return find_app(module, self.name)
 
 
-def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> tuple[App, AppReference]:
+def load_app(
+    path: str | Path, parameters: Mapping[str, str] | None = None, options: Iterable[str] = ()
+) -> tuple[App, AppReference]:
     """Load the application that a Python file defines.
 
     The file's directory is put on the import path, so that it may import its neighbours.
+
+    Parameters
+    ----------
+    options: of the command that asks, one of which may have been meant by a parameter that is unknown.
 
     Raises
     ------
@@ -85,7 +92,8 @@ def load_app(path: str | Path, parameters: Mapping[str, str] | None = None) -> t
         if name not in app.parameters:
             known = ", ".join(f"--{known}" for known in app.parameters) or "none"
             raise ConfigurationError(
-                f"--{name} is neither an option nor a parameter of {app.name} (which has: {known})."
+                f"--{name} is neither an option nor a parameter of {app.name} (which has: {known})"
+                f"{did_you_mean(f'--{name}', [*(f'--{known}' for known in app.parameters), *options]) or '.'}"
             )
     name = wanted or _name_in(sys.modules[module], app)
     return app, AppReference(module, name, tuple(given_parameters.items()), str(source.parent), version)

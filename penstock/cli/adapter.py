@@ -7,15 +7,14 @@ from typing import Any
 import click
 
 from penstock.app.duration import seconds
-from penstock.app.loader import load_app
-from penstock.cli.arguments import pairs, parameters
+from penstock.cli.arguments import AppCommand, loaded, pairs
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("app", metavar="APP.py")
 @click.option(
     "--spool",
@@ -63,7 +62,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
       curl http://127.0.0.1:8470/streams/Words -d '{"text": "gate"}'
       penstock run app.py --source Words=log:spool
     """
-    topology = load_app(app, parameters(context.args))[0].topology()
+    topology = loaded(context, app)[0].topology()
     with needs():
         from penstock.adapter.access import Access
         from penstock.adapter.server import Adapter, AdapterOptions

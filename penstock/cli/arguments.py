@@ -1,6 +1,46 @@
-"""Arguments that several commands take: pairs of a name and a value, and an application's own parameters."""
+"""Arguments that several commands take: pairs of a name and a value, and an application with its own parameters."""
 
-from penstock.errors import ConfigurationError
+import click
+
+from penstock.app.application import App
+from penstock.app.loader import AppReference, load_app
+from penstock.app.spelling import did_you_mean
+from penstock.errors import ConfigurationError, PenstockError
+
+
+class AppCommand(click.Command):
+    """A command on an application, whose help tells the application's own parameters, too, where one is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["app"] = next((one for one in args if one.partition(":")[0].endswith(".py")), None)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        file = ctx.meta["app"]
+        if not file:
+            return
+        try:
+            app, _ = load_app(file)
+        except PenstockError as error:
+            formatter.write_paragraph()
+            formatter.write_text(str(error))
+            return
+        rows = []
+        for one in app.parameters.values():
+            choices = f"; one of {', '.join(map(str, one.choices))}" if one.choices else ""
+            rows.append(
+                (f"--{one.name} {type(one.default).__name__.upper()}", f"{one.help}  [default: {one.default}{choices}]")
+            )
+        if rows:
+            with formatter.section(f"Parameters of {app.name}"):
+                formatter.write_dl(rows)
+
+
+def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
+    """The application of a command, with the parameters that the command line gives it."""
+    options = [name for one in context.command.params for name in one.opts if name.startswith("--")]
+    return load_app(file, parameters(context.args, options), options)
 
 
 def pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:
@@ -14,7 +54,7 @@ def pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:
     return values
 
 
-def parameters(arguments: list[str]) -> dict[str, str]:
+def parameters(arguments: list[str], options: list[str]) -> dict[str, str]:
     """The application's parameters, from what the command itself did not know: ``--keys 4`` or ``--keys=4``."""
     found: dict[str, str] = {}
     rest = iter(arguments)
@@ -25,6 +65,9 @@ def parameters(arguments: list[str]) -> dict[str, str]:
         if not equals:
             value = next(rest, "")
             if not value or value.startswith("--"):
-                raise ConfigurationError(f"--{name} is no option of this command, and as a parameter it needs a value.")
+                raise ConfigurationError(
+                    f"--{name} is no option of this command, and as a parameter it needs a value"
+                    f"{did_you_mean(f'--{name}', options) or '.'}"
+                )
         found[name] = value
     return found

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import penstock
+from penstock.app.spelling import did_you_mean
 from penstock.errors import PenstockError
 from penstock.extras import needs
 
@@ -19,6 +20,14 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            near = did_you_mean(args[0], VERBS) or f"; there are {', '.join(VERBS)}."
+            raise click.UsageError(f"There is no command {args[0]}{near}", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:

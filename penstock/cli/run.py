@@ -9,9 +9,8 @@ import click
 
 from penstock.adapter.process import AdapterProcess
 from penstock.app.duration import seconds
-from penstock.app.loader import load_app
 from penstock.app.topology import Topology
-from penstock.cli.arguments import pairs, parameters
+from penstock.cli.arguments import AppCommand, loaded, pairs
 from penstock.connectors.kafka.place import KAFKA
 from penstock.errors import ConfigurationError
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.engine import RunOptions
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("app", metavar="APP.py")
 @click.option("--source", "sources", multiple=True, metavar="NAME=URI", help="Where a source reads from.")
 @click.option("--sink", "sinks", multiple=True, metavar="NAME=URI", help="Where a sink writes to.")
@@ -65,7 +64,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
       penstock run examples/divisibility/app.py --keys 4 --until-idle \\
           --source RawWords=text:data/divisibility/words
     """
-    application, reference = load_app(app, parameters(context.args))
+    application, reference = loaded(context, app)
     from penstock.engine import RunOptions
     from penstock.engine import run as run_application
     from penstock.engine.realtime import run_real_time

@@ -23,7 +23,7 @@ PAYS = 0.9
 """A further term must bring the error of what was held back below so much of the error without it."""
 SPREAD_OF_ROWS = 1.3
 """The largest batches must have so many times the rows of the smallest, or nothing is known of ``per_row``."""
-RUN_TO_RUN = 0.05
+RUN_TO_RUN = 0.07
 """Relative standard deviation of a run's speed, assumed where too few recordings show it: the same setting measured twice
 differed by 0.4 to 16% in trials, mostly by 2 to 5%."""
 ENOUGH_RUNS = 6

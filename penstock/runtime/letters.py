@@ -1,11 +1,13 @@
 """Dead letters: events that could not be decoded or handled, kept with their error."""
 
+import sysconfig
 from asyncio import CancelledError
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+import penstock
 from penstock.app.stream import Source, Stream
 from penstock.errors import RunFailedError
 from penstock.runtime.lineage import Lineage
@@ -14,6 +16,11 @@ from penstock.runtime.tally import Tally
 
 FAULTS = (Exception, SystemExit, CancelledError)
 """What user code may raise that concerns the event at hand, and not the process."""
+
+NOT_THE_USERS = (
+    str(Path(penstock.__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<",
+)  # fmt: skip
+"""Where code lies that is not the application's: ours, Python's, and that of installed packages."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -37,7 +44,7 @@ class Failure(NamedTuple):
 
     message: str
     line: str | None
-    """Where it was raised, as file and number."""
+    """The user's line at which it was raised, as file and number."""
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -77,7 +84,8 @@ class DeadLetters:
     def _bury(self, letter: dict[str, Any], failure: Failure, lineage: Lineage) -> None:
         if self._on_error == "stop":
             place = letter["element"] or f"decoding {letter['stream']}"
-            raise RunFailedError(f"{place}: {failure.message}")
+            where = "" if failure.line is None else f" ({failure.line})"
+            raise RunFailedError(f"{place}: {failure.message}{where}")
         if lineage.origin is not None:
             self._tally.failed.append(lineage.origin)
         letter["error"] = failure.message
@@ -91,11 +99,14 @@ class DeadLetters:
 
 
 def _last_line(error: BaseException) -> str | None:
-    """Where an error was raised; without reading sources, as the traceback module does."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    """The innermost line of the user's own at which an error was raised; without reading sources, as `traceback` does."""
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(NOT_THE_USERS):
+            line = f"{Path(file).name}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return None if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    return line
 
 
 def shown(event: Any) -> str:

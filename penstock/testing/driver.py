@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -70,9 +70,17 @@ class TopologyDriver:
     app: the application; its query-dialect elements need Spark and are refused here.
     partitions: in how many partitions each hop is divided.
     start: the processing time of the first batch.
+    dead_letters: keep what cannot be decoded or handled, as a run does, instead of raising.
     """
 
-    def __init__(self, app: App, *, partitions: int = 2, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        partitions: int = 2,
+        start: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+        dead_letters: bool = False,
+    ) -> None:
         self._topology = app.topology()
         for element in self._topology.elements:
             if element.dialect == "query":
@@ -82,6 +90,7 @@ class TopologyDriver:
                 )
         self._app = app
         self._partitions = partitions
+        self._on_error: Literal["dead-letter", "stop"] = app.on_error if dead_letters else "stop"
         self.now = start
         stores = {
             (hop, partition): MemoryStore()
@@ -103,7 +112,14 @@ class TopologyDriver:
         self._crash_at = event
 
     def batch(self, events: dict[str, Sequence[Event | bytes | str]] | None = None) -> None:
-        """Run one micro-batch. An event given as bytes or text is JSON yet to be decoded."""
+        """Run one micro-batch. An event given as bytes or text is JSON yet to be decoded.
+
+        Raises
+        ------
+        RunFailedError: an event cannot be decoded or handled, unless the driver keeps dead letters. Names the element
+            and its line; nothing of the batch is kept.
+        TopologyError: there is no such source, or an event is of another type than the source's.
+        """
         _check_names("source", events or {}, [source.name for source in self._topology.sources])
         attempt = _Attempt(self, events or {})
         attempt.run()
@@ -165,7 +181,7 @@ class _Attempt:
         self.watermark = committed.watermark
         self.greatest_times = dict(committed.greatest_times)
         topology = driver._topology
-        self._wiring = Wiring(topology, driver._partitions, (), driver._app.on_error)
+        self._wiring = Wiring(topology, driver._partitions, (), driver._on_error)
         self._outputs: list[MemoryOutput] = []
         self.tallies: list[Tally] = []
 
@@ -198,6 +214,11 @@ class _Attempt:
     def _accept(self, stage: Stage, name: str, events: Sequence[Any]) -> None:
         source = self._wiring.source(name)
         codec = self._wiring.codec(source.event_type)
+        for event in events:
+            if not isinstance(event, bytes | str | source.event_type):
+                raise TopologyError(
+                    f"Source {name} takes {source.event_type.__name__}, or JSON as text or bytes, not {event!r}."
+                )
         payloads = [
             event
             if isinstance(event, bytes)

@@ -97,6 +97,43 @@ def two_outputs_of_a_batch(app, words, out):
     app.batch(words, emits=[out, app.stream("Other", Word)], name="columns")(echo)
 
 
+def misspelt_hook(app, words, out):
+    @app.element(words, key="text")
+    class Counter(ProcessingElement):
+        def on_evnt(self, event):
+            """Never called."""
+
+        def on_batch(self):
+            """Called."""
+
+
+def unknown_hook(app, words, out):
+    @app.element(words, key="text")
+    class Counter(ProcessingElement):
+        def on_start(self):
+            """Never called."""
+
+        def on_batch(self):
+            """Called."""
+
+
+def hook_without_its_argument(app, words, out):
+    @app.element(words, key="text")
+    class Counter(ProcessingElement):
+        def on_event(self):
+            """Cannot be called."""
+
+
+def function_of_two(app, words, out):
+    @app.element(words)
+    def pair(one, other):
+        """Cannot be called."""
+
+
+def sink_of_a_name(app, words, out):
+    app.sink("Output", "Words")
+
+
 def nothing_to_do(app, words, out):
     class Idle(ProcessingElement):
         seen: int = 0
@@ -127,6 +164,11 @@ def odd_name(app, words, out):
         (timer_without_key, TopologyError, ["Late", "on_timer", "no key"]),
         (every_without_hook, TopologyError, ["Counter", "on_interval"]),
         (two_outputs_of_a_batch, TopologyError, ["columns", "exactly one stream"]),
+        (misspelt_hook, TopologyError, ["Counter", "on_evnt", "did you mean on_event?"]),
+        (unknown_hook, TopologyError, ["Counter", "on_start", "on_interval"]),
+        (hook_without_its_argument, TopologyError, ["Counter: on_event", "def on_event(self, event)"]),
+        (function_of_two, TopologyError, ["pair", "must accept the event"]),
+        (sink_of_a_name, TopologyError, ["Output", "'Words'", "app.stream"]),
         (nothing_to_do, TopologyError, ["Idle", "does nothing"]),
         (not_a_stream, TopologyError, ["listener", "'Words'", "app.stream"]),
         (odd_name, TopologyError, ["'a b'", "letters, digits"]),

@@ -175,7 +175,15 @@ def test_graph_and_new(app, capsys):
     assert "cannot be written" in sentence(capsys, "graph", "good.py", "-o", "no/such/place.svg")
     assert "exists already" in sentence(capsys, "new", "input")
     assert "must be letters" in sentence(capsys, "new", "1st project")
-    assert "No such command" in sentence(capsys, "fly")
+    assert "There is no command fly; there are run, adapter" in sentence(capsys, "fly")
+    assert "There is no command rnu; did you mean run?" in sentence(capsys, "rnu", "good.py")
+    assert "did you mean --until-idle?" in sentence(capsys, "run", "good.py", "--until-idel")
+    assert "did you mean --level?" in sentence(capsys, "run", "good.py", "--levle", "4")
+
+
+def test_the_help_of_a_run_has_the_parameters_of_the_application(app, capsys):
+    main(["run", "good.py", "--help"])
+    assert "Parameters of good:\n  --level INT    [default: 3]" in capsys.readouterr().out
 
 
 def test_drawing_to_the_screen_and_to_files(app, capsys):

@@ -49,7 +49,7 @@ def totals(handle, partitions=1, **options):
         def on_batch(self):
             yield out(self.key, self.sum)
 
-    return TopologyDriver(app, partitions=partitions)
+    return TopologyDriver(app, partitions=partitions, dead_letters=True)
 
 
 def last(driver):
@@ -84,7 +84,7 @@ def test_a_keyless_element_that_changes_its_event_changes_it_for_nobody_else():
     def adder(event):
         yield out(event.key, sum(event.amounts))
 
-    driver = TopologyDriver(app)
+    driver = TopologyDriver(app, dead_letters=True)
     driver.batch({"Orders": [Order("a", [1, 2])]})
     assert last(driver) == {"a": 3}
     assert driver.output("Copy") == [Order("a", [1, 2])]
@@ -124,7 +124,7 @@ def test_keys_that_are_equal_are_one_instance(kind, values, instances):
         app.sink("Out", out)
 
         app.element(readings, key=key, emits=out, name="Counter")(counting(out))
-        driver = TopologyDriver(app, partitions=3)
+        driver = TopologyDriver(app, partitions=3, dead_letters=True)
         driver.batch({"Readings": [Reading(value) for value in values]})
         driver.batch({"Readings": [Reading(value) for value in reversed(values)]})
         assert sum(driver.elements["Counter"].instances.values()) == instances
@@ -161,7 +161,7 @@ def test_whatever_an_element_raises_is_a_dead_letter(fault, keyed):
         orders, out = app.source("Orders", Order), app.stream("Totals", Total)
         app.sink("Out", out)
         app.element(orders, emits=out, name="plain")(lambda event: handle(None, event, out))
-        driver = TopologyDriver(app)
+        driver = TopologyDriver(app, dead_letters=True)
     driver.batch({"Orders": [Order("a", [1]), Order("a", [13]), Order("a", [2])]})
     [letter] = driver.dead_letters
     assert letter["error"].startswith(type(fault()).__name__)
@@ -197,7 +197,7 @@ def test_text_that_is_no_unicode_ends_nothing(on_error):
         yield out(event.key + "\ud800", 1)
         yield out(event.key, 2)
 
-    driver = TopologyDriver(app)
+    driver = TopologyDriver(app, dead_letters=True)
     driver.batch(
         {"Orders": [Order("a", [1]), b'{"key": "\\ud800", "amounts": []}', b'{"key": "b\xff", "amounts": []}']}
     )
