@@ -18,6 +18,10 @@ _GROWTH = 1.2  # and then by this factor
 _LARGEST_SIZE = 20_000
 _TIMERS = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 17), [math.inf]])  # relative to the service rate
 
+_EXCESS = 100.0
+"""A mean beyond the bound is a quantile beyond it, unless the few jobs beyond stay so many times the bound longer, which
+no job of a stable server of this kind does."""
+
 Progress = Callable[[float], None]
 
 
@@ -142,6 +146,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.settings: dict[float, Setting] = {}
+        self.judged: dict[float, list[tuple[float, bool]]] = {}  # by timer: means, and whether quickly enough
         self.any_stable = False
         self.incumbent = math.inf
 
@@ -165,10 +170,18 @@ class _Search:
     def _quickly_enough(self, steady: SteadyState) -> bool:
         assert self.max_quantile is not None
         p, seconds = self.max_quantile
-        try:
-            return steady.response_time.survival(seconds) <= 1 - p
-        except NotSolvableError:
+        mean, timer = steady.mean_response_time, steady.server.timer_rate
+        if mean > seconds * max(1.0, _EXCESS * (1 - p)):
             return False
+        for known, answer in self.judged.get(timer, ()):
+            if math.isclose(mean, known, rel_tol=1e-10):  # batches that are never full: the size decides nothing
+                return answer
+        try:
+            quickly = steady.response_time.survival(seconds) <= 1 - p
+        except NotSolvableError:
+            quickly = False
+        self.judged.setdefault(timer, []).append((mean, quickly))
+        return quickly
 
     def best_timer(self, size: float) -> Setting:
         """The best tau for one batch size: both ends, and every minimum that the grid shows, refined."""
@@ -221,7 +234,7 @@ class _Search:
             setting = self.best_timer(size)
             tried.append(size)
             # A batch that is never full at its best timer is as good as an infinite one.
-            same = math.isclose(setting.cost, unlimited.cost, rel_tol=1e-11)
+            same = math.isclose(setting.cost, unlimited.cost, rel_tol=1e-11) or self._never_full(size, unlimited)
             # Past the best one costs rise or fall towards those of an infinite batch; if that is dearer, enough is seen.
             best = min(tried, key=lambda k: self.settings[k].cost)
             past = size > 3 * best and self.settings[best].cost < (1 - 1e-3) * unlimited.cost
@@ -231,6 +244,17 @@ class _Search:
             cost = self.settings[middle].cost
             if cost <= self.settings[before].cost and cost <= self.settings[after].cost:
                 self._between(before, middle, after)
+
+    def _never_full(self, size: float, unlimited: Setting) -> bool:
+        """Whether the size decides nothing at the timer that is best without one; asked where a limit hides the costs."""
+        if self.max_quantile is None or not math.isfinite(unlimited.cost):
+            return False
+        finite, infinite = (
+            replace(self.server, batch_size=one, timer_rate=unlimited.timer_rate) for one in (size, math.inf)
+        )
+        if not finite.is_stable:
+            return False
+        return math.isclose(solve(finite).mean_response_time, solve(infinite).mean_response_time, rel_tol=1e-11)
 
     def _between(self, low: int, middle: int, high: int) -> None:
         """Integers by golden section around a minimum of the grid, to the last one."""
