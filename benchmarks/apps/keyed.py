@@ -4,7 +4,7 @@ from hashlib import blake2b
 
 from penstock import App, Event, ProcessingElement
 
-KEYS, ROUNDS = 500, 150
+KEYS = 500
 
 
 class Reading(Event):
@@ -18,6 +18,7 @@ class Count(Event):
 
 
 app = App("keyed")
+ROUNDS = app.parameter("rounds", 150, help="Digests of an event.")
 readings = app.source("Readings", Reading, sample=lambda number: Reading(number * 7919 % KEYS, f"{number:032d}"))
 counts = app.stream("Counts", Count)
 app.sink("Out", counts)

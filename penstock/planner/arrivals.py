@@ -19,6 +19,9 @@ Kind = Literal["poisson", "regular", "bursty", "recorded"]
 
 SCALES = (1, 2, 4, 8, 16, 32)
 """Numbers of successive windows over which the dispersion is taken."""
+REGULAR, BURSTY, CHANGING, GROWING = 0.3, 1.5, 30.0, 2.5
+"""Dispersions below which arrivals are regular, and beyond which they come in bursts or the rate itself changes; the latter
+also if the dispersion grows so many times with the scale."""
 MOST_BINS, MOST_POINTS = 200_000, 100_000
 
 
@@ -116,31 +119,47 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]]) -> ArrivalModel | None:
     rate = float(counts.sum() / widths.sum())
     if rate <= 0:
         return None
-    dispersion, excess = {}, False
+    dispersion, uncorrected, excess = {}, list[float](), False
+    means = [pair[1].sum() / pair[0].sum() for pair in series]
+    jitters = [_jitter(*pair, mean) for pair, mean in zip(series, means, strict=True)]
     for scale in SCALES:
         groups = [_grouped(pair, scale) for pair in series]
-        wide, many = (np.concatenate(parts) for parts in zip(*groups, strict=True))
+        wide = np.concatenate([group[0] for group in groups])
         if len(wide) < 6:
             break
-        own = np.concatenate(
-            [np.full(len(g[0]), pair[1].sum() / pair[0].sum()) for g, pair in zip(groups, series, strict=True)]
+        statistic = sum(
+            float((((many - mean * width) ** 2 - 2 * jitter) / np.maximum(mean * width, 1e-9)).sum())
+            for (width, many), mean, jitter in zip(groups, means, jitters, strict=True)
         )
         freedom = len(wide) - len(series)
-        statistic = float(((many - own * wide) ** 2 / np.maximum(own * wide, 1e-9)).sum())
-        dispersion[float(wide.mean())] = statistic / freedom
+        edges = sum(
+            float((2 * jitter / np.maximum(mean * width, 1e-9)).sum())
+            for (width, _), mean, jitter in zip(groups, means, jitters, strict=True)
+        )
+        uncorrected.append((statistic + edges) / freedom)
+        dispersion[float(wide.mean())] = max(0.0, statistic / freedom)
         excess = excess or statistic > chi2.ppf(0.999, freedom)
     values = list(dispersion.values())
     spread = max(values[-1], 0.0) if values else 1.0
     error = math.sqrt(max(spread, 1e-9) * rate / float(widths.sum()))
-    return ArrivalModel(rate, error, widths, counts, dispersion, _kind(values, excess))
+    return ArrivalModel(rate, error, widths, counts, dispersion, _kind(values, uncorrected, excess))
 
 
-def _kind(dispersion: Sequence[float], excess: bool) -> Kind:
-    if not dispersion or not excess:
-        return "regular" if dispersion and max(dispersion) < 0.3 else "poisson"
-    if max(dispersion) < 1.5:
-        return "poisson"  # significant, and too little to matter
-    return "bursty" if max(dispersion) < 2.5 * dispersion[0] else "recorded"
+def _jitter(widths: Real, counts: Real, rate: float) -> float:
+    """Variance of the rows that an edge between windows puts on its wrong side, for admissions are not timed exactly.
+
+    Such rows are missing in one window and too many in the next, so successive windows are correlated negatively by it.
+    """
+    residuals = counts - rate * widths
+    return max(0.0, -float(np.mean(residuals[:-1] * residuals[1:]))) if len(residuals) > 8 else 0.0
+
+
+def _kind(dispersion: Sequence[float], uncorrected: Sequence[float], excess: bool) -> Kind:
+    if uncorrected and max(uncorrected) < REGULAR:
+        return "regular"
+    if not excess or max(dispersion) < BURSTY:
+        return "poisson"  # or too little beyond it to matter
+    return "bursty" if max(dispersion) < min(CHANGING, GROWING * dispersion[0]) else "recorded"
 
 
 def _grouped(pair: tuple[Real, Real], scale: int) -> tuple[Real, Real]:
