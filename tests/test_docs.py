@@ -23,6 +23,7 @@ def test_python_in_documents_runs(path, tmp_path, monkeypatch):
     if path.name in ("tutorial.md", "adapter.md"):
         return  # below, as its reader would go through it
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     names = {"__name__": f"document_{path.stem}"}  # a page is read from its beginning
     for block in blocks(path, "python"):
         exec(compile(block, str(path), "exec"), names)
@@ -65,6 +66,17 @@ def test_the_commands_of_the_waiting_tutorial_run(tmp_path):
     assert "0.103264" in shell(solve, tmp_path)
     assert "Wrote 180 of 180 settings" in shell(sweep, tmp_path)
     assert (tmp_path / "waiting.svg").exists()
+
+
+def test_the_commands_of_the_tuning_page_run(tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    tune, predict, observe = blocks(ROOT / "docs/how-to/tune.md", "sh")
+    said = shell(tune, tmp_path)
+    assert "A p95 of 5 s can be met." in said
+    assert "trigger(processingTime=...)" in said
+    assert (tmp_path / "tuning.html").exists()
+    assert "latency p95" in shell(predict, tmp_path)
+    assert "digests:" in shell(observe, tmp_path)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from penstock.planner.setting import Setting
 from penstock.planner.verdict import Verdict, verdicts
 
 TARGETS = LATENCIES
-STEPS = (0, 0.1, 0.2, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7.5, 8, 10, 12, 15, 20, 25, 30, 40, 45, 60, 90, 120, 180,
+STEPS = (0, 0.1, 0.2, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 45, 60, 90, 120, 180,
          240, 300, 450, 600, 900, 1200, 1800, 3600)  # fmt: skip
 """Trigger intervals that are tried, in seconds."""
 SURE = 0.9

@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock.planner.durations import DurationModel, durations_of
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
+from penstock.planner.record import Record
 from penstock.planner.series import Real, Series
 from penstock.planner.trend import trend_of
 
@@ -34,10 +35,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The longest series of the last query that is not upstream of another, and what was fitted to it."""
+    """The last start of a query that is long enough to judge, and what was fitted to it."""
 
     query: QueryObservation
     series: Series
+    records: tuple[Record, ...]
     durations: DurationModel
     tasks: tuple[tuple[int, float, float], ...]
 
@@ -70,9 +72,11 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
                 False,
             )
         return
-    series = max(query.series, key=lambda one: one.span)
+    enough = [one for one in query.series if len(one) >= LEAST_WARM]
+    series = enough[-1] if enough else max(query.series, key=len)
+    records = tuple(one for one in query.records if series.started[0] <= one.started <= series.started[-1])
     durations = durations_of([series], np.random.default_rng(0), draws=8)
-    evidence = _Evidence(query, series, durations, tasks)
+    evidence = _Evidence(query, series, records, durations, tasks)
     if idle > 5 * len(query.records) / 6:
         yield Verdict(
             "idle", f"{idle} of {len(query.records)} progresses of {query.name} report no rows; nothing limits it."
@@ -158,8 +162,8 @@ def _rate_trend(series: Series) -> float:
 
 
 def _growing_state(seen: _Evidence) -> Verdict | None:
-    state = np.array([record.state_rows for record in seen.query.records if record.ran], dtype=float)
-    times = np.array([record.started for record in seen.query.records if record.ran])
+    state = np.array([record.state_rows for record in seen.records if record.ran], dtype=float)
+    times = np.array([record.started for record in seen.records if record.ran])
     if len(state) < 12 or state[-1] < 1000 or state[-1] < 1.3 * max(state[len(state) // 4], 1.0):
         return None
     third = len(state) // 3
@@ -211,7 +215,7 @@ def _skewed(seen: _Evidence) -> Verdict | None:
             f"in most stages the longest task takes {ratio:.1f} times the median one: a few keys have most rows.",
         )
     taken: dict[str, int] = {}
-    for record in seen.query.records:
+    for record in seen.records:
         for source in record.sources:
             if source.start is not None and source.end is not None:
                 for partition, end in source.end.items():
@@ -232,7 +236,7 @@ def _skewed(seen: _Evidence) -> Verdict | None:
 def _slow_sink(seen: _Evidence) -> Verdict | None:
     """What every batch costs whatever its rows, beyond what Spark itself takes."""
     phases: dict[str, list[float]] = {}
-    for record in seen.query.records:
+    for record in seen.records:
         if record.ran and record.rows:
             for name, value in record.phases.items():
                 phases.setdefault(name, []).append(value)
