@@ -54,21 +54,21 @@ def allocate(
 ) -> None:  # fmt: skip
     """Allocate the tasks of GRAPH to resources, so that the worst path from a source to a sink costs least.
 
-    GRAPH is a JSON file: {"tasks": {name: weight}, "transfers": [[from, to, cost]]}, and if wanted "loads", "resources",
+    GRAPH is the directory of a run, whose elements are the tasks, as they were measured; what `penstock graph -o FILE.json`
+    writes, with equal weights; or a JSON file: {"tasks": {name: weight}, "transfers": [[from, to, cost]]}, and if wanted "loads", "resources",
     "bandwidths" [[resource, resource, bandwidth]], "pinned" {task: resource}, and "together" and "apart" [[task, task]].
     Ctrl-C ends the search and prints the best allocation so far.
 
     \b
     Example:
       penstock allocate graph.json --resources 8 --draw allocation.svg
+      penstock allocate runs/divisibility --resources 2
     """
     if draw is not None:  # refused before the search, not after it
         from penstock.allocation.drawing import draw_graph, require_picture
 
         require_picture(draw)
-    data = read_json(graph)
-    extra = {key: data.pop(key) for key in _EXTRA if key in data}
-    shape = StreamGraph.from_json(data)
+    shape, extra = _graph(graph)
     options: dict[str, Any] = {
         "time_limit": given["time_limit"],
         "seed": given["seed"],
@@ -105,6 +105,39 @@ def allocate(
     _show(chosen, headline, explain)
     if draw is not None:
         click.echo(f"Wrote {draw}.")
+
+
+def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
+    """The graph of tasks in a file, a topology or a recording, and what else a file says."""
+    if path.is_dir():
+        from penstock.planner import calibrate, observe
+        from penstock.planner.parameters import stream_graph
+
+        click.echo(
+            "Weights are measured, in seconds per micro-batch; a hop costs what a micro-batch does (fitted).", err=True
+        )
+        return stream_graph(calibrate(observe(path))), {}
+    data = read_json(path)
+    if "elements" in data and "streams" in data:
+        try:
+            weights = {element["name"]: 1.0 for element in data["elements"]}
+            shape = StreamGraph.from_topology(_Drawn(data), weights)
+        except (KeyError, TypeError) as error:
+            raise ConfigurationError(f"{path} is no topology as `penstock graph -o FILE.json` writes it.") from error
+        click.echo("A topology has no weights: each element counts 1 (assumed). A run's directory has them.", err=True)
+        return shape, {}
+    extra = {key: data.pop(key) for key in _EXTRA if key in data}
+    return StreamGraph.from_json(data), extra
+
+
+class _Drawn:
+    """A topology as `penstock graph` has written it."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    def to_json(self) -> dict[str, Any]:
+        return self._data
 
 
 def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from cli import command
@@ -140,3 +141,13 @@ def test_ctrl_c_prints_the_best_so_far(directory):
     out, error = process.communicate(timeout=60)
     assert process.returncode == 0, error
     assert "Interrupted: this is the best found so far." in out
+
+
+def test_a_topology_that_was_drawn_is_a_graph_of_equal_weights(capsys, tmp_path):
+    example = Path(__file__).parents[2] / "examples/divisibility/app.py"
+    command.said(capsys, "graph", str(example), "-o", str(tmp_path / "topology.json"))
+    text = said(capsys, "topology.json", "-r", "2")
+    assert "WordReceiver" in text
+    assert "by count 6" in text
+    (tmp_path / "odd.json").write_text('{"elements": 3, "streams": []}')
+    assert "no topology as `penstock graph" in complaint(capsys, "odd.json", "-r", "2")

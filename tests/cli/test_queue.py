@@ -176,3 +176,10 @@ def test_figures_are_reproduced_with_the_papers_values_beside(capsys, directory,
     data = json.loads((directory / f"figures/{figure}.json").read_text())
     assert len(data["curves"]) >= 2
     assert (directory / f"figures/{figure}.png").stat().st_size > 5000
+
+
+def test_a_rate_may_be_given_as_the_time_that_it_means(capsys):
+    server = ["queue", "solve", "--arrival-rate", "750", "--service-rate", "1ms", "--batch-size", "10", "--json"]
+    by_time = said(capsys, *server, "--timer-rate", "10ms")
+    assert by_time == said(capsys, *server, "--timer-rate", "100")
+    assert "ms" in said(capsys, *server[:-1], "--timer-rate", "10ms")

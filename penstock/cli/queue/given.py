@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from penstock.app.duration import seconds
 from penstock.errors import ConfigurationError, SourceError
 from penstock.queueing.model import MODELS, Model, model_of
 
@@ -28,12 +29,24 @@ class _NumberOrInfinity(click.ParamType):  # type: ignore[type-arg]
         return int(number) if math.isfinite(number) and number == int(number) else number
 
 
+class _Rate(_NumberOrInfinity):
+    """A number per second, or the time that it means: 10ms is 100 per second."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, str) and value.strip()[-1:].isalpha() and value.strip().lower() not in ("inf", "nan"):
+            time = seconds(value)
+            return 1 / time if time else math.inf
+        return super().convert(value, param, ctx)
+
+
 _FLAGS = {
     "arrival_rate": "lambda, jobs per second.",
     "service_rate": "mu, jobs per second.",
     "batch_size": "K, jobs that make a transfer; inf for no limit.",
-    "timer_rate": "tau, per second; 0 for no timer, inf for no waiting.",
-    "transfer_rate": "gamma, per second; inf (the default) for transfers that take no time.",
+    "timer_rate": "tau, per second, or the flush timer's mean, as 10ms; 0 for no timer, inf for no waiting.",
+    "transfer_rate": "gamma, per second, or a transfer's mean time; inf (the default) if it takes no time.",
 }
 
 
@@ -49,7 +62,9 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     command = click.option("--holding-cost", type=float, help="c1, per job and second.")(command)
     command = click.option("--timer", type=click.Choice(["idle", "always"]), help="When the timer runs.")(command)
     for name, text in reversed(_FLAGS.items()):
-        command = click.option(flag(name), type=_NumberOrInfinity(), help=text)(command)
+        command = click.option(flag(name), type=_Rate() if name.endswith("_rate") else _NumberOrInfinity(), help=text)(
+            command
+        )
     return click.option("--file", "-f", type=click.Path(path_type=Path), help="A TOML file with the server.")(command)
 
 

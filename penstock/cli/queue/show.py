@@ -50,9 +50,21 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
     table.add_column(kind, justify="right")
     table.add_column("unit")
     for name, value in numbers.items():
-        text = format(value, ".6g") if isinstance(value, int | float | Estimate) else value
-        table.add_row(name.replace("_", " "), text, units.get(name, ""))
+        shown, unit = _sensible(value, units.get(name, ""))
+        text = format(shown, ".6g") if isinstance(shown, int | float | Estimate) else shown
+        table.add_row(name.replace("_", " "), text, unit)
     Console(width=100).print(table)
+
+
+def _sensible(value: Value | Estimate, unit: str) -> tuple[Value | Estimate, str]:
+    """Times below a tenth of a second in milliseconds or microseconds."""
+    size = value.value if isinstance(value, Estimate) else value
+    if unit != "s" or not isinstance(size, int | float) or not 0 < size < 0.1:
+        return value, unit
+    factor, name = (1e3, "ms") if size >= 1e-4 else (1e6, "us")
+    if isinstance(value, Estimate):
+        return Estimate(value.value * factor, value.half_width * factor, value.confidence), name
+    return size * factor, name
 
 
 def show_points(points: list[dict[str, Value]]) -> None:
