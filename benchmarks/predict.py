@@ -122,7 +122,7 @@ def asked(setting: dict[str, Any]) -> Setting:
     """The setting; of the arrivals, what kind they are."""
     arrivals: Any = {"poisson": "poisson", "bursty": 10.0}.get(setting["arrivals"])
     if arrivals is None:
-        arrivals = np.loadtxt(two_rates()).tolist()
+        arrivals = np.loadtxt(two_rates(), max_rows=60_000).tolist()
     gate = {name: setting[name] for name in ("min_rows", "max_delay", "max_rows") if name in setting}
     return Setting(trigger=setting["trigger"], rate=setting["rate"], arrivals=arrivals, **gate)
 

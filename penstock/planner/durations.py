@@ -24,8 +24,8 @@ PAYS = 0.9
 SPREAD_OF_ROWS = 1.3
 """The largest batches must have so many times the rows of the smallest, or nothing is known of ``per_row``."""
 RUN_TO_RUN = 0.07
-"""Relative standard deviation of a run's speed, assumed where too few recordings show it: the same setting measured twice
-differed by 0.4 to 16% in trials, mostly by 2 to 5%."""
+"""Relative standard deviation of a run's speed, assumed where too few recordings show it: that of sixty runs of three
+queries (docs/background/measurements.md)."""
 ENOUGH_RUNS = 6
 """Recordings that show how runs differ; with fewer, the fit takes most of the difference for something else."""
 
@@ -113,7 +113,7 @@ def durations_of(series: Sequence[Series], random: np.random.Generator, draws: i
     knee = _knee(series) if identified else 0.0
     if identified:
         chosen = _fit(rows, durations, knee)
-        resampled = np.array([_fit(*_resampled(series, random), knee) for _ in range(draws)])
+        resampled = np.array([_fit(*_resampled(series, random, RUN_TO_RUN), knee) for _ in range(draws)])
     else:
         chosen, resampled = _unidentified(series, draws, random)
     ratios = tuple(one.durations / (_columns(one.rows, knee) @ chosen) for one in series)
@@ -174,14 +174,14 @@ def _knee(series: Sequence[Series]) -> float:
     return best if errors[best] < PAYS * errors[0.0] else 0.0
 
 
-def _resampled(series: Sequence[Series], random: np.random.Generator) -> tuple[Real, Real]:
-    """Blocks of successive micro-batches, drawn with replacement from each series."""
+def _resampled(series: Sequence[Series], random: np.random.Generator, spread: float) -> tuple[Real, Real]:
+    """Blocks of successive micro-batches, drawn with replacement from each series, each of which has had a speed of its own."""
     rows, durations = [], []
     for one in series:
         starts = random.integers(len(one), size=-(-len(one) // BLOCK))
         index = ((starts[:, None] + np.arange(BLOCK)) % len(one)).ravel()[: len(one)]
         rows.append(one.rows[index])
-        durations.append(one.durations[index])
+        durations.append(one.durations[index] * np.exp(random.normal(0.0, spread)))
     return np.concatenate(rows), np.concatenate(durations)
 
 
