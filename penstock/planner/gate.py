@@ -74,6 +74,7 @@ def pass_gate(
     *,
     until: float,
     free: float = 0.0,
+    first: float = math.inf,
     batches: int = 200_000,
 ) -> Passage:
     """Run micro-batches until a time.
@@ -82,7 +83,7 @@ def pass_gate(
     ----------
     work: of a micro-batch of so many rows with a number.
     until: no trigger begins later; rows beyond are not taken.
-    free: when the first trigger may begin. batches: at most.
+    free: when the first trigger may begin. first: rows of the first micro-batch, at most. batches: at most.
     """
     started, admitted, visible, ended, sums = [], [], [], [], []
     taken, opened, number = 0.0, -math.inf, 0
@@ -107,7 +108,7 @@ def pass_gate(
             else:
                 time = _grid(time + POLL_S, POLL_S, opening - planning)
             continue
-        rows = min(waiting, gate.max_rows)
+        rows = min(waiting, gate.max_rows, first if number == 0 else math.inf)
         fixed, shown, over = work(rows, number)
         started.append(time)
         admitted.append(time + fixed)

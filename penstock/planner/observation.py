@@ -10,6 +10,8 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from penstock.connectors.admission import ADMISSION, DEFAULT_MAX_ROWS
+from penstock.connectors.registry import ROWS, connector
 from penstock.connectors.uri import Uri
 from penstock.engine.ledger import BatchRecord
 from penstock.errors import ConfigurationError, SourceError
@@ -225,9 +227,11 @@ class _Recording:
             trigger = warm[-1].trigger()
         gate: dict[str, Any] = {}
         if not self.upstream.get(name):
+            if any(_admits(str(uri)) for uri in self.manifest.get("sources", {}).values()):
+                gate["max_rows"] = float(DEFAULT_MAX_ROWS)
             for uri in self.start.get("sources", {}).values():
                 options = Uri.parse(str(uri)).options
-                gate = {key: float(options[key]) for key in ("min_rows", "max_rows") if key in options}
+                gate |= {key: float(options[key]) for key in ("min_rows", "max_rows") if key in options}
                 gate |= {key: options[key] for key in ("max_delay",) if key in options}
         found = cores or _cores(self.start)
         partitions = self.manifest.get("partitions") or max((r.partitions or 0 for r in self.queries[name]), default=0)
@@ -350,6 +354,12 @@ def _ordered(queries: Sequence[QueryObservation]) -> list[QueryObservation]:
         done += ready
         left = [query for query in left if query not in ready]
     return done
+
+
+def _admits(uri: str) -> bool:
+    """Whether a source admits rows by Penstock's own gate, which has a maximum of its own."""
+    scheme = Uri.parse(uri).scheme
+    return scheme in ROWS["sources"] and set(ADMISSION) <= set(connector("sources", scheme).options)
 
 
 def _cores(start: Mapping[str, Any]) -> float | None:

@@ -14,6 +14,8 @@ from penstock.planner.setting import Setting
 from penstock.queueing import parameter
 
 REPLICATES = 20
+COLD = 12
+"""Micro-batches of a start that may last longer than later ones."""
 STEADY_CYCLES = 200
 """Micro-batches before the event, from which it is known what is usual."""
 
@@ -99,17 +101,20 @@ def _once(
     work = model.work(durations, random, model.observed.rows_per_source_row)
     steady = pass_gate(flow, gate, work, until=event)
     back = event + outage
-    taken = float(steady.taken[-1])
+    flying = len(steady.ended) - 1 if outage and steady.ended[-1] > event else len(steady.ended)
+    taken = float(steady.taken[flying - 1]) if flying else 0.0
     late = Flow(flow.times, np.maximum(flow.counts - taken, 0.0))
-    cold = _cold(model) if restart else []
+    # Spark begins with the micro-batch that was under way, as it was planned; what has come since is in the next.
+    planned = float(steady.rows[-1]) if flying < len(steady.ended) else math.inf
+    extra = _thawing(model) if restart else []
 
     def thawing(rows: float, number: int) -> Work:
         fixed, shown, over = work(rows, number)
-        slower = cold[number] if number < len(cold) else 1.0
-        return fixed * slower, shown * slower, over * slower
+        more = extra[number] if number < len(extra) else 0.0
+        return fixed, shown + more, over + more
 
     begin = back if outage else float(steady.ended[-1])
-    rest = pass_gate(late, gate, thawing, until=horizon, free=begin)
+    rest = pass_gate(late, gate, thawing, until=horizon, free=begin, first=planned)
     last = float(rest.started[-1]) if len(rest.started) else horizon
     _, usual = rest.latencies(late, (back + last) / 2, last)
     return _judged(rest, late, float(np.quantile(usual, 0.95)) if len(usual) else 0.0, back)
@@ -127,11 +132,11 @@ def _judged(rest: Passage, late: Flow, usual: float, back: float) -> tuple[float
     return max(0.0, seconds), usual, rest.ended - back, waiting, oldest
 
 
-def _cold(model: QueryModel) -> list[float]:
-    """How many times longer the first micro-batches after a start last than warm ones of their rows: the recorded median."""
+def _thawing(model: QueryModel) -> list[float]:
+    """How many seconds longer the first micro-batches after a start last than warm ones of their rows: the recorded median."""
     starts = [
-        one.durations[:20] / np.array([model.durations.duration(rows) for rows in one.rows[:20]])
+        one.durations[:COLD] - np.array([model.durations.duration(rows) for rows in one.rows[:COLD]])
         for one in model.observed.cold
-        if len(one) >= 20 and one.numbers[0] <= 1
+        if len(one) >= COLD and one.numbers[0] <= 1
     ]
-    return np.maximum(np.median(starts, axis=0), 1.0).tolist() if starts else []
+    return np.maximum(np.median(starts, axis=0), 0.0).tolist() if starts else []

@@ -72,7 +72,7 @@ class Watching:
 
 
 def watch(spark: Any, path: str | Path = "progress.jsonl") -> Watching:
-    """Keep the progress of all streaming queries of a session from now on, classic or Connect.
+    """Keep the progress of all streaming queries of a session from now on.
 
     Parameters
     ----------
