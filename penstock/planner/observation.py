@@ -198,11 +198,15 @@ class _Recording:
         """The query that each query reads from, by the streams of the topology."""
         groups: Mapping[str, str] = self.manifest.get("groups", {})
         elements = self.manifest.get("topology", {}).get("elements", ())
-        emitted = {stream: groups[element["name"]] for element in elements for stream in element["emits"]}
+        emitted: dict[str, set[str]] = {}
+        for element in elements:
+            for stream in element["emits"]:
+                emitted.setdefault(stream, set()).add(groups[element["name"]])
         reads: dict[str, set[str]] = {}
         for element in elements:
             own = groups[element["name"]]
-            reads.setdefault(own, set()).update(emitted[s] for s in element["inputs"] if emitted.get(s, own) != own)
+            for stream in element["inputs"]:
+                reads.setdefault(own, set()).update(emitted.get(stream, set()) - {own})
         several = sorted(name for name, others in reads.items() if len(others) > 1)
         if several:
             raise ConfigurationError(

@@ -12,19 +12,20 @@ LATEST, PLAN, WAL, COMMIT = 0.01, 0.03, 0.05, 0.05
 
 def progress(
     *, trigger=1.0, rate=1000.0, fixed=0.3, per_row=1e-4, seconds=120.0, noise=0.05, seed=0, cap=None, partitions=2, name="query",
-    run="run", shares=None, warm_up=1.0, pauses=0.0, growth=None, state=None, first=0,
+    run="run", shares=None, warm_up=1.0, pauses=0.0, growth=None, state=None, first=0, births=None,
 ):  # fmt: skip
     """The progress of a query, as dicts.
 
     rate: a number, or a function of the seconds since the beginning. cap: most rows per trigger. shares: of partitions.
-    warm_up: how many times longer the first micro-batch lasts; the surplus halves each time. pauses: share of the
+    births: when rows come, in place of a rate. warm_up: how many times longer the first micro-batch lasts; the surplus halves each time. pauses: share of the
     micro-batches that last three times as long. growth: rows of state per second. state: rows of state, constant.
     """
     random = np.random.default_rng(seed)
     rate_at = rate if callable(rate) else lambda _: rate
     cells = np.arange(0, seconds, 0.1)
     counts = random.poisson([rate_at(cell) * 0.1 for cell in cells])
-    births = np.sort(np.repeat(cells, counts) + random.random(int(counts.sum())) * 0.1)
+    if births is None:
+        births = np.sort(np.repeat(cells, counts) + random.random(int(counts.sum())) * 0.1)
     shares = np.full(partitions, 1 / partitions) if shares is None else np.asarray(shares)
     owner = random.choice(len(shares), size=len(births), p=shares)
     sums = np.zeros((len(births) + 1, len(shares)), dtype=int)

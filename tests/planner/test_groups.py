@@ -1,0 +1,68 @@
+"""Groups that are joined by hops: what one makes visible arrives at the next at once."""
+
+import json
+
+import numpy as np
+import pytest
+from planner.queries import progress, written
+
+from penstock.errors import ConfigurationError
+from penstock.planner import Setting, calibrate, observe
+
+FIRST, SECOND = {"fixed": 0.4, "per_row": 1e-4}, {"fixed": 0.7, "per_row": 2e-4}
+
+
+def two_groups(trigger, rate, seconds, seed):
+    """The progress of both, and the latencies of rows from their arrival at the first until the second is done."""
+    random = np.random.default_rng(seed + 100)
+    born = np.cumsum(random.exponential(1 / rate, int(rate * seconds)))
+    told, waits = progress(trigger=trigger, births=born, seconds=seconds, seed=seed, name="first", **FIRST)
+    there = born[: len(waits)] + waits
+    more, rest = progress(trigger=trigger, births=there, seconds=seconds, seed=seed + 1, name="second", **SECOND)
+    kept = slice(int(0.1 * len(rest)), None)
+    return told + more, (there[: len(rest)] + rest - born[: len(rest)])[kept]
+
+
+def run_of(path, told, trigger, edges=(("one", "two"),)):
+    """A run's directory, as the engine leaves it, without what it would have measured besides."""
+    path.mkdir()
+    written(path / "progress.jsonl", told)
+    elements = [
+        {"name": name, "inputs": [f"to {name}"], "emits": [f"to {after}" for before, after in edges if before == name]}
+        for name in ("one", "two", "three")
+    ]
+    groups = {"one": "first", "two": "second", "three": "third"}
+    (path / "manifest.json").write_text(
+        json.dumps(
+            {
+                "topology": {"elements": elements},
+                "groups": groups,
+                "sources": {"S": "generator:poisson"},
+                "partitions": 2,
+            }
+        )
+    )
+    start = {"trigger": trigger, "master": "local[2]", "sources": {}, "environment": {"cores": 2}}
+    (path / "starts.jsonl").write_text(json.dumps(start) + "\n")
+    for group in ("first", "second", "third"):
+        (path / f"batches-{group}.jsonl").touch()
+    return path
+
+
+@pytest.mark.parametrize(("trigger", "rate"), [(2.0, 1000), (0.0, 500), (5.0, 1500)])
+def test_the_latency_through_two_groups_is_predicted(tmp_path, trigger, rate):
+    one, _ = two_groups(1.0, 1000, 200, 1)
+    two, _ = two_groups(4.0, 1000, 300, 2)
+    calibration = calibrate(observe(run_of(tmp_path / "a", one, 1.0), run_of(tmp_path / "b", two, 4.0)))
+    assert [query.observed.name for query in calibration.queries] == ["first", "second"]
+    _, latencies = two_groups(trigger, rate, 900, 7)
+    found = calibration.predict(Setting(trigger=trigger, rate=rate))
+    assert found.mean == pytest.approx(latencies.mean(), rel=0.05)
+    assert found.p95 == pytest.approx(np.quantile(latencies, 0.95), rel=0.06)
+
+
+def test_a_group_that_reads_from_two_others_is_refused(tmp_path):
+    told, _ = two_groups(1.0, 500, 60, 1)
+    third, _ = progress(name="third", seconds=60)
+    with pytest.raises(ConfigurationError, match="reads from several groups"):
+        observe(run_of(tmp_path / "a", told + third, 1.0, edges=(("one", "three"), ("two", "three"))))
