@@ -9,7 +9,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 
 class _ProgressListener(StreamingQueryListener):
-    """Hands each progress on, as Spark's JSON says it."""
+    """Hands each progress on, as Spark's JSON says it, and ``{"idle": ...}`` from time to time where there is none."""
 
     def __init__(self, keep: Callable[[dict[str, Any]], None]) -> None:
         self._keep = keep
@@ -22,7 +22,8 @@ class _ProgressListener(StreamingQueryListener):
         self._keep(json.loads(event.progress.json))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing to keep."""
+        """Keep that there was nothing to do, which since Spark 3.5 is no progress."""
+        self._keep({"idle": {"id": str(event.id), "runId": str(event.runId), "timestamp": event.timestamp}})
 
     def onQueryTerminated(self, event: Any) -> None:
         """Nothing to keep."""

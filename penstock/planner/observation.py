@@ -175,9 +175,15 @@ class _Recording:
         found = find(path)
         queries: dict[str, list[Record]] = {}
         names: dict[str, str] = {}
+        called: dict[str, str] = {}  # by identifier
         for record in found.records:
+            if not record.sources:  # idle: only its identifier is known
+                if record.query in called:
+                    queries[called[record.query]].append(record)
+                continue
             kind = record.name or " ".join(re.sub(r"@[0-9a-f]+", "", source.description) for source in record.sources)
-            queries.setdefault(names.setdefault(kind, record.name or record.query[:8] or "query"), []).append(record)
+            called[record.query] = names.setdefault(kind, record.name or record.query[:8] or "query")
+            queries.setdefault(called[record.query], []).append(record)
         recording = cls(found, queries)
         if (path / "manifest.json").is_file():
             recording.manifest = json.loads((path / "manifest.json").read_text())

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import SourceError
-from penstock.planner.record import Record, record_of
+from penstock.planner.record import Record, idle_of, record_of
 
-EVENT = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+IDLE = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryIdleEvent"
 WANTED = (
     "give a run's directory, a file of progress as JSON lines (a listener's, or recentProgress), or a Spark event log "
     "that is not compressed"
@@ -48,7 +48,7 @@ def find(path: Path) -> Found:
         raise SourceError(f"{path} cannot be read ({error.strerror or error}): {WANTED}.") from error
     except UnicodeDecodeError as error:
         raise SourceError(f"{path} is not text, or is compressed: {WANTED}.") from error
-    if not found.records:
+    if not any(record.sources for record in found.records):
         reason = f"holds {found.torn} lines, none of which is" if found.torn else "holds no"
         raise SourceError(f"{path} {reason} progress of a streaming query: {WANTED}.")
     return found
@@ -105,6 +105,11 @@ def _take(entry: Any, found: Found) -> None:
         metrics = entry.get("Task Metrics") or {}
         run, collection = metrics.get("Executor Run Time", 0), metrics.get("JVM GC Time", 0)
         found.tasks.append((int(entry.get("Stage ID", 0)), run / 1e3, collection / 1e3))
+        return
+    idle = entry.get("idle") or (entry if entry.get("Event") == IDLE else None)
+    if isinstance(idle, dict):
+        quiet = idle_of(idle)
+        found.records += [] if quiet is None else [quiet]
         return
     progress = entry.get("progress", entry)
     if isinstance(progress, str):

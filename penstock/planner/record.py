@@ -107,6 +107,17 @@ def record_of(progress: Mapping[str, Any]) -> Record | None:
         return None
 
 
+def idle_of(event: Mapping[str, Any]) -> Record | None:
+    """The record of an event that says that a query had nothing to do; None if it is none."""
+    try:
+        started = datetime.fromisoformat(str(event["timestamp"]).replace("Z", "+00:00")).timestamp()
+        return Record(
+            str(event["id"]), str(event["runId"]), None, -1, started, {"triggerExecution": 0.0}, 0, (), None, 0, 0, None
+        )
+    except (KeyError, ValueError):
+        return None
+
+
 def _rows(source: Mapping[str, Any]) -> int:
     return max(0, int(source.get("numInputRows") or 0))  # -1 where Spark does not know
 

@@ -17,6 +17,10 @@ PAUSE_RATIO, PAUSE_SHARE = 2.0, 0.05
 """Micro-batches that last so many times what is fitted, and take so much of the time besides, are pauses."""
 SKEW = 2.5
 """The busiest partition takes so many times the mean."""
+WAITS, WAITS_S = 5.0, 3.0
+"""A trigger is long that is so many times a micro-batch's duration, and so many seconds."""
+SHORT_S = 0.5
+"""Micro-batches that follow each other and are shorter are mostly overhead."""
 OVERHEAD_SHARE = 0.8
 """Of a duration that no row causes, beyond which micro-batches are too small."""
 
@@ -58,30 +62,21 @@ def verdicts(observation: Observation) -> list[Verdict]:
 
 
 def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) -> Iterable[Verdict]:
-    idle = sum(not record.ran or not record.rows for record in query.records)
+    if _is_idle(query):
+        yield Verdict("idle", f"{query.name} has had rows in less than half of the time recorded; nothing limits it.")
+        return
     if query.batches < LEAST_WARM:
-        with_rows = len(query.records) - idle
-        if idle > with_rows:
-            yield Verdict(
-                "idle", f"{idle} of {len(query.records)} progresses of {query.name} report no rows; nothing limits it."
-            )
-        else:
-            yield Verdict(
-                "unclear",
-                f"{query.name} has {query.batches} micro-batches after its warm-up; {LEAST_WARM} are needed to judge.",
-                False,
-            )
+        yield Verdict(
+            "unclear",
+            f"{query.name} has {query.batches} micro-batches after its warm-up; {LEAST_WARM} are needed to judge.",
+            confident=False,
+        )
         return
     enough = [one for one in query.series if len(one) >= LEAST_WARM]
     series = enough[-1] if enough else max(query.series, key=len)
     records = tuple(one for one in query.records if series.started[0] <= one.started <= series.started[-1])
-    durations = durations_of([series], np.random.default_rng(0), draws=8)
+    durations = durations_of([series], np.random.default_rng(0), draws=20)
     evidence = _Evidence(query, series, records, durations, tasks)
-    if idle > 5 * len(query.records) / 6:
-        yield Verdict(
-            "idle", f"{idle} of {len(query.records)} progresses of {query.name} report no rows; nothing limits it."
-        )
-        return
     none = True
     for rule in _RULES:
         verdict = rule(evidence)
@@ -96,6 +91,14 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
             f"{query.name} is busy {series.busy:.0%} of the time, its micro-batches last {np.median(series.durations):.2f} s in "
             "the median, and neither its rate nor its backlog grows.",
         )
+
+
+def _is_idle(query: QueryObservation) -> bool:
+    """Whether there is no row for over half of the time: Spark reports every ten seconds that there was none."""
+    last = query.records[-1].started
+    quiet = last - max((one.started + one.duration for one in query.records if one.rows), default=-np.inf)
+    empty = sum(not one.rows for one in query.records)
+    return quiet > 0.5 * (last - query.records[0].started) or empty > 5 * len(query.records) / 6
 
 
 def _throttled(seen: _Evidence) -> Verdict | None:
@@ -268,20 +271,24 @@ def _overrun(seen: _Evidence) -> Verdict | None:
         return None
     model = seen.durations
     share = model.fixed / max(float(np.mean(series.durations)), 1e-9)
-    if series.busy < 0.95 or (model.identified and share < OVERHEAD_SHARE):
+    short = (
+        float(np.median(series.durations)) < SHORT_S
+    )  # rows and durations of such depend on each other: no fit tells
+    known = model.identified and not short
+    if series.busy < 0.95 or (known and share < OVERHEAD_SHARE):
         return None
-    cost = f"{share:.0%} of its time is" if model.identified else "much of its time may be"
+    cost = f"{share:.0%} of its time is" if known else "much of its time may be"
     return Verdict(
         "trigger too short",
         f"{seen.query.name} starts a micro-batch as soon as one is over, and {cost} what a micro-batch costs whatever its "
         "rows: a trigger longer than that would save it.",
-        confident=model.identified,
+        confident=known,
     )
 
 
 def _waits(seen: _Evidence) -> Verdict | None:
     trigger, typical = seen.query.setting.interval, float(np.median(seen.series.durations))
-    if trigger > 4 * typical:
+    if trigger > max(WAITS * typical, WAITS_S):
         return Verdict(
             "trigger too long",
             f"rows wait {trigger / 2:.1f} s in the mean for the trigger of {trigger:g} s, while a micro-batch of {seen.query.name} lasts "

@@ -7,7 +7,7 @@ import pytest
 from planner.queries import idle, progress, written
 
 from penstock.errors import ConfigurationError, SourceError
-from penstock.planner import Setting, calibrate, observe
+from penstock.planner import Setting, calibrate, observe, verdicts
 
 TOLD, LATENCIES = progress(seed=3)
 
@@ -148,3 +148,22 @@ def test_what_is_compressed_or_missing_is_refused(tmp_path):
 def test_the_trigger_is_told_from_the_starts(tmp_path, trigger, expected):
     told, _ = progress(trigger=trigger, seconds=max(60, 15 * trigger), rate=100)
     assert observe(lines(tmp_path, told)).queries[0].setting.trigger == expected
+
+
+def test_an_event_that_says_idle_is_no_batch_and_is_counted(tmp_path):
+    """Since Spark 3.5 a query that has nothing to do reports that, and no progress."""
+    told, _ = progress(seconds=12)
+    quiet = [
+        {
+            "idle": {
+                "id": told[0]["id"],
+                "runId": told[0]["runId"],
+                "timestamp": idle(12.0 + 10 * number, 0)["timestamp"],
+            }
+        }
+        for number in range(1, 9)
+    ]
+    logged = {"Event": "org.apache.spark.sql.streaming.StreamingQueryListener$QueryIdleEvent", **quiet[-1]["idle"]}
+    seen = observe(lines(tmp_path, [*told, *quiet, logged]))
+    assert len(seen.queries[0].records) == len(told) + 9
+    assert verdicts(seen)[0].kind == "idle"
