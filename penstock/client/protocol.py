@@ -1,5 +1,6 @@
 """What is sent and what comes back, whichever client does it."""
 
+import logging
 import random
 import time
 import uuid
@@ -93,12 +94,17 @@ class Patience:
         """
         if now >= self._deadline:
             raise RefusedError(f"The adapter has not taken the events: {_reason(why)}", _status(why))
+        if not self.retries:
+            left = self._deadline - now
+            LOG.warning("The adapter does not take the events yet (%s); trying for %.0f s more.", _reason(why), left)
         self.retries += 1
         asked = why.headers.get("retry-after", "") if isinstance(why, httpx.Response) else ""
         pause = max(self._pause, float(asked) if asked.isdigit() else 0.0) * random.uniform(0.5, 1.0)
         self._pause = min(PAUSES_S[1], 2 * self._pause)
         return min(pause, max(0.0, self._deadline - now))
 
+
+LOG = logging.getLogger("penstock.client")
 
 Trouble = httpx.Response | httpx.TransportError
 """An answer that asks to try again, or none."""

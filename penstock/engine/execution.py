@@ -18,7 +18,7 @@ from penstock.engine.maven import jars_of
 from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
 from penstock.engine.session import adopted, settle, ship, start_session
-from penstock.engine.watch import Watch
+from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError
 
 
@@ -82,7 +82,7 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
     try:
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
-        with _session(binding, way) as spark:
+        with interruptible(), _session(binding, way) as spark:
             report = way.stream(spark, watch)
         recording.write_report(report, options.report)
         if watch.failure is not None:

@@ -25,8 +25,14 @@ class Live:
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True, quiet=quiet or not sys.stderr.isatty())
         self._status: Status | None = None
-        self._recent: deque[tuple[float, int]] = deque(maxlen=50)
+        self._recent: deque[tuple[float, float, int]] = deque(maxlen=50)
         self._last: tuple[float, BatchRecord] | None = None
+        self._since = time.monotonic()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person sees the line, and no batch has been committed yet."""
+        return self._status is not None and self._last is None
 
     def say(self, message: str) -> None:
         """A message that stays, and the start of the line below it."""
@@ -35,9 +41,15 @@ class Live:
             self._status.start()
 
     def batch(self, events: int, seconds: float, record: BatchRecord) -> None:
-        """Note a committed batch."""
-        self._recent.append((time.monotonic(), events))
+        """Note a committed batch that has taken so many seconds."""
+        now = time.monotonic()
+        self._recent.append((now - seconds, now, events))
         self._last = (seconds, record)
+
+    def phase(self, text: str) -> None:
+        """What goes on before the first batch is committed; how long it has gone on is added."""
+        if self._status is not None and self._last is None:
+            self._status.update(f"{text} ({time.monotonic() - self._since:.0f} s)")
 
     def show(self, snapshot: Snapshot) -> None:
         """Write the line anew."""
@@ -58,7 +70,7 @@ class Live:
             self._status = None
 
     def _rate(self) -> float:
-        """Source events per second over the last ten seconds."""
+        """Source events per second since the first of the batches began that were committed in the last ten seconds."""
         now = time.monotonic()
-        recent = [(at, events) for at, events in self._recent if now - at <= 10]
+        recent = [(began, events) for began, ended, events in self._recent if now - ended <= 10]
         return sum(events for _, events in recent) / max(1.0, now - recent[0][0]) if recent else 0.0

@@ -52,7 +52,7 @@ class MicroBatches:
                 watch.until_over(
                     queries,
                     lambda: self._is_idle(groups, queries),
-                    lambda: self._live.show(self._snapshot()),
+                    lambda: self._show(queries),
                     lambda: self._note_progress(groups),
                 )
             except PySparkException as error:
@@ -111,6 +111,17 @@ class MicroBatches:
             # But for the last batch, which Spark may read again if it has not noted that it is done.
             for bound, position in group.positions(back=1):
                 bound.note_progress(f"run in {self._binding.recording.directory}", position)
+
+    def _show(self, queries: list[StreamingQuery]) -> None:
+        if not self._live.waits:
+            self._live.show(self._snapshot())
+        elif any(query.status["isTriggerActive"] and query.status["isDataAvailable"] for query in queries):
+            self._live.phase("Spark is up; the first micro-batch is running, which takes longer than those to come")
+        else:
+            read = ", ".join(
+                f"{name} in {bound.uri.partition('?')[0]}" for name, bound in self._binding.sources.items()
+            )
+            self._live.phase(f"Spark is up; waiting for events of {read}")
 
     def _snapshot(self) -> Snapshot:
         with self._lock:

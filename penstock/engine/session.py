@@ -1,6 +1,8 @@
 """Starting Spark quietly: its chatter goes to a file, and its Python is ours."""
 
 import os
+import re
+import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,10 +16,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.engine.descendants import descendants, kill_all
 from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
 
 MODULE_LIMIT = 50 * 2**20
+CONNECT_S = 5.0
+"""For a master to accept a connection."""
 
 _LOADED: set[Path] = set()
 """Jars besides Spark's own with which this process's JVM was started."""
@@ -68,6 +73,7 @@ def start_session(
     JavaNotFoundError: there is no Java for it.
     ClusterError: the master cannot be reached.
     """
+    _check_master(master)
     os.environ["JAVA_HOME"] = str(java_home())
     for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # they write to the screen
         getLogger(logger).disabled = True
@@ -88,16 +94,46 @@ def start_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     for key, value in {**STREAMING, **QUIET, **conf}.items():
         settings.set(key, value)
+    before = set(descendants())
     try:
         with _output_to(log):
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
-    except Exception as error:
+    except BaseException as error:
+        kill_all(set(descendants()) - before)  # a JVM that is half up would outlive us
+        SparkContext._gateway = SparkContext._jvm = None
+        if not isinstance(error, Exception):
+            raise
         reason = str(error).strip().splitlines()
         raise ClusterError(
             f"Spark could not start on master {master} ({reason[0] if reason else type(error).__name__}); check the "
             f"address, and {path} for the reason."
         ) from error
     return spark
+
+
+def _check_master(master: str) -> None:
+    """Refuse at once what Spark would try for a minute.
+
+    Raises
+    ------
+    ClusterError: it is no master that Spark knows, or nothing listens there.
+    """
+    if re.fullmatch(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[.*\]|yarn|k8s://.+", master):
+        return
+    if not master.startswith("spark://"):
+        raise ClusterError(f"--master {master} is none: write local[*], local[2], spark://HOST:PORT, yarn or k8s://...")
+    places = [place.rpartition(":") for place in master.removeprefix("spark://").split(",")]
+    for host, _, port in places:
+        try:
+            with socket.create_connection((host, int(port)), timeout=CONNECT_S):
+                return
+        except ValueError:
+            raise ClusterError(f"--master {master} names no port: write spark://HOST:PORT, mostly with 7077.") from None
+        except OSError:
+            continue
+    raise ClusterError(
+        f"Nothing answers at {master}: start a master there (see the how-to on clusters), or correct --master."
+    )
 
 
 def settle(spark: SparkSession, partitions: int | None) -> int:

@@ -19,6 +19,36 @@ IDLE_S = 1.0
 """How long everything must have been drained before a run is taken to be idle."""
 
 
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""How a person, the system, or a terminal that is closed ask a run to stop."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within the block, whatever asks a run to stop is a KeyboardInterrupt, so that what was started is ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _handled_by(interrupt):
+        yield
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within the block, the signals of `ENDS` go to a handler; a hang-up that is ignored (`nohup`) stays ignored."""
+    wanted = [number for number in ENDS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handler) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
+
 class Watch:
     """What may end a run.
 
@@ -48,12 +78,8 @@ class Watch:
         def interrupt(number: int, frame: FrameType | None) -> None:
             self._interrupted.set()
 
-        previous = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with _handled_by(interrupt):
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def fail(self, error: BaseException) -> None:
         """Note what has stopped the run; the first failure counts."""

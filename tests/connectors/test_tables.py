@@ -223,7 +223,7 @@ def test_a_commit_that_went_unanswered_is_not_repeated(postgres, tmp_path, monke
 
 
 def test_a_server_that_stays_away_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.connectors.tables.sink.PATIENCE_S", 0.5)
+    monkeypatch.setattr("penstock.connectors.tables.sink.AT_FIRST_S", 0.5)
     sink = bound("postgresql://nobody:secret@127.0.0.1:9/none", Total, tmp_path)
     with pytest.raises(SinkError, match="has not answered for 0.5 s") as caught:
         sink.claim("r1", ())

@@ -7,11 +7,11 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from penstock.engine.descendants import descendants, kill_all
 from penstock.errors import ClusterError
 
 HOST = "127.0.0.1"
@@ -39,11 +39,9 @@ def spawn(command: Sequence[Any], log: Path, environment: Mapping[str, str] | No
 def kill(process: Process) -> None:
     """``kill -9`` a process, its session and all that it has started."""
     if process.poll() is None:
-        started = _descendants(process.pid)
+        started = descendants(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
-        for number in started:  # those that have made a session of their own
-            with suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
+        kill_all(started)  # those that have made a session of their own
     process.wait()
 
 
@@ -65,11 +63,6 @@ class Server(ABC):
         """``kill -9`` it, and all that it has started."""
         if self._process is not None:
             kill(self._process)
-
-
-def _descendants(number: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(number)], capture_output=True, text=True).stdout.split()
-    return [each for child in map(int, found) for each in (child, *_descendants(child))]
 
 
 def await_ready(name: str, process: Process, log: Path, ready: Callable[[], bool]) -> None:

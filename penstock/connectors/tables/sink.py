@@ -25,8 +25,8 @@ Result = TypeVar("Result")
 Done = TypeVar("Done", covariant=True)
 Row = tuple[Any, ...]
 
-PATIENCE_S = 120.0
-"""How long a batch is tried again while the database does not answer."""
+PATIENCE_S, AT_FIRST_S = 120.0, 5.0
+"""How long a batch is tried again while the database does not answer; and where it has never answered yet."""
 
 BOOKS = """
 CREATE TABLE IF NOT EXISTS penstock_tables (name text PRIMARY KEY, run text NOT NULL);
@@ -123,6 +123,7 @@ class TableSink(BoundSink):
     def __init__(self, sink: Sink, database: Database, name: str | None, files: SinkFiles) -> None:
         self.files, self.uri = files, database.uri
         self.place = f"table {name or sink.name} of {database.uri}"
+        self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
         self._table = Table(name or sink.name, self._codec.schema, sink.key, database.types)
         nullable = [field.name for field in self._codec.schema if field.name in sink.key and field.nullable]
@@ -205,14 +206,17 @@ class TableSink(BoundSink):
     def _again(self, do: "_Work[Result]") -> Result:
         """Do something in a transaction, and again while the database does not answer."""
         began, pause = time.monotonic(), 0.1
+        patience = PATIENCE_S if self._has_answered else AT_FIRST_S
         while True:
             try:
                 with self._database.transaction() as cursor:
-                    return do(cursor)
+                    result = do(cursor)
+                self._has_answered = True
+                return result
             except Unavailable as error:
-                if time.monotonic() - began > PATIENCE_S:
+                if time.monotonic() - began > patience:
                     raise SinkError(
-                        f"Sink {self.files.name}: {self.uri} has not answered for {PATIENCE_S:g} s ({error}); start the "
+                        f"Sink {self.files.name}: {self.uri} has not answered for {patience:g} s ({error}); start the "
                         "database, and run again."
                     ) from error
                 time.sleep(pause)

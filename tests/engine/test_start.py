@@ -1,0 +1,84 @@
+"""What a start meets before Spark is up: signals, masters that are none, a Java that is not there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from penstock.cli import main
+from penstock.engine.java import java_home
+from penstock.errors import JavaNotFoundError
+
+APP = """
+from penstock import App, Event
+
+class Word(Event):
+    text: str
+
+app = App("starting")
+app.sink("Out", app.source("Words", Word, sample=lambda n: Word(str(n)), uri="generator:constant?rate=5"))
+"""
+
+
+def children_of(number):
+    """All processes below one."""
+    asked = ["ps", "-o", "pid=", "--ppid", str(number)]
+    below = [int(child) for child in subprocess.run(asked, capture_output=True, text=True).stdout.split()]
+    return [each for child in below for each in (child, *children_of(child))]
+
+
+def alive(number):
+    asked = subprocess.run(["ps", "-o", "stat=", "-p", str(number)], capture_output=True, text=True).stdout.strip()
+    return bool(asked) and not asked.startswith("Z")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("after", [0.5, 2.0])
+def test_no_process_survives_a_start_that_is_interrupted(tmp_path, number, after):
+    (tmp_path / "starting.py").write_text(APP)
+    command = [sys.executable, "-m", "penstock", "run", "starting.py"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not children_of(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(after)
+    below = children_of(process.pid)
+    assert below
+    os.kill(process.pid, number)
+    process.communicate(timeout=60)
+    time.sleep(1)
+    assert [one for one in below if alive(one)] == []
+
+
+def sentence(capsys, *arguments):
+    with pytest.raises(SystemExit) as exit_:
+        main(["run", "starting.py", *arguments])
+    said = capsys.readouterr().err
+    assert exit_.value.code == 2, said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("master", "words"),
+    [
+        ("foo", "write local[*], local[2], spark://HOST:PORT"),
+        ("spark://127.0.0.1:1", "Nothing answers at spark://127.0.0.1:1"),
+        ("spark://127.0.0.1", "names no port"),
+    ],
+)
+def test_a_master_that_is_none_is_refused_at_once(tmp_path, monkeypatch, capsys, master, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "starting.py").write_text(APP)
+    assert words in sentence(capsys, "--master", master)
+
+
+def test_a_java_home_that_leads_nowhere_is_said(monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/no/such/place")
+    java_home.cache_clear()
+    with pytest.raises(JavaNotFoundError, match="JAVA_HOME is /no/such/place, where there is no bin/java"):
+        java_home()
+    java_home.cache_clear()
