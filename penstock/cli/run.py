@@ -119,6 +119,10 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         click.echo(json.dumps(result.report, indent=2))
         return
     click.echo(summary(result.report, result.directory))
+    if result.report["counts"]["dead_letters"]:
+        letter = result.dead_letters[-1]
+        where = letter.get("line") or letter["stream"]
+        click.echo(f"  the last of them    {letter['element'] or 'decoding'}: {letter['error']} ({where})")
     if result.interrupted:
         click.echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
 
@@ -166,9 +170,11 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         "  events per stream   " + ", ".join(f"{name} {count:,}" for name, count in report["streams"].items()),
     ]
     if report["throughput_events_per_s"]:
+        rate, batches = report["throughput_events_per_s"], report["batches"]
+        shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         lines.append(
-            f"  throughput          {report['throughput_events_per_s']:,.0f} source events/s in {report['batches']} "
-            "micro-batches, warm-up included (measured)"
+            f"  throughput          {shown} source events/s in {batches} micro-batch{'' if batches == 1 else 'es'}, warm-up "
+            "included (measured)"
         )
     if latency["p50"] is not None:
         shown = ", ".join(f"{name} {value / 1000:.2f} s" for name, value in latency.items())

@@ -154,7 +154,7 @@ def test_a_full_disk(app, capsys):
 def test_a_master_that_is_not_there(app, capsys):
     said = sentence(capsys, "run", "good.py", WORDS, "--master", "sparkle://127.0.0.1")
     assert "sparkle://127.0.0.1" in said
-    assert "check the address" in said
+    assert "write local[*], local[2], spark://HOST:PORT" in said
 
 
 def test_no_java(app, capsys, monkeypatch):
