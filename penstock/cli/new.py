@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from penstock.errors import ConfigurationError, SinkError
+from penstock.extras import DISTRIBUTION
 
 APP = '''\
 """Counts how often each word has been said."""
@@ -56,12 +57,35 @@ INPUT = "".join(
     for word in ["the", "gate", "lets", "the", "water", "through", "when", "the", "gate", "is", "open"]
 )
 
+PROJECT = """\
+[project]
+name = "{name}"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = ["{distribution}[spark]"]
+
+[dependency-groups]
+dev = ["pytest>=8"]
+
+[tool.pytest.ini_options]
+pythonpath = ["."]
+"""
+
+IGNORED = """\
+# what runs leave
+runs/
+spool/
+__pycache__/
+.pytest_cache/
+.venv/
+"""
+
 README = """\
 # {name}
 
     penstock run app.py --until-idle     # reads input/*.jsonl, writes runs/{name}/output/Output/
     penstock graph app.py                # draws the topology
-    python -m pytest                     # tests it without Spark
+    python -m pytest                     # tests it without Spark (pip install pytest)
 """
 
 
@@ -84,6 +108,8 @@ def new(name: str) -> None:
         "test_app.py": TEST,
         "input/words.jsonl": INPUT,
         "README.md": README.replace("{name}", target.name),
+        "pyproject.toml": PROJECT.replace("{name}", target.name).replace("{distribution}", DISTRIBUTION),
+        ".gitignore": IGNORED,
     }
     try:
         for path, text in files.items():
