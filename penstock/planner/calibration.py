@@ -23,7 +23,7 @@ REPLICATES = 60
 BATCHES, LONGEST_S, SHORTEST_S = 600, 7200.0, 120.0
 """A prediction simulates so many micro-batches, within these bounds of seconds."""
 MODEL_ERROR = 0.015
-"""Relative standard deviation of what the model itself gets wrong (docs/benchmarks.md has its record)."""
+"""Relative standard deviation of what the model itself gets wrong (docs/background/predictions.md has its record)."""
 CLOSE_TO_LIMIT = 0.9
 
 

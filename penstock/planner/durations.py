@@ -25,7 +25,7 @@ SPREAD_OF_ROWS = 1.3
 """The largest batches must have so many times the rows of the smallest, or nothing is known of ``per_row``."""
 RUN_TO_RUN = 0.07
 """Relative standard deviation of a run's speed, assumed where too few recordings show it: that of sixty runs of three
-queries (docs/background/measurements.md)."""
+queries (docs/background/predictions.md)."""
 ENOUGH_RUNS = 6
 """Recordings that show how runs differ; with fewer, the fit takes most of the difference for something else."""
 
