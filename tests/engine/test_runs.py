@@ -228,14 +228,11 @@ def test_a_latency_lasts_until_the_micro_batch_is_committed(run_app, words):
 
 
 def test_a_trigger_says_when_micro_batches_begin(run_app):
-    """At its multiples since the epoch, or as soon as the one before is over."""
-    begun = {}
-    for trigger in (1.5, 0.0):
-        source = {"Words": "generator:constant?rate=300&count=1200"}
-        result = run_app("counter", sources=source, trigger=trigger, name=f"every-{trigger}")
-        told = [json.loads(line) for line in (result.directory / "progress.jsonl").open()]
-        begun[trigger] = [datetime.fromisoformat(one["timestamp"]).timestamp() for one in told if one["numInputRows"]]
-        assert json.loads((result.directory / "starts.jsonl").read_text())["trigger"] == trigger
-    on_time = [at % 1.5 < 0.2 for at in begun[1.5][2:]]  # the first are slow, and later than their time
-    assert sum(on_time) >= len(on_time) - 1
-    assert len(begun[1.5]) < len(begun[0.0])
+    """At its multiples since the epoch, though one is ready long before the next."""
+    source = {"Words": "generator:constant?rate=100&count=1000"}
+    result = run_app("counter", sources=source, trigger=1.5)
+    told = [json.loads(line) for line in (result.directory / "progress.jsonl").open()]
+    begun = [datetime.fromisoformat(one["timestamp"]).timestamp() for one in told if one["numInputRows"]]
+    on_time = [at % 1.5 < 0.3 for at in begun[2:]]  # the first last longer than the trigger
+    assert sum(on_time) >= max(2, len(on_time) - 1)
+    assert json.loads((result.directory / "starts.jsonl").read_text())["trigger"] == 1.5

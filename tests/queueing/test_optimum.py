@@ -23,13 +23,6 @@ INSTANT = StreamServer(750, 1000, 1, 0)
         (300, 0.10, math.inf, math.inf, 20.304),
     ],
 )
-def test_a_limit_that_hides_the_costs_of_large_batches_ends_the_search():
-    """Sizes that are never full were tried up to the largest, for their costs beyond the limit look alike."""
-    best = optimize(StreamServer(750, 1000, 1, 0, transfer_rate=900), 1, 0.1, max_quantile=(0.99, 0.03))
-    assert best.steady_state.response_time.survival(0.03) <= 0.0100001
-    assert max(setting.batch_size for setting in best.profile if math.isfinite(setting.batch_size)) < 100
-
-
 def test_the_optima_of_figures_4_and_7_as_corrected(transfer_rate, transfer_cost, size, timer_rate, cost):
     best = optimize(replace(INSTANT, transfer_rate=transfer_rate), 1, transfer_cost)
     assert best.batch_size == size
@@ -92,3 +85,12 @@ def test_wrong_questions_are_refused_in_words():
         optimize(None, 1, 1)
     with pytest.raises(ConfigurationError, match="fraction between 0 and 1"):
         optimize(INSTANT, 1, 1, max_quantile=(99, 1.0))
+
+
+def test_a_limit_that_hides_the_costs_of_large_batches_ends_the_search():
+    """Sizes that are never full were tried up to the largest, for their costs beyond the limit look alike."""
+    tried = []
+    server = StreamServer(750, 1000, 1, 0, transfer_rate=900)
+    best = optimize(server, 1, 0.1, max_quantile=(0.99, 0.03), progress=tried.append)
+    assert best.steady_state.response_time.survival(0.03) <= 0.0100001
+    assert max(size for size in tried if math.isfinite(size)) < 1000
