@@ -227,6 +227,7 @@ def test_a_latency_lasts_until_the_micro_batch_is_committed(run_app, words):
     assert report["latency_ms"]["p50"] >= 2 * 600
 
 
+@pytest.mark.slow
 def test_a_trigger_says_when_micro_batches_begin(run_app):
     """At its multiples since the epoch, though one is ready long before the next."""
     source = {"Words": "generator:constant?rate=100&count=1000"}

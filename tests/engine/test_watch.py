@@ -9,6 +9,7 @@ from penstock.errors import SinkError
 from penstock.planner import calibrate, observe
 
 
+@pytest.mark.slow
 def test_a_query_of_ones_own_is_watched(spark, tmp_path):
     session = spark.get()
     with penstock.watch(session, tmp_path / "kept" / "progress.jsonl") as watching:
