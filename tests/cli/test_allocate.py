@@ -157,7 +157,7 @@ def lengthen(word):
 
 @app.element(longer)
 def forget(word):
-    """Nothing."""
+    return None
 """
 
 
