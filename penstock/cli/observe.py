@@ -19,12 +19,16 @@ from penstock.planner import observe as observed
 
 PROBES = ("0 s", "2 s", "5 s")
 """Triggers of the probes: micro-batches of three sizes tell what a row costs from what a micro-batch costs."""
+STARTING_S = 25.0
+"""What a start and the first, slow micro-batches take besides."""
 
 
 @click.command()
 @recordings
 @click.option("--probe", is_flag=True, help="SOURCE is an application: run it three times for short, and observe that.")
-@click.option("--seconds", "length", metavar="T", default="45 s", show_default=True, help="Length of a probe.")
+@click.option(
+    "--seconds", "length", metavar="T", default="45 s", show_default=True, help="Length of a probe, after its start."
+)
 @click.option("--source", "uris", multiple=True, metavar="NAME=URI", help="Where a probe's source reads from.")
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
@@ -70,7 +74,7 @@ def _probe(apps: tuple[str, ...], runs: Path, length: float, uris: dict[str, str
     from penstock.engine import RunOptions
     from penstock.engine import run as run_application
 
-    options = RunOptions(runs=runs, sources=uris, duration=length, fresh=True)
+    options = RunOptions(runs=runs, sources=uris, duration=STARTING_S + length, fresh=True)
     made = []
     for number, trigger in enumerate(PROBES, 1):
         name = f"{application.name}-probe-{number}"
