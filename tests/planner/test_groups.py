@@ -49,6 +49,7 @@ def run_of(path, told, trigger, edges=(("one", "two"),)):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trigger", "rate"), [(2.0, 1000), (0.0, 500), (5.0, 1500)])
 def test_the_latency_through_two_groups_is_predicted(tmp_path, trigger, rate):
     one, _ = two_groups(1.0, 1000, 200, 1)

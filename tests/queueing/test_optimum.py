@@ -87,6 +87,7 @@ def test_wrong_questions_are_refused_in_words():
         optimize(INSTANT, 1, 1, max_quantile=(99, 1.0))
 
 
+@pytest.mark.slow
 def test_a_limit_that_hides_the_costs_of_large_batches_ends_the_search():
     """Sizes that are never full were tried up to the largest, for their costs beyond the limit look alike."""
     tried = []
