@@ -20,18 +20,18 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+from penstock.app.loader import load_app
+from penstock.bench.servers.broker import KafkaBroker
+from penstock.connectors.kafka.place import JARS
+from penstock.engine.execution import run
+from penstock.engine.ledger import BatchRecord, Ledger
+from penstock.engine.maven import jars_of
+from penstock.engine.options import RunOptions
+from penstock.engine.session import start_session
+from penstock.runtime.histogram import Histogram
 
-from penstock.app.loader import load_app  # noqa: E402
-from penstock.bench.servers.broker import KafkaBroker  # noqa: E402
-from penstock.connectors.kafka.place import JARS  # noqa: E402
-from penstock.engine.execution import run  # noqa: E402
-from penstock.engine.ledger import BatchRecord, Ledger  # noqa: E402
-from penstock.engine.maven import jars_of  # noqa: E402
-from penstock.engine.options import RunOptions  # noqa: E402
-from penstock.engine.session import start_session  # noqa: E402
-from penstock.runtime.histogram import Histogram  # noqa: E402
+HERE = Path(__file__).parent
+
 
 WARM_UP_S, MEASURED_S = 10.0, 40.0
 AGEING_S = 150.0

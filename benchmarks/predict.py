@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from campaign import two_rates
+
+from penstock.planner import Calibration, Prediction, Setting, calibrate, observe
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from campaign import two_rates  # noqa: E402
-
-from penstock.planner import Calibration, Prediction, Setting, calibrate, observe  # noqa: E402
 
 TRIGGERS = {
     "stateless": (0, 0.75, 1, 2), "aggregation": (0, 1, 1.5, 3), "keyed": (0, 1, 1.5, 3), "chain": (0, 2, 3, 5),

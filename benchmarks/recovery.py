@@ -21,12 +21,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+from penstock.engine.ledger import BatchRecord
+from penstock.planner import Setting, calibrate, observe, recover
+from penstock.planner.reading import find
 
-from penstock.engine.ledger import BatchRecord  # noqa: E402
-from penstock.planner import Setting, calibrate, observe, recover  # noqa: E402
-from penstock.planner.reading import find  # noqa: E402
+HERE = Path(__file__).parent
+
 
 APP, ROUNDS = HERE / "apps" / "keyed.py", 1200
 STEADY_S = 70.0

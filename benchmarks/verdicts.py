@@ -19,19 +19,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+import penstock
+from penstock.bench.servers.broker import KafkaBroker
+from penstock.connectors.kafka.place import JARS
+from penstock.engine.maven import jars_of
+from penstock.engine.session import start_session
+from penstock.planner import observe, verdicts
+
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from confluent_kafka import Producer  # noqa: E402
-from confluent_kafka.admin import AdminClient  # noqa: E402
-from confluent_kafka.cimpl import NewTopic  # noqa: E402
-
-import penstock  # noqa: E402
-from penstock.bench.servers.broker import KafkaBroker  # noqa: E402
-from penstock.connectors.kafka.place import JARS  # noqa: E402
-from penstock.engine.maven import jars_of  # noqa: E402
-from penstock.engine.session import start_session  # noqa: E402
-from penstock.planner import observe, verdicts  # noqa: E402
 
 RIGHT = {
     "healthy": ("healthy",), "too-long": ("trigger too long",), "too-short": ("trigger too short",),

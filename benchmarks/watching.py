@@ -8,16 +8,14 @@ duration of both, their ratio round by round, and what the listener took of the 
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent)]
+import penstock
+from penstock.engine.session import start_session
 
-import penstock  # noqa: E402
-from penstock.engine.session import start_session  # noqa: E402
+HERE = Path(__file__).parent
 
 
 def main() -> None:

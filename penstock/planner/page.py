@@ -34,7 +34,8 @@ def page(tuning: Tuning, source: str) -> str:
     parts.append(_figures(tuning))
     if len(tuning.tried) > 1:
         parts.append("<h2>Latency and files, by trigger interval</h2>" + _curve(tuning))
-    assumed = (tuning.chosen or tuning.today).assumptions if (tuning.chosen or tuning.today) else ()  # type: ignore[union-attr]
+    shown = tuning.chosen or tuning.today
+    assumed = shown.assumptions if shown else ()
     if assumed:
         parts.append("<h2>Assumed</h2><ul>" + "".join(f"<li>{escape(text)}</li>" for text in assumed) + "</ul>")
     title = escape(f"{source}: {target}")
