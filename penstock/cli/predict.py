@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from typing import Any
 
 import click
@@ -14,11 +15,13 @@ from penstock.planner.prediction import LATENCIES
 @click.command()
 @recordings
 @setting_options
+@click.option("--following", metavar="RUN", help="A recording that grows: take the query at its present speed.")
 @click.option("--method", type=click.Choice(["simulated", "solved"]), default="simulated", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the prediction as JSON.")
 def predict(
-    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, method: Any, as_json: bool, **given: Any
-) -> None:
+    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, following: str | None, method: Any,
+    as_json: bool, **given: Any,
+) -> None:  # fmt: skip
     """Predict the latency of a recorded query at a setting that was not tried.
 
     SOURCE is the directory of a run, a file of progress as JSON lines, or a Spark event log. Several, recorded at other
@@ -29,6 +32,8 @@ def predict(
       penstock predict runs/divisibility --trigger 2s --rate 5000
     """
     calibration = calibrate(observe(*sources, query=query, cores=recorded_cores))
+    if following is not None:
+        calibration = calibration.following(observe(following, query=query), now=time.time())
     found = calibration.predict(setting_of(given), method=method)
     if as_json:
         click.echo(json.dumps(finite(found.to_json()), indent=2))

@@ -46,7 +46,8 @@ def tune(
     """
     target, setting = _target(given), what_if(pairs("--what-if", supposed))
     while True:
-        answer = tuned(observe(*sources, query=query, cores=recorded_cores), target, setting)
+        observation = observe(*sources, query=query, cores=recorded_cores)
+        answer = tuned(observation, target, setting, now=time.time() if live else None)
         _tell(answer, sources, setting, html, as_json=as_json)
         if not live:
             return

@@ -14,6 +14,7 @@ from penstock.planner.gate import Gate, Passage, Work, pass_gate
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
 from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Method, Prediction, summary
 from penstock.planner.setting import Setting
+from penstock.planner.speed import Speed, follow
 from penstock.queueing.distribution import Deterministic, LogNormal
 from penstock.queueing.microbatch import MicroBatchServer
 
@@ -33,6 +34,8 @@ class QueryModel:
 
     observed: QueryObservation
     durations: DurationModel
+    speed: Speed | None = None
+    """Of a run that is followed; the durations have it already."""
 
     def work(
         self, durations: DurationModel, random: np.random.Generator, rows_per_row: float
@@ -79,6 +82,17 @@ class Calibration:
         return replace(
             self, queries=tuple(replace(one, durations=one.durations.scaled(parallel)) for one in self.queries)
         )
+
+    def following(self, running: Observation, *, now: float | None = None) -> "Calibration":
+        """The same at the speed of a run that goes on, by a Kalman filter over its micro-batches.
+
+        Parameters
+        ----------
+        running: what has been observed of it, which may be what was calibrated on; its last start counts.
+        now: seconds since the epoch; the later after the last micro-batch, the less is known. Left out: at its end.
+        """
+        seen = {query.name: query for query in running.queries}
+        return replace(self, queries=tuple(_followed(one, seen.get(one.observed.name), now) for one in self.queries))
 
     def throughput_limit(self, setting: Setting | None = None) -> float:
         """Rows per second beyond which the backlog grows without bound."""
@@ -234,6 +248,11 @@ class Calibration:
                     "from what a micro-batch costs: two fifths are taken to be the rows'. A short run at another trigger or "
                     "rate would tell (penstock observe APP.py --probe)."
                 )
+            if query.speed is not None:
+                found.append(
+                    f"{name} goes on at the speed of its last micro-batches, which lasted {query.speed.factor:.2f} times "
+                    f"(+- {query.speed.error:.0%}) as long as the calibrated ones."
+                )
             if model.assumed_run_to_run:
                 found.append(
                     f"That the speed of {name} differs by {model.run_to_run:.0%} from run to run is assumed, since too few "
@@ -280,6 +299,16 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
             f"No rows arrive at {first.name}, as far as the recording shows: record it under load."
         )
     return Calibration(observation, tuple(models), arrivals)
+
+
+def _followed(model: QueryModel, running: QueryObservation | None, now: float | None) -> QueryModel:
+    """The query at the speed of a run; as it was where the run shows none."""
+    series = [one for one in running.cold if len(one)] if running is not None else []
+    speed = follow(model.durations, model.observed.series, series[-1]) if series else None
+    if speed is None:
+        return model
+    speed = speed.later(0.0 if now is None else now - speed.at)
+    return replace(model, durations=speed.applied(model.durations), speed=speed)
 
 
 def gate_of(setting: Setting) -> Gate:

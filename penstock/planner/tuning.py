@@ -93,12 +93,15 @@ class Tuning:
         }  # fmt: skip
 
 
-def tune(observation: Observation, target: Target, what_if: Setting | None = None) -> Tuning:
+def tune(
+    observation: Observation, target: Target, what_if: Setting | None = None, *, now: float | None = None
+) -> Tuning:
     """Choose the gate that meets a target with the fewest micro-batches, which are what costs.
 
     Parameters
     ----------
     what_if: a rate, arrivals or cores other than those recorded.
+    now: seconds since the epoch, where the recording is of a query that goes on: it is taken at its present speed.
 
     Raises
     ------
@@ -117,6 +120,8 @@ def tune(observation: Observation, target: Target, what_if: Setting | None = Non
         )
     try:
         calibration = calibrate(observation)
+        if now is not None:
+            calibration = calibration.following(observation, now=now)
     except ConfigurationError as error:
         return replace(unknown, reason=str(error))
     base = calibration.complete(what_if)

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -51,12 +52,13 @@ class Watching:
         return observe(self.path, query=query)
 
     def predict(self, setting: Setting | None = None, *, query: str | None = None) -> Prediction:
-        """What a setting is expected to do, by what has been seen so far; see `Calibration.predict`."""
-        return calibrate(self.observe(query)).predict(setting)
+        """What a setting is expected to do, at the query's present speed; see `Calibration.predict`."""
+        seen = self.observe(query)
+        return calibrate(seen).following(seen, now=time.time()).predict(setting)
 
     def tune(self, *, p95: Duration, query: str | None = None) -> Tuning:
         """Which options to set for a bound on the 95th percentile of the latency."""
-        return tune(self.observe(query), Target("p95", seconds(p95)))
+        return tune(self.observe(query), Target("p95", seconds(p95)), now=time.time())
 
     def stop(self) -> None:
         """Watch no longer; the file stays."""
