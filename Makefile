@@ -32,8 +32,8 @@ tables: setup  ## Write the tables of connectors in the documents anew, from the
 changelog: setup  ## Put the fragments of changes/ into CHANGELOG.md, at a release.
 	@.venv/bin/python scripts/changelog.py
 
-dist: setup  ## Build the source distribution and the wheel, into dist/.
-	@.venv/bin/python -m build --outdir dist
+dist: setup  ## Build and check the sdist and the wheel, and use them in an empty environment: build/rehearsal/dist.
+	@scripts/rehearse
 
 lock:  ## Pin the newest versions that pyproject.toml allows.
 	@.venv/bin/python -m pip install --quiet uv

@@ -26,6 +26,7 @@ from penstock.adapter.door import Gate, KeyReused
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.names import Names, key_of, unwrap
 from penstock.adapter.openapi import description
+from penstock.adapter.page import page
 from penstock.adapter.routes import route_of
 from penstock.adapter.store import Stored
 from penstock.adapter.streams import Input, Limits, Output
@@ -79,7 +80,8 @@ class Api:
         self.held = self._consumers = 0
         self._stopping = asyncio.Event()
         self._reading = asyncio.Semaphore(READERS)
-        self._openapi = msgspec.json.encode(description(title, inputs, outputs, limits.body))
+        described = description(title, inputs, outputs, limits.body)
+        self._openapi, self._docs = msgspec.json.encode(described), page(described)
         self.application: ASGIApp = self
         if origins:
             self.application = CORSMiddleware(self, list(origins), ["*"], ["*"])
@@ -208,6 +210,7 @@ class Api:
         position = _position(stream, asked)
 
         async def send() -> AsyncIterator[bytes]:
+            yield f": events of {stream.name} from {position} on, as they come\n\n".encode()
             async for events in self._follow(stream, position):
                 yield b"".join(map(_server_sent, events))
 
@@ -318,6 +321,19 @@ class Api:
 
     async def get_openapi(self, request: Asked) -> Response:
         return Response(self._openapi, media_type="application/json")
+
+    async def get_docs(self, request: Asked) -> Response:
+        return Response(self._docs, media_type="text/html")
+
+    async def get_index(self, request: Asked) -> Response:
+        places = {
+            "docs": "/docs",
+            "openapi": "/openapi.json",
+            "streams": "/streams",
+            "metrics": "/metrics",
+            "health": "/health",
+        }
+        return _json({"name": "penstock adapter", **places})
 
     async def get_health(self, request: Asked) -> Response:
         return _json(

@@ -13,6 +13,7 @@ Of = Literal["adapter", "stream", "input", "output", "keyed"]
 Content = Literal["object", "list", "text", "sse", "schema", "answer", "gate", "arrivals", "event"]
 
 JSON, TEXT, SSE, SCHEMA = "application/json", "text/plain", "text/event-stream", "application/schema+json"
+HTML = "text/html"
 
 REASONS = {
     400: "What was sent, or asked for, is not understood.",
@@ -59,6 +60,8 @@ RECEIVING = (408, 413, 415, 503)
 """What any request with a body may be refused with."""
 
 ROUTES = (
+    Route("GET", "/", "get_index", "nobody", "adapter", "Where to look", "object"),
+    Route("GET", "/docs", "get_docs", None, "adapter", "This description, to read", "text", (401,), HTML),
     Route("GET", "/health", "get_health", "nobody", "adapter", "Whether the adapter is up", "object", (503,)),
     Route("GET", "/metrics", "get_metrics", None, "adapter", "Metrics for Prometheus", "text", (401,), TEXT),
     Route("GET", "/openapi.json", "get_openapi", None, "adapter", "This description", "object", (401,)),
@@ -99,7 +102,7 @@ def route_of(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
     Problem: there is no such path, or not with this method.
     """
     allowed = []
-    given = (path if path.startswith("/results/") else path.removesuffix("/")).split("/")
+    given = (path if path.startswith("/results/") else path.removesuffix("/") or "/").split("/")
     wanted = "GET" if method == "HEAD" else method
     for pattern, route in _PATTERNS:
         parts = _match(pattern, given)
@@ -110,7 +113,9 @@ def route_of(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         allowed.append(route.method)
     if allowed:
         raise Problem(405, f"{method} is not for this path.", {"Allow": ", ".join(dict.fromkeys(allowed))})
-    raise refusal(404, "There is nothing at this path; /openapi.json describes what there is.")
+    if given[1] == "results":
+        raise refusal(404, "Name the stream and the key: /results/NAME/KEY.")
+    raise refusal(404, "There is nothing at this path; /docs and /openapi.json describe what there is.")
 
 
 _PATTERNS = [(route.path.split("/"), route) for route in ROUTES]

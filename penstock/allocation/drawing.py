@@ -1,5 +1,7 @@
 """Pictures: a graph coloured by resource with its worst path marked, and a decomposition tree."""
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,18 +16,22 @@ from penstock.allocation.graph import StreamGraph, Task
 from penstock.allocation.series_parallel import SpdTree
 from penstock.errors import ConfigurationError, SinkError
 
-WORST, FAINT, INK = "#c0392b", "#8a8f98", "#22262b"
+INK, LINE = "#1f2d3a", "#8a949e"
+PALETTE = ("#a6cee3", "#fdd49e", "#b8dfb0", "#e5c3e8", "#f4e285", "#f6b5a7", "#cfd6de", "#9fd8d0")
+"""Light colours that the colour-blind tell apart in this order; with more resources they come again."""
 STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data, equal file; a $ is a $
-MANY = 150
-"""Tasks beyond which names and costs would not be legible, and are left out."""
+LEGIBLE = 60
+"""Tasks beyond which only those of the worst path are named."""
+FONT, CHARACTER = 9, 0.078
+"""The size of text in points, and about how wide its characters are, inches."""
 
 
 @matplotlib.rc_context(STYLE)
 def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = None) -> None:
     """Write a picture of a graph, tasks in columns from sources to sinks, to ``path``, which ends in .svg or .png.
 
-    With an allocation, tasks have the colour of their resource, the worst path is drawn thick and red, and transfers
-    between resources are solid and labelled with their cost, those within one dotted.
+    With an allocation, tasks have the colour of their resource and say what they cost on it, the worst path has thick
+    lines, and transfers between resources are labelled with their cost; those within one are dotted.
 
     Raises
     ------
@@ -33,46 +39,77 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
     SinkError: the file cannot be written.
     """
     place = _layout(graph)
-    names = len(graph.tasks) <= MANY
+    texts = {task: f"{task}\n{_cost(graph, allocation, task)}" for task in graph.tasks}
+    if len(graph.tasks) > LEGIBLE:
+        named = set() if allocation is None else set(allocation.worst_path)
+        texts = {task: text if task in named else "" for task, text in texts.items()}
+    widest = max(max(map(len, text.split("\n"))) for text in texts.values())
     columns, rows = (int(max(position[axis] for position in place.values())) + 1 for axis in (0, 1))
-    figure = Figure(figsize=(min(40, 1.6 + 1.9 * columns), min(40, 1.4 + 0.95 * rows)), layout="constrained")
+    across = (0.7 if len(graph.tasks) <= LEGIBLE else 0.3) + CHARACTER * widest
+    height = 0.75 if len(graph.tasks) <= LEGIBLE else 0.3
+    figure = Figure(figsize=(min(40, 0.4 + across * columns), min(40, 1.2 + height * rows)), layout="constrained")
     axes = figure.subplots()
-    worst = set() if allocation is None else set(zip(allocation.worst_path, allocation.worst_path[1:], strict=False))
+    colour = {} if allocation is None else colours(allocation)
+    worst = () if allocation is None else allocation.worst_path
+    boxes = {}
+    for task, (x, y) in place.items():
+        fill = "#eef1f5" if allocation is None else colour[allocation.assignment[task]]
+        outline = {"edgecolor": INK, "linewidth": 2.6 if task in worst else 0.7}
+        if texts[task]:
+            box = {"boxstyle": "round,pad=0.35", "facecolor": fill, **outline}
+            boxes[task] = axes.text(
+                x, -y, texts[task], ha="center", va="center", fontsize=FONT, color=INK, bbox=box, zorder=3
+            )
+        else:
+            axes.plot(
+                x, -y, "o", markersize=9, markerfacecolor=fill, markeredgecolor=INK, markeredgewidth=0.7, zorder=2
+            )
+    _frame(axes, columns, rows)
+    figure.canvas.draw()  # boxes have their sizes from here on, which the arrows end at
+    path_steps = set(itertools.pairwise(worst))
     for (start, end), cost in graph.transfers.items():
         moved = allocation is None or allocation.assignment[start] != allocation.assignment[end]
-        _arrow(axes, place[start], place[end], (start, end) in worst, moved, f"{cost:.3g}" if moved and names else "")
-    colour = {} if allocation is None else colours(allocation)
-    for task, (x, y) in place.items():
-        on_worst = allocation is not None and task in allocation.worst_path
-        axes.text(
-            x, -y, f"{task}\n{graph.tasks[task]:.3g}" if names else " ", ha="center", va="center", fontsize=8, color=INK,
-            bbox={
-                "boxstyle": "round,pad=0.4",
-                "facecolor": colour[allocation.assignment[task]] if allocation is not None else "#eef1f5",
-                "edgecolor": WORST if on_worst else INK,
-                "linewidth": 2.2 if on_worst else 0.8,
-            },
-        )  # fmt: skip
+        label = f"{cost:.3g}" if moved and len(graph.tasks) <= LEGIBLE else ""
+        patches = {
+            side: boxes[task].get_bbox_patch() for side, task in (("patchA", start), ("patchB", end)) if task in boxes
+        }
+        _arrow(axes, place[start], place[end], (start, end) in path_steps, moved, label, patches)
     if allocation is not None:
-        used = [name for name in allocation.resources.names if name in set(allocation.assignment.values())]
-        for name in used[:24]:
-            axes.plot([], [], "s", color=colour[name], markeredgecolor=INK, label=f" {name}")
-        axes.plot([], [], "-", color=WORST, linewidth=2.2, label="worst path")
-        axes.legend(frameon=False, fontsize=8, ncols=8, loc="upper center", bbox_to_anchor=(0.5, 0.0))
-        axes.set_title(_title(allocation), fontsize=10)
-    _frame(axes, columns, rows)
+        _legend(axes, allocation, colour)
+        axes.set_title(_title(allocation), fontsize=FONT + 2, loc="left")
     _save(figure, path)
+
+
+def _cost(graph: StreamGraph, allocation: Allocation | None, task: Task) -> str:
+    """What a task weighs, and what becomes of it beside the others of its resource."""
+    weight = f"{graph.tasks[task]:.3g}"
+    if allocation is None:
+        return weight
+    cost = allocation.processing[task]
+    times = cost / graph.tasks[task] if graph.tasks[task] else 1.0
+    return weight if np.isclose(times, 1.0) else f"{weight} x {times:.3g} = {cost:.3g}"
 
 
 def _title(allocation: Allocation) -> str:
     proof = "optimal" if allocation.optimal else f"at most {allocation.gap:.1%} above the optimum"
-    return f"streaming cost {allocation.cost:.6g} (predicted), {proof}"
+    return f"The worst path costs {allocation.cost:.4g}, {proof} (predicted, in the unit of the tasks' weights)"
+
+
+def _legend(axes: Axes, allocation: Allocation, colour: Mapping[Any, Any]) -> None:
+    """What colours and lines stand for."""
+    tasks = Counter(allocation.assignment.values())
+    for name in [name for name in allocation.resources.names if tasks[name]][:24]:
+        many = f"{tasks[name]} task{'s' * (tasks[name] > 1)}"
+        axes.plot([], [], "s", color=colour[name], markeredgecolor=INK, label=f"{name}: {many}")
+    axes.plot([], [], "-", color=INK, linewidth=2.6, label="worst path")
+    axes.plot([], [], "-", color=LINE, label="to another resource, with its cost")
+    axes.plot([], [], ":", color=LINE, label="within a resource, free")
+    axes.legend(frameon=False, fontsize=FONT, ncols=6, loc="upper center", bbox_to_anchor=(0.5, 0.0), handlelength=1.6)
 
 
 def colours(allocation: Allocation) -> dict[Any, Any]:
     """A light colour for every resource."""
-    palette = [*matplotlib.colormaps["Pastel1"](range(9)), *matplotlib.colormaps["Set3"](range(12))]
-    return {name: palette[number % len(palette)] for number, name in enumerate(allocation.resources.names)}
+    return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(allocation.resources.names)}
 
 
 @matplotlib.rc_context(STYLE)
@@ -102,7 +139,7 @@ def draw_tree(path: Path, tree: SpdTree) -> None:
     for node in tree.postorder():
         x, y = place[id(node)]
         for child in node.children:
-            axes.plot([x, place[id(child)][0]], [-y, -place[id(child)][1]], "-", color=FAINT, linewidth=1, zorder=1)
+            axes.plot([x, place[id(child)][0]], [-y, -place[id(child)][1]], "-", color=LINE, linewidth=1, zorder=1)
         axes.text(
             x, -y, str(node.task) if node.kind == "task" else node.kind, ha="center", va="center", fontsize=8,
             bbox={"boxstyle": "round,pad=0.35", "facecolor": {"task": "#eef1f5", "series": "#fde3cf",
@@ -136,18 +173,21 @@ def _layout(graph: StreamGraph) -> Mapping[Task, tuple[float, float]]:
 
 
 def _arrow(
-    axes: Axes, start: tuple[float, float], end: tuple[float, float], worst: bool, moved: bool, label: str
-) -> None:
-    colour, width = (WORST, 2.2) if worst else (FAINT, 1.0)
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], worst: bool, moved: bool, label: str,
+    patches: Mapping[str, Any],
+) -> None:  # fmt: skip
+    colour, width = (INK, 2.2) if worst else (LINE, 1.0)
     bend = 0.0 if end[0] - start[0] <= 1 else 0.15  # past the columns between
-    style = {"color": colour, "linewidth": width, "linestyle": "-" if moved else ":", "shrinkA": 20, "shrinkB": 20}
+    style = {"color": colour, "linewidth": width, "linestyle": "-" if moved else ":", "shrinkA": 2, "shrinkB": 2}
+    style["arrowstyle"] = "-|>,head_length=0.45,head_width=0.2"
     axes.annotate(
-        "", xy=(end[0], -end[1]), xytext=(start[0], -start[1]),
-        arrowprops={"arrowstyle": "-|>", "connectionstyle": f"arc3,rad={bend}", **style},
+        "", xy=(end[0], -end[1]), xytext=(start[0], -start[1]), zorder=1,
+        arrowprops={"connectionstyle": f"arc3,rad={bend}", "mutation_scale": 12, **style, **patches},
     )  # fmt: skip
     if label:
-        x, y = (start[0] + end[0]) / 2, -(start[1] + end[1]) / 2
-        axes.text(x, y + 0.12 + bend, label, fontsize=7, color=colour, ha="center", va="center")
+        x, y = (start[0] + end[0]) / 2, -(start[1] + end[1]) / 2 + bend
+        behind = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+        axes.text(x, y, label, fontsize=FONT - 1, color=INK, ha="center", va="center", bbox=behind, zorder=2)
 
 
 def _frame(axes: Axes, columns: int, rows: int) -> None:

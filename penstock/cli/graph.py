@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from penstock.app.drawing import mermaid, svg
+from penstock.app.drawing import mermaid
 from penstock.app.loader import load_app
+from penstock.app.picture import svg
 from penstock.errors import ConfigurationError, SinkError
 
 

@@ -42,7 +42,7 @@ def reproduce(what: str, output: Path) -> None:
             figure = figures.FIGURES[name]()
             output.mkdir(parents=True, exist_ok=True)
             figure.write(output)
-        table = Table(title=figure.title, title_justify="left", box=None, pad_edge=False)
+        table = Table(title=figure.plot.title, title_justify="left", box=None, pad_edge=False)
         for heading in ("", "paper", "predicted here", ""):
             table.add_column(heading, overflow="fold")
         for line in figure.comparisons:

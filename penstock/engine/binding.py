@@ -23,7 +23,7 @@ from penstock.engine.group import Group, group_elements
 from penstock.engine.ledger import Ledger
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, TopologyError
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
 
@@ -73,6 +73,12 @@ class Binding:
     def __init__(self, app: App, options: RunOptions, application: AppReference) -> None:
         self.app, self.options, self.application = app, options, application
         self.topology = topology = app.topology()
+        if not topology.sinks:
+            streams = ", ".join(stream.name for stream in topology.streams if stream not in topology.sources)
+            raise TopologyError(
+                f"Application {app.name} has no sink, so nothing that it computes would leave it: add app.sink(NAME, STREAM) "
+                f"for one of its streams ({streams})."
+            )
         _check_names("--source", options.sources, [source.name for source in topology.sources])
         _check_names("--sink", options.sinks, [sink.name for sink in topology.sinks])
         context = SourceContext(application)

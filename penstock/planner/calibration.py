@@ -1,8 +1,8 @@
 """A model of a query, or of the queries of a run, fitted to what was observed; it predicts settings not yet tried."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from penstock.planner.durations import DurationModel, durations_of
 from penstock.planner.gate import Gate, Passage, Work, pass_gate
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
 from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Method, Prediction, summary
+from penstock.planner.series import Series
 from penstock.planner.setting import Setting
 from penstock.planner.speed import Speed, follow
 from penstock.queueing.distribution import Deterministic, LogNormal
@@ -30,12 +31,29 @@ CLOSE_TO_LIMIT = 0.9
 
 @dataclass(frozen=True)
 class QueryModel:
-    """One query: what was observed of it, and how long its micro-batches last."""
+    """One query: what was observed of it, and how long its micro-batches last.
+
+    Parameters
+    ----------
+    durations: of all recordings.
+    apart: of those with a trigger interval (False) and of those back to back (True), where the query runs beside others,
+        for back to back they hold each other up all the time.
+    speed: of a run that is followed; the durations have it already.
+    """
 
     observed: QueryObservation
     durations: DurationModel
+    apart: Mapping[bool, DurationModel] = field(default_factory=dict)
     speed: Speed | None = None
-    """Of a run that is followed; the durations have it already."""
+
+    def under(self, gate: Gate) -> DurationModel:
+        """The durations when micro-batches follow each other at once, or when they wait for the gate."""
+        return self.apart.get(gate.trigger == 0 and gate.min_rows <= 1, self.durations)
+
+    def changed(self, change: Callable[[DurationModel], DurationModel]) -> "QueryModel":
+        """The same with all its durations changed."""
+        apart = {hurried: change(durations) for hurried, durations in self.apart.items()}
+        return replace(self, durations=change(self.durations), apart=apart)
 
     def work(
         self, durations: DurationModel, random: np.random.Generator, rows_per_row: float
@@ -80,7 +98,7 @@ class Calibration:
     def faster(self, parallel: float) -> "Calibration":
         """The same with so many times the parallel speed: what is spent per row shrinks (assumed)."""
         return replace(
-            self, queries=tuple(replace(one, durations=one.durations.scaled(parallel)) for one in self.queries)
+            self, queries=tuple(one.changed(lambda durations: durations.scaled(parallel)) for one in self.queries)
         )
 
     def following(self, running: Observation, *, now: float | None = None) -> "Calibration":
@@ -145,8 +163,8 @@ class Calibration:
         window = max(30.0, min(self._recorded_span(), 600.0))
         values: dict[str, list[float]] = {name: [] for name in LATENCIES}
         for _ in range(count):
-            drawn = [self.scaled(query, whole, query.durations.drawn(random)) for query in self.queries]
             gate = gate_of(whole)
+            drawn = [self.scaled(query, whole, query.under(gate).drawn(random)) for query in self.queries]
             limit = min(self._limit(query, one, gate) for query, one in zip(self.queries, drawn, strict=True))
             if rate >= limit:  # what the band must say, too: it may not keep up at all
                 for name in LATENCIES:
@@ -205,7 +223,7 @@ class Calibration:
 
     def scaled(self, query: QueryModel, whole: Setting, durations: DurationModel | None = None) -> DurationModel:
         """The query's durations on the setting's cores and partitions: what is spent per row is divided among them."""
-        durations = durations or query.durations
+        durations = durations or query.under(gate_of(whole))
         then, now = _parallelism(query.observed.setting), _parallelism(whole)
         return durations if then is None or now is None or then == now else durations.scaled(now / then)
 
@@ -291,7 +309,9 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
                 f"{query.name} has {query.batches} micro-batches with data after its warm-up, and {LEAST_WARM} are needed: "
                 "record for longer."
             )
-        models.append(QueryModel(query, durations_of(query.series, random)))
+        pooled = durations_of(query.series, random)
+        apart = _apart(query.series, pooled, random) if len(observation.queries) > 1 else {}
+        models.append(QueryModel(query, pooled, apart))
     first = observation.queries[0]
     arrivals = arrivals_of([series.windows() for series in first.series])
     if arrivals is None:
@@ -301,14 +321,31 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
     return Calibration(observation, tuple(models), arrivals)
 
 
+def _apart(series: Sequence[Series], pooled: DurationModel, random: np.random.Generator) -> dict[bool, DurationModel]:
+    """Durations with a trigger interval and without, where there are recordings of both.
+
+    What a row costs is taken from those with an interval: back to back, a slow micro-batch makes the next one large, which
+    feigns a cost.
+    """
+    kinds = {hurried: [one for one in series if (one.trigger() == 0) == hurried] for hurried in (False, True)}
+    if any(sum(map(len, own)) < LEAST_WARM for own in kinds.values()):
+        return {}
+    calm = durations_of(kinds[False], random)
+    fitted = calm if calm.identified else pooled
+    return {hurried: fitted.beside(own) for hurried, own in kinds.items()}
+
+
 def _followed(model: QueryModel, running: QueryObservation | None, now: float | None) -> QueryModel:
     """The query at the speed of a run; as it was where the run shows none."""
     series = [one for one in running.cold if len(one)] if running is not None else []
-    speed = follow(model.durations, model.observed.series, series[-1]) if series else None
+    if not series:
+        return model
+    durations = model.apart.get(series[-1].trigger() == 0, model.durations)
+    speed = follow(durations, series[-1])
     if speed is None:
         return model
     speed = speed.later(0.0 if now is None else now - speed.at)
-    return replace(model, durations=speed.applied(model.durations), speed=speed)
+    return replace(model.changed(speed.applied), speed=speed)
 
 
 def gate_of(setting: Setting) -> Gate:

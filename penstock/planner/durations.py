@@ -8,6 +8,7 @@ micro-batch that was recorded a duration goes on with the slope of the large one
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ class DurationModel:
     fixed, per_row, below_knee: seconds: per micro-batch, per row, and per row up to ``knee`` rows besides.
     errors: standard errors of the three, by name.
     ratios: recorded over fitted durations, in the order of the micro-batches; one array per series.
+    times: when those micro-batches ended, in the same shape.
     planning, closing: seconds before rows are fixed and after results are visible, in the same shape.
     correlation: of successive ratios.
     run_to_run: relative standard deviation of the speed from run to run. assumed_run_to_run: whether it is assumed.
@@ -57,6 +59,7 @@ class DurationModel:
     knee: float
     errors: dict[str, float]
     ratios: tuple[Real, ...]
+    times: tuple[Real, ...]
     planning: tuple[Real, ...]
     closing: tuple[Real, ...]
     correlation: float
@@ -99,6 +102,10 @@ class DurationModel:
         flat = index.ravel()[:count]
         return tuple(np.concatenate(values)[flat] for values in (self.ratios, self.planning, self.closing))
 
+    def beside(self, series: Sequence[Series]) -> "DurationModel":
+        """The same coefficients, with the ratios, planning and closing times of other micro-batches."""
+        return replace(self, **_beside(series, self.knee, np.array([self.fixed, self.per_row, self.below_knee])))
+
     def scaled(self, parallel: float) -> "DurationModel":
         """With so many times the parallel speed: what is spent per row shrinks, what is spent per batch does not."""
         draws = self.draws / np.array([1.0, parallel, parallel])
@@ -116,19 +123,29 @@ def durations_of(series: Sequence[Series], random: np.random.Generator, draws: i
         resampled = np.array([_fit(*_resampled(series, random, RUN_TO_RUN), knee) for _ in range(draws)])
     else:
         chosen, resampled = _unidentified(series, draws, random)
-    ratios = tuple(one.durations / (_columns(one.rows, knee) @ chosen) for one in series)
-    means = np.array([ratio.mean() for ratio in ratios])
+    seen = _beside(series, knee, chosen)
+    means = np.array([ratio.mean() for ratio in seen["ratios"]])
     between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
     names = ("fixed", "per_row", "below_knee")
     return DurationModel(
         fixed=float(chosen[0]), per_row=float(chosen[1]), below_knee=float(chosen[2]), knee=knee,
-        errors=dict(zip(names, resampled.std(axis=0).tolist(), strict=True)), ratios=ratios,
-        planning=tuple(one.admitted - one.started for one in series),
-        closing=tuple(one.ended - one.visible for one in series),
-        correlation=_correlation(ratios), run_to_run=between if len(series) >= ENOUGH_RUNS else max(between, RUN_TO_RUN),
+        errors=dict(zip(names, resampled.std(axis=0).tolist(), strict=True)), run_to_run=between if len(series) >= ENOUGH_RUNS else max(between, RUN_TO_RUN),
         assumed_run_to_run=len(series) < ENOUGH_RUNS and between < RUN_TO_RUN, rows=(float(least), float(most)), identified=identified,
-        draws=resampled, outliers=int(sum((ratio > 2).sum() for ratio in ratios)),
+        draws=resampled, **seen,
     )  # fmt: skip
+
+
+def _beside(series: Sequence[Series], knee: float, coefficients: Real) -> dict[str, Any]:
+    """What micro-batches show beside the fit."""
+    ratios = tuple(one.durations / (_columns(one.rows, knee) @ coefficients) for one in series)
+    return {
+        "ratios": ratios,
+        "times": tuple(one.ended for one in series),
+        "planning": tuple(one.admitted - one.started for one in series),
+        "closing": tuple(one.ended - one.visible for one in series),
+        "correlation": _correlation(ratios),
+        "outliers": int(sum((ratio > 2).sum() for ratio in ratios)),
+    }
 
 
 def _columns(rows: Real, knee: float) -> NDArray[np.float64]:

@@ -71,8 +71,9 @@ class Record:
 
     @property
     def planning(self) -> float:
-        """Seconds before it is fixed which rows the micro-batch takes."""
-        return self.phases.get("latestOffset", 0.0)
+        """Seconds before it is fixed which rows the micro-batch takes: a file source lists its files first of all."""
+        listed = self.sources and all(source.description.startswith("FileStreamSource") for source in self.sources)
+        return 0.0 if listed else self.phases.get("latestOffset", 0.0)
 
     @property
     def closing(self) -> float:

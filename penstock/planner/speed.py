@@ -6,7 +6,6 @@ less the longer ago it was.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,12 +52,12 @@ class Speed:
         )
 
 
-def follow(durations: DurationModel, recorded: Sequence[Series], running: Series) -> Speed | None:
+def follow(durations: DurationModel, running: Series) -> Speed | None:
     """The speed of a run, from its micro-batches after the first, which starts cold; None where there are none.
 
     Parameters
     ----------
-    durations: the calibrated model. recorded: what it was calibrated on. running: of the run that is followed.
+    durations: the calibrated model. running: of the run that is followed.
     """
     shown = running[running.numbers > running.numbers[:1].min(initial=0)]
     if not len(shown):
@@ -66,10 +65,11 @@ def follow(durations: DurationModel, recorded: Sequence[Series], running: Series
     usual = max(durations.run_to_run, RUN_TO_RUN if durations.assumed_run_to_run else 0.01)
     logs = [np.log(ratios) for ratios in durations.ratios]
     noise = _spread(np.concatenate([one - np.median(one) for one in logs]))
-    times = [one.ended for one in recorded]
     relaxation = max(
         RELAXATIONS_S,
-        key=lambda one: sum(_filtered(log, at, usual, noise, one)[2] for log, at in zip(logs, times, strict=True)),
+        key=lambda one: sum(
+            _filtered(log, at, usual, noise, one)[2] for log, at in zip(logs, durations.times, strict=True)
+        ),
     )
     fitted = np.array([durations.duration(rows) for rows in shown.rows.tolist()])
     mean, variance, _ = _filtered(np.log(shown.durations / fitted), shown.ended, usual, noise, relaxation)

@@ -5,8 +5,9 @@ from datetime import datetime
 import pytest
 
 from penstock import App, Event, ProcessingElement
-from penstock.app.drawing import mermaid, svg
+from penstock.app.drawing import mermaid
 from penstock.app.event import json_schema
+from penstock.app.picture import svg
 from penstock.errors import (
     ConfigurationError,
     CyclicTopologyError,

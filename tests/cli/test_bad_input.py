@@ -50,6 +50,14 @@ def sentence(capsys, *arguments):
 WORDS = "--source=Words=jsonl:input"
 
 
+def test_an_application_without_a_sink_is_refused(app, capsys):
+    (app / "mute.py").write_text(GOOD.replace('app.sink("End", out)', ""))
+    said = sentence(capsys, "run", "mute.py", WORDS, "--until-idle")
+    assert "has no sink" in said
+    assert "app.sink(NAME, STREAM)" in said
+    assert "(Out)" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

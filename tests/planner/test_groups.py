@@ -67,3 +67,31 @@ def test_a_group_that_reads_from_two_others_is_refused(tmp_path):
     third, _ = progress(name="third", seconds=60)
     with pytest.raises(ConfigurationError, match="reads from several groups"):
         observe(run_of(tmp_path / "a", told + third, 1.0, edges=(("one", "three"), ("two", "three"))))
+
+
+def test_back_to_back_the_groups_hold_each_other_up(tmp_path):
+    """Recordings back to back last half as long again: settings without a trigger are taken to last so, others are not."""
+    calm, _ = two_groups(2.0, 1000, 200, 1)
+    random = np.random.default_rng(5)
+    born = np.cumsum(random.exponential(1 / 600, 600 * 200))
+    slower = {"fixed": 0.6, "per_row": 1.5e-4}, {"fixed": 1.05, "per_row": 3e-4}
+    told, waits = progress(trigger=0, births=born, seconds=200, seed=3, name="first", **slower[0])
+    there = born[: len(waits)] + waits
+    more, rest = progress(trigger=0, births=there, seconds=200, seed=4, name="second", **slower[1])
+    hurried, latencies = told + more, (there[: len(rest)] + rest - born[: len(rest)])[len(rest) // 10 :]
+    calibration = calibrate(observe(run_of(tmp_path / "a", calm, 2.0), run_of(tmp_path / "b", hurried, 0.0)))
+    found = calibration.predict(Setting(trigger=0, rate=600), replicates=0)
+    assert found.mean == pytest.approx(latencies.mean(), rel=0.06)
+    _, usual = two_groups(3.0, 800, 600, 9)
+    assert calibration.predict(Setting(trigger=3, rate=800), replicates=0).mean == pytest.approx(usual.mean(), rel=0.03)
+
+
+def test_a_file_source_has_its_rows_fixed_when_it_is_asked(tmp_path):
+    told, _ = progress(trigger=1, seed=1)
+    for one in told:
+        one["durationMs"]["latestOffset"] = 200
+        one["durationMs"]["addBatch"] -= 190
+    listed = json.loads(json.dumps(told).replace("KafkaV2[Subscribe[topic]]", "FileStreamSource[file:/in]"))
+    series = [observe(written(tmp_path / f"{n}.jsonl", of)).queries[0].series[0] for n, of in enumerate((told, listed))]
+    assert np.allclose(series[0].admitted - series[0].started, 0.2)
+    assert np.allclose(series[1].admitted - series[1].started, 0.0)

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.bench.figures.plots import Curve, draw
+from penstock.bench.figures.plots import Plot, draw
 from penstock.errors import SinkError
 
 
@@ -29,17 +29,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class FigureData:
-    """One figure: its curves and its stated values."""
+    """One figure: its plot and its stated values."""
 
     name: str
-    title: str
-    x_label: str
-    y_label: str
-    curves: Sequence[Curve]
+    plot: Plot
     comparisons: Sequence[Comparison]
-    logarithmic: bool = False
-    marks: dict[str, tuple[float, float]] = field(default_factory=dict)
-    highest: float | None = None
 
     def write(self, directory: Path) -> None:
         """Write NAME.json, NAME.svg and NAME.png.
@@ -48,23 +42,16 @@ class FigureData:
         ------
         SinkError: the directory cannot be written.
         """
+        plot = self.plot
         data = {
             "figure": self.name,
-            "title": self.title,
-            "curves": [{"label": c.label, self.x_label: list(c.x), self.y_label: list(c.y)} for c in self.curves],
+            "title": plot.title,
+            "note": plot.note,
+            "curves": [{"label": c.label, plot.x_label: list(c.x), plot.y_label: list(c.y)} for c in plot.curves],
             "comparisons": [vars(c) for c in self.comparisons],
         }
         for ending in (".svg", ".png"):
-            draw(
-                directory / f"{self.name}{ending}",
-                self.title,
-                self.x_label,
-                self.y_label,
-                self.curves,
-                logarithmic=self.logarithmic,
-                marks=self.marks,
-                highest=self.highest,
-            )
+            draw(directory / f"{self.name}{ending}", plot)
         path = directory / f"{self.name}.json"
         try:
             path.write_text(json.dumps(data, indent=1) + "\n")

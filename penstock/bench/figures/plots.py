@@ -1,16 +1,22 @@
 """Plots of settings and their predicted cost or waiting, as PNG or SVG."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from penstock.errors import ConfigurationError, SinkError
 
-matplotlib.rcParams["svg.hashsalt"] = "penstock"  # equal data, equal file
-COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#8e5572", "#b58a2c", "#4a4e69")
+STYLE: Any = {"svg.hashsalt": "penstock", "text.parse_math": False}  # equal data, equal file; a $ is a $
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#333333", "#e69f00")
+"""Colours that the colour-blind tell apart (Okabe and Ito)."""
+MARKERS = "osD^vPX*"
+FAINT = "#52606d"
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Curve:
     ----------
     label: for the legend; none if empty.
     x, y: equally many numbers.
-    style: a matplotlib line style, as ``"-"``, ``"--"`` or ``"o"``.
+    style: a matplotlib line style, as ``"-"`` or ``"--"``; ``"o"`` for points that are not joined, as those of whole numbers.
     """
 
     label: str
@@ -30,20 +36,47 @@ class Curve:
     style: str = "-"
 
 
-def draw(
-    path: Path,
-    title: str,
-    x_label: str,
-    y_label: str,
-    curves: Sequence[Curve],
-    *,
-    logarithmic: bool = False,
-    highest: float | None = None,
-    marks: Mapping[str, tuple[float, float]] | None = None,
-) -> None:
-    """Write a plot of curves to ``path``, which ends in .png or .svg.
+@dataclass(frozen=True)
+class Mark:
+    """A point with a label beside it: an optimum of ours, or what a paper states.
 
-    ``highest`` cuts the vertical axis; ``marks`` are points with a label.
+    Parameters
+    ----------
+    y: None where only the place on the horizontal axis is known. stated: whether it is a paper's, drawn hollow, without a label.
+    curve: which curve's colour it has.
+    """
+
+    label: str
+    x: float
+    y: float | None = None
+    stated: bool = False
+    curve: int = 0
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What is drawn.
+
+    Parameters
+    ----------
+    title: what is to be seen. note: under what conditions, and what the symbols mean.
+    log_x, log_y: which axes are logarithmic. highest: cuts the vertical axis.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    note: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    highest: float | None = None
+    marks: Sequence[Mark] = ()
+
+
+@matplotlib.rc_context(STYLE)
+def draw(path: Path, plot: Plot) -> None:
+    """Write a plot to ``path``, which ends in .png or .svg.
 
     Raises
     ------
@@ -51,30 +84,71 @@ def draw(
     SinkError: the file cannot be written.
     """
     require_drawable(path)
-    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    figure = Figure(figsize=(7.6, 5.0), layout="constrained")
     axes = figure.subplots()
-    for index, curve in enumerate(curves):
-        axes.plot(curve.x, curve.y, curve.style, label=curve.label, color=COLOURS[index % len(COLOURS)], markersize=4)
-    for index, (label, (x, y)) in enumerate((marks or {}).items()):
-        axes.plot([x], [y], "o", color=COLOURS[index % len(COLOURS)], markersize=6)
-        axes.annotate(label, (x, y), textcoords="offset points", xytext=(6, 8), fontsize=8)
-    if logarithmic:
-        axes.set_xscale("log")
-    if highest is not None:
-        axes.set_ylim(top=highest)
-    axes.set_title(title, fontsize=11)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
+    for index, curve in enumerate(plot.curves):
+        points = {"marker": MARKERS[index % len(MARKERS)], "markersize": 4, "linestyle": "none"}
+        joined = {
+            "linestyle": curve.style.strip("o") or "-",
+            "marker": "o" if "o" in curve.style else None,
+            "markersize": 4,
+        }
+        style: Any = points if curve.style == "o" else joined
+        axes.plot(curve.x, curve.y, label=curve.label, color=COLOURS[index % len(COLOURS)], **style)
+    _scale(axes, plot)
+    _mark(axes, plot.marks)
+    axes.set_xlabel(plot.x_label)
+    axes.set_ylabel(plot.y_label)
     axes.grid(alpha=0.25)
+    axes.margins(y=0.09)
     axes.spines[["top", "right"]].set_visible(False)
-    if any(curve.label for curve in curves):
-        axes.legend(frameon=False, fontsize=9)
+    figure.suptitle(plot.title, fontsize=12, x=0.01, ha="left", wrap=True)
+    if plot.note:
+        axes.set_title(plot.note, fontsize=9, color=FAINT, loc="left", wrap=True)
+    handles, labels = axes.get_legend_handles_labels()
+    named = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label]
+    if named:
+        figure.legend(*zip(*named, strict=True), frameon=False, fontsize=9, loc="outside lower center", ncols=4)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        metadata = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=150, metadata=metadata)
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
     except OSError as error:
         raise SinkError(f"{path} cannot be written ({error.strerror}); choose another place.") from error
+
+
+def _scale(axes: Axes, plot: Plot) -> None:
+    for logarithmic, name in ((plot.log_x, "x"), (plot.log_y, "y")):
+        if logarithmic:
+            axis = getattr(axes, f"{name}axis")
+            getattr(axes, f"set_{name}scale")("log")
+            low, high = axis.get_view_interval()
+            if high / low < 100:  # powers of ten alone would be one or two numbers
+                axis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+            axis.set_minor_formatter(NullFormatter())
+    if plot.highest is not None:
+        axes.set_ylim(top=plot.highest)
+
+
+def _mark(axes: Axes, marks: Sequence[Mark]) -> None:
+    ours = [mark for mark in marks if not mark.stated]
+    for mark in marks:
+        colour = COLOURS[mark.curve % len(COLOURS)]
+        if mark.y is None:
+            axes.axvline(mark.x, color=colour, linestyle=":", linewidth=1)
+            at: Any = {"xy": (mark.x, 0.98), "xycoords": axes.get_xaxis_transform(), "va": "top"}
+            axes.annotate(mark.label, **at, textcoords="offset points", xytext=(4, 0), fontsize=8, color=colour)
+            continue
+        axes.plot(
+            [mark.x], [mark.y], "D" if mark.stated else "o", color=colour, markersize=7 if mark.stated else 8, zorder=4,
+            markerfacecolor="none" if mark.stated else colour, markeredgewidth=1.4,
+        )  # fmt: skip
+        if not mark.stated:  # below a minimum there is room
+            side = "center" if len(ours) == 1 else ("right", "left")[ours.index(mark) % 2]  # neighbours do not collide
+            below: Any = {"textcoords": "offset points", "xytext": (0, -15), "ha": side}
+            axes.annotate(mark.label, (mark.x, mark.y), fontsize=8, color=colour, **below)
+    if any(mark.stated and mark.y is not None for mark in marks):
+        axes.plot([], [], "D", color=FAINT, markerfacecolor="none", markeredgewidth=1.4, label="stated in the paper")
 
 
 def require_drawable(path: Path) -> None:

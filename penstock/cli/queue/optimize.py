@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from penstock.cli.queue.given import read, server_options
-from penstock.cli.queue.show import show
+from penstock.cli.queue.show import show, timer_of
 from penstock.errors import ConfigurationError
 from penstock.queueing import StreamServer
 from penstock.queueing import optimize as optimized
@@ -28,7 +28,7 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
       penstock queue optimize --arrival-rate 750 --service-rate 1000 --transfer-rate 900 \\
           --holding-cost 1 --transfer-cost 0.1
     """
-    from penstock.bench.figures.plots import Curve, draw, require_drawable
+    from penstock.bench.figures.plots import Curve, Mark, Plot, draw, require_drawable
 
     if plot is not None:
         require_drawable(plot)
@@ -48,9 +48,20 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
         )
     state = best.steady_state
     numbers = {"batch_size": best.batch_size, "timer_rate": best.timer_rate, "cost": best.cost}
-    units = {"batch_size": "jobs", "timer_rate": "1/s", **state.FIGURES}
-    show({**numbers, **figures_of(state, state.BRIEF)}, units, "predicted", as_json=as_json)
+    show({**numbers, **figures_of(state, state.BRIEF)}, state.FIGURES, "predicted", as_json=as_json)
     if plot is not None:
         finite = [s for s in best.profile if math.isfinite(s.batch_size) and math.isfinite(s.cost)]
-        curve = Curve("", [s.batch_size for s in finite], [s.cost for s in finite])
-        draw(plot, "Predicted cost with the best timer", "batch size K", "cost per second", [curve], logarithmic=True)
+        curve = Curve("", [s.batch_size for s in finite], [s.cost for s in finite], "o")
+        setting = f"batches of up to {best.batch_size:g} jobs and {timer_of(best.timer_rate)}"
+        marks = [Mark(f"K = {best.batch_size:g}", best.batch_size, best.cost, curve=1)]
+        draw(
+            plot,
+            Plot(
+                f"Least cost: {best.cost:.4g} per second with {setting} (predicted)",
+                "batch size K (jobs)",
+                "cost with the best timer (per second, predicted)",
+                [curve],
+                log_x=True,
+                marks=marks if math.isfinite(best.batch_size) else (),
+            ),
+        )

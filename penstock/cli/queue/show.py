@@ -1,6 +1,7 @@
 """Figures as a table for a person, or as JSON."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +10,18 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.queueing.estimate import Estimate
+from penstock.queueing.microbatch_solution import MicroBatchState
 from penstock.queueing.model import Solution, figures_of
+from penstock.queueing.steadystate import SteadyState
 from penstock.queueing.sweep import Value
 
 QUANTILES = (0.5, 0.95, 0.99)
+UNITS = {
+    "arrival_rate": "1/s", "service_rate": "1/s", "batch_size": "jobs", "timer_rate": "1/s", "timer": "s", "transfer_rate": "1/s",
+    "threshold": "rows", "delay": "s", "cap": "rows", "trigger_interval": "s", "poll": "s", "fixed": "s", "per_row": "s",
+    "per_key": "s", "cost": "1/s", **SteadyState.FIGURES, **MicroBatchState.FIGURES, **{f"p{100 * p:g}": "s" for p in QUANTILES},
+}  # fmt: skip
+"""Of parameters and figures."""
 
 Numbers = dict[str, Value | Estimate]
 
@@ -30,6 +39,20 @@ def costed(solution: Solution[Any], costs: Mapping[str, float]) -> Numbers:
     return numbers
 
 
+def labelled(name: str) -> str:
+    """A parameter or figure with its unit, as a column or an axis is headed."""
+    unit = UNITS.get(name, "")
+    return name.replace("_", " ") + (f" ({unit})" if unit else "")
+
+
+def timer_of(rate: float) -> str:
+    """What a timer rate is as a flush timer."""
+    if rate == 0:
+        return "no timer"
+    shown, unit = _sensible(1 / rate, "s")
+    return "no waiting" if math.isinf(rate) else f"a timer of {shown:.3g} {unit}"
+
+
 def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind: str, *, as_json: bool) -> None:
     """Print figures.
 
@@ -44,7 +67,7 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
         }
         click.echo(json.dumps({"kind": kind, **plain}))
         return
-    units = {"cost": "1/s", **{quantile_name(p): "s" for p in QUANTILES}, **units}
+    units = {**UNITS, **units}
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     table.add_column(kind, justify="right")
@@ -52,6 +75,8 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
     for name, value in numbers.items():
         shown, unit = _sensible(value, units.get(name, ""))
         text = format(shown, ".6g") if isinstance(shown, int | float | Estimate) else shown
+        if name == "timer_rate" and isinstance(value, float):
+            unit = f"{unit}, {timer_of(value)}"
         table.add_row(name.replace("_", " "), text, unit)
     Console(width=100).print(table)
 
@@ -73,7 +98,7 @@ def show_points(points: list[dict[str, Value]]) -> None:
     table = Table(box=None, pad_edge=False)
     for column in columns:
         if column != "stable":
-            table.add_column(column.replace("_", " "), justify="right")
+            table.add_column(labelled(column), justify="right")
     for p in points:
         cells = [f"{p[c]:.6g}" if c in p else "unstable" for c in columns if c != "stable"]
         table.add_row(*cells)

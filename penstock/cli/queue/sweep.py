@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from penstock.cli.bar import Bar
 from penstock.cli.queue.given import read, server_options
-from penstock.cli.queue.show import QUANTILES, show_points
+from penstock.cli.queue.show import QUANTILES, labelled, show_points
 from penstock.errors import ConfigurationError, SinkError
 from penstock.queueing.model import Model
 from penstock.queueing.sweep import Axis, Value, point, require_parameters, settings
@@ -38,7 +38,7 @@ def sweep(
       penstock queue sweep --arrival-rate 750 --service-rate 1000 --holding-cost 1 --transfer-cost 0.05 \\
           --over batch-size=5,25,100 --over timer-rate=10:10000:40:log --plot cost.png
     """
-    from penstock.bench.figures.plots import Curve, draw, require_drawable
+    from penstock.bench.figures.plots import require_drawable
 
     if plot is not None:
         require_drawable(plot)
@@ -75,7 +75,7 @@ def sweep(
     else:
         click.echo(f"Wrote {len(missing)} of {len(points)} settings to {output}.")
     if plot is not None:
-        _plot_sweep(plot, parsed, points, Curve, draw)
+        _plot_sweep(plot, parsed, points)
 
 
 def _point(
@@ -119,24 +119,34 @@ def _append(output: Path | None, result: Mapping[str, Value]) -> None:
         raise SinkError(f"{output} cannot be written ({error.strerror}); choose another place.") from error
 
 
-def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]], curve: Any, draw: Any) -> None:
+def _plot_sweep(path: Path, axes: list[Axis], points: list[dict[str, Value]]) -> None:
+    from penstock.bench.figures.plots import Curve, Mark, Plot, draw
+
     stable = [p for p in points if p.get("stable")]
     if not stable:
         raise ConfigurationError("No setting of the sweep is stable, so there is nothing to draw.")
     x_name, y_name = axes[-1].name, next(reversed(stable[0]))
     groups: dict[str, list[dict[str, Value]]] = {}
     for p in stable:
-        label = ", ".join(f"{axis.name} = {p[axis.name]:g}" for axis in axes[:-1])
-        groups.setdefault(label, []).append(p)
-    curves = [curve(label, [p[x_name] for p in group], [p[y_name] for p in group]) for label, group in groups.items()]
+        groups.setdefault(_named(p, axes[:-1]), []).append(p)
+    style = "o" if all(x == round(x) for x in axes[-1].values if math.isfinite(x)) else "-"
+    curves = [
+        Curve(label, [float(p[x_name]) for p in group], [float(p[y_name]) for p in group], style)
+        for label, group in groups.items()
+    ]
     values = [x for x in axes[-1].values if math.isfinite(x)]
+    figure = y_name.replace("_", " ")
+    title, marks = f"{figure[0].upper()}{figure[1:]} over the {x_name.replace('_', ' ')} (predicted)", list[Mark]()
+    if y_name == "cost":
+        best = min(stable, key=lambda p: float(p["cost"]))
+        title = f"Least cost: {best['cost']:.4g} per second at {_named(best, axes)} (predicted)"
+        if math.isfinite(float(best[x_name])):
+            number = list(groups).index(_named(best, axes[:-1]))
+            marks = [Mark("least", float(best[x_name]), float(best["cost"]), curve=number)]
     wide = min(values) > 0 and max(values) / min(values) > 50
-    names = {"cost": "cost per second (predicted)"}
-    draw(
-        path,
-        "Predicted by penstock.queueing",
-        x_name,
-        names.get(y_name, f"{y_name} (predicted)"),
-        curves,
-        logarithmic=wide,
-    )
+    draw(path, Plot(title, labelled(x_name), f"{labelled(y_name)}, predicted", curves, log_x=wide, marks=marks))
+
+
+def _named(p: Mapping[str, Value], axes: list[Axis]) -> str:
+    """A setting in words."""
+    return ", ".join(f"{axis.name.replace('_', ' ')} {p[axis.name]:.4g}" for axis in axes)

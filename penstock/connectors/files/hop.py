@@ -1,5 +1,6 @@
 """The Parquet files that one group of a run leaves for another."""
 
+import glob
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,16 @@ class HopSource(FileSource):
     """A directory with one of files for each group that makes the stream. An event keeps its birth."""
 
     def __init__(self, source: Source[Any], directory: Path) -> None:
-        super().__init__(source, Uri("parquet", f"{directory}/*/*.parquet"), {})
+        # Not */*.parquet: Spark looks up each file that a pattern names, beyond 32 of them in a job of its own.
+        super().__init__(source, Uri("parquet", f"{directory}/*"), {})
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         columns = (*map(quoted, self._schema.names), f"{BORN} AS born", f"{WRITTEN} AS major")
-        return Reading("parquet", columns, OLDEST, self._path, f"{ddl(self._schema)}, {BORN} bigint")
+        options = {**OLDEST, "pathGlobFilter": "*.parquet"}
+        return Reading("parquet", columns, options, self._path, f"{ddl(self._schema)}, {BORN} bigint")
+
+    def _files(self) -> list[Path]:
+        return [Path(found) for found in sorted(glob.glob(f"{self._path}/*.parquet"))]
 
     def _check(self) -> None:
         """There may be no file yet."""

@@ -1,0 +1,72 @@
+"""The description of the adapter's API as a page to read, made of its OpenAPI document; it loads nothing else."""
+
+from html import escape
+from typing import Any
+
+Json = dict[str, Any]
+
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+code, pre {{ font: 14px/1.5 ui-monospace, monospace; }}
+pre {{ padding: .5rem .75rem; overflow-x: auto; border: 1px solid #8888; }}
+h2 {{ margin-top: 2rem; font-size: 1.1rem; }}
+</style></head><body>
+<h1>{title}</h1>
+<p>{description}</p>
+<p>The same for programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {version}).</p>
+"""
+
+
+def page(openapi: Json) -> str:
+    """The page for an OpenAPI document."""
+    info = openapi["info"]
+    head = HEAD.format(title=escape(info["title"]), description=escape(info["description"]), version=openapi["openapi"])
+    operations = [
+        _operation(path, method, operation, openapi)
+        for path, methods in openapi["paths"].items()
+        for method, operation in methods.items()
+    ]
+    return head + "".join(operations) + "</body></html>\n"
+
+
+def _operation(path: str, method: str, operation: Json, openapi: Json) -> str:
+    asked = "".join(
+        f"<li><code>{escape(given['name'])}</code> ({given['in']}): {escape(given['description'])}</li>"
+        for given in operation.get("parameters", [])
+    )
+    answers = "".join(
+        f"<li><code>{status}</code> {escape(response['description'])}</li>"
+        for status, response in operation["responses"].items()
+    )
+    return (
+        f"<h2><code>{method.upper()} {escape(path)}</code></h2>\n<p>{escape(operation['summary'])}. "
+        f"{escape(operation.get('description', ''))}</p>\n<pre>{escape(_curl(path, method, operation, openapi))}</pre>\n"
+        f"<ul>{asked}</ul>\n<details><summary>Answers</summary><ul>{answers}</ul></details>\n"
+    )
+
+
+def _curl(path: str, method: str, operation: Json, openapi: Json) -> str:
+    """The request for a shell, at the address that the page came from when it is read there."""
+    follow = " -N" if "text/event-stream" in str(operation["responses"]["200"]) else ""
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    given = "" if body is None else f" -d '{_example(body.get('anyOf', [body])[0], openapi)}'"
+    verb = f" -X {method.upper()}" if method == "put" else ""
+    return f"curl{follow}{verb} http://HOST:PORT{path.replace('{key}', 'KEY')}{given}"
+
+
+def _example(schema: Json, openapi: Json) -> str:
+    """About what an event looks like: its fields with their types' names."""
+    if "$ref" in schema:
+        schema = openapi["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    fields = schema.get("properties", {})
+    return "{" + ", ".join(f'"{name}": {_value(of)}' for name, of in fields.items()) + "}"
+
+
+def _value(field: Json) -> str:
+    return {"string": '"text"', "integer": "1", "number": "0.5", "boolean": "true", "array": "[]"}.get(
+        str(field.get("type")), "null" if "anyOf" in field else "{}"
+    )
