@@ -30,7 +30,7 @@ import psycopg
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from penstock.bench.cluster import StandaloneCluster
+from penstock.bench.cluster import Cluster
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.bench.servers.postgres import PostgresServer
 from penstock.bench.servers.process import free_port, kill, listens, spawn
@@ -104,7 +104,7 @@ def trial(store, sink, options, seed):
     began = time.monotonic()
     with ExitStack() as stack:
         scratch = WORK.absolute()
-        cluster = stack.enter_context(StandaloneCluster(scratch / "cluster", workers=2))
+        cluster = stack.enter_context(Cluster(nodes=2, directory=scratch / "cluster", isolated=False))
         port, streams, source = free_port(), [], f"log:{scratch / 'spool'}"
         victims = {"adapter": None, "driver": None, "worker": None}
         if store == "kafka":
@@ -173,9 +173,8 @@ def strike(name, victims, adapter, driver, cluster, random_):
     elif name == "driver":
         driver.kill()
     elif name == "worker":
-        alive = [number for number, worker in enumerate(cluster.workers) if worker.poll() is None]
-        cluster.kill_worker(random_.choice(alive))
-        cluster.add_worker()
+        random_.choice([node for node in cluster.nodes if node.alive]).kill()
+        cluster.add_node()
     else:
         victims[name].kill()
         time.sleep(1.0)

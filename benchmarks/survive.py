@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.bench.cluster import StandaloneCluster
+from penstock.bench.cluster import Cluster
 
 ROOT = Path(__file__).parent.parent
 WORK = Path("data/survive")
@@ -61,12 +61,12 @@ def kill_driver(random_: random.Random, whole: bool) -> int:
         kills += 1
 
 
-def kill_worker(random_: random.Random, cluster: StandaloneCluster) -> int:
+def kill_worker(random_: random.Random, cluster: Cluster) -> int:
     """Kill the newest worker once, and put another in its place."""
     process = start(cluster.master, cluster.conf)
     if wait_for_moment(process, random_, (12, 40)):
-        cluster.kill_worker(len(cluster.workers) - 1)
-        cluster.add_worker()
+        cluster.nodes[-1].kill()
+        cluster.add_node()
         kills = 1
     else:
         kills = 0
@@ -119,7 +119,7 @@ def main() -> None:
     kinds = ["driver", "driver and JVM"] * ((options.trials + 1) // 2)
     for kind in kinds[: options.trials]:
         rows.append(trial(kind, len(rows), lambda kind=kind: kill_driver(random_, kind != "driver")))
-    with StandaloneCluster(WORK.absolute() / "cluster", workers=2) as cluster:
+    with Cluster(nodes=2, directory=WORK.absolute() / "cluster", isolated=False) as cluster:
         for _ in range(options.trials):
             rows.append(trial("worker", len(rows), lambda: kill_worker(random_, cluster)))
     held = sum(row[-1] == "yes" for row in rows)

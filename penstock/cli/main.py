@@ -12,7 +12,7 @@ from penstock.app.spelling import did_you_mean
 from penstock.errors import PenstockError
 from penstock.extras import needs
 
-VERBS = ("run", "adapter", "graph", "new", "observe", "predict", "tune", "queue", "allocate", "reproduce")
+VERBS = ("run", "adapter", "graph", "new", "observe", "predict", "tune", "queue", "allocate", "reproduce", "bench")
 
 
 class _Verbs(click.Group):

@@ -4,15 +4,30 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+Keep = Callable[[dict[str, Any]], None]
 
 
 class _ProgressListener(StreamingQueryListener):
     """Hands each progress on, as Spark's JSON says it, and ``{"idle": ...}`` from time to time where there is none."""
 
-    def __init__(self, keep: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, keep: Keep) -> None:
         self._keep = keep
+        self._called: Any = None
+
+    @property
+    def _jlistener(self) -> Any:
+        """What the JVM calls, which PySpark asks for where queries run in a JVM of this process (not over Connect).
+
+        PySpark's own asks the JVM for every figure of every progress, one by one: some 40 ms of Python for each
+        micro-batch with state. The progress as JSON is two questions.
+        """
+        if self._called is None:
+            self._called = SparkContext._jvm.PythonStreamingQueryListenerWrapper(_Called(self._keep))  # type: ignore[union-attr]
+        return self._called
 
     def onQueryStarted(self, event: Any) -> None:
         """Nothing to keep."""
@@ -23,13 +38,43 @@ class _ProgressListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: Any) -> None:
         """Keep that there was nothing to do, which since Spark 3.5 is no progress."""
-        self._keep({"idle": {"id": str(event.id), "runId": str(event.runId), "timestamp": event.timestamp}})
+        self._keep(_idle(event.id, event.runId, event.timestamp))
 
     def onQueryTerminated(self, event: Any) -> None:
         """Nothing to keep."""
 
 
-def listen(spark: SparkSession, keep: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+class _Called:
+    """The same for events as the JVM hands them over."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing to keep."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Keep it."""
+        self._keep(json.loads(event.progress().json()))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Keep that there was nothing to do."""
+        self._keep(_idle(event.id().toString(), event.runId().toString(), event.timestamp()))
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Nothing to keep."""
+
+    class Java:
+        """What Py4J makes of it."""
+
+        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+
+def _idle(query: object, run: object, timestamp: str) -> dict[str, Any]:
+    return {"idle": {"id": str(query), "runId": str(run), "timestamp": timestamp}}
+
+
+def listen(spark: SparkSession, keep: Keep) -> Callable[[], None]:
     """Hand on each progress of a session's queries from now on; returns what ends that."""
     listener = _ProgressListener(keep)
     spark.streams.addListener(listener)

@@ -35,10 +35,12 @@ class Live:
         return self._status is not None and self._last is None
 
     def say(self, message: str) -> None:
-        """A message that stays, and the start of the line below it."""
+        """A message that stays, and at first the start of the line below it."""
         if self._status is None and not self._console.quiet:
             self._status = self._console.status(message)
             self._status.start()
+        elif not self._console.quiet:
+            self._console.print(message)
 
     def batch(self, events: int, seconds: float, record: BatchRecord) -> None:
         """Note a committed batch that has taken so many seconds."""

@@ -23,6 +23,9 @@ from penstock.engine.watch import Watch
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
+REPEATS = 3
+"""How often a micro-batch is repeated whose executors are lost, before the run gives up."""
+
 TalliesOf = Callable[[DataFrame, int], list[Tally]]
 """What the stages of a micro-batch have to tell, given its rows and its number."""
 
@@ -33,6 +36,7 @@ class MicroBatches:
     def __init__(self, binding: Binding, live: Live) -> None:
         self._binding, self._live = binding, live
         self._totals, self._lock = Totals(), threading.Lock()
+        self._repeated: dict[tuple[str, int | None], int] = {}
         self.names = frozenset(group.name for group in binding.groups)
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
@@ -54,6 +58,7 @@ class MicroBatches:
                     lambda: self._is_idle(groups, queries),
                     lambda: self._show(queries),
                     lambda: self._note_progress(groups),
+                    lambda failed: self._again(spark, groups, queries, queries.index(failed), started_us),
                 )
             except PySparkException as error:
                 watch.fail(error)
@@ -64,6 +69,21 @@ class MicroBatches:
                     for group in groups:
                         group.ledger.close()
         return self._report(groups)
+
+    def _again(
+        self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
+    ) -> bool:
+        """Start a query anew, which repeats the micro-batch that it has failed in; False where it has been repeated enough."""
+        group = groups[place]
+        number = (group.group.name, group.ledger.last)
+        self._repeated[number] = self._repeated.get(number, 0) + 1
+        if self._repeated[number] > REPEATS:
+            return False
+        self._live.say("The cluster has lost a part in the middle of a micro-batch, which is repeated.")
+        queries[place].stop()
+        agree(group.ledger, group.checkpoint, group.sinks)
+        queries[place] = self._start(spark, group, started_us)
+        return True
 
     def _start(self, spark: SparkSession, group: BoundGroup, started_us: int) -> StreamingQuery:
         frame, tallies = (_native if group.group.native else _compiled)(spark, group, started_us)

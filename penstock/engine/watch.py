@@ -91,11 +91,13 @@ class Watch:
         is_idle: Callable[[], bool],
         show: Callable[[], None],
         note: Callable[[], None],
+        again: Callable[[StreamingQuery], bool],
     ) -> None:
         """Wait for the end.
 
         Parameters
         ----------
+        again: starts a query anew that has failed because the cluster has lost a part; whether it may.
         show: called at each look; note: called every `NOTED_EVERY_S`, and at the beginning.
         """
         began = noted = time.monotonic()
@@ -104,7 +106,7 @@ class Watch:
         while not self._interrupted.wait(POLL_S):
             for query in queries:
                 failed = query.exception()
-                if failed is not None:
+                if failed is not None and not (lost_a_part(str(failed)) and again(query)):
                     self.fail(failed)
                     return
             now = time.monotonic()
@@ -118,6 +120,20 @@ class Watch:
                 idle_since = (idle_since or now) if is_idle() else None
                 if idle_since is not None and now - idle_since >= IDLE_S:
                     return
+
+
+def lost_a_part(failure: str) -> bool:
+    """Whether a query has failed since executors were lost in a micro-batch whose stages Spark may not mix.
+
+    A stage is repeated where its output was on a lost executor. Its rows may differ then, for elements may be random and
+    tallies hold times; once the last stage has begun to use the first ones, Spark gives the job up. The micro-batch
+    as a whole can be repeated.
+    """
+    return bool(
+        re.search(
+            r"Job aborted due to stage failure: (A shuffle map stage with indeterminate|.*ExecutorLostFailure)", failure
+        )
+    )
 
 
 def _explained(error: BaseException, log: str) -> RunFailedError:

@@ -373,6 +373,20 @@ def test_a_plan_sets_the_gate(tmp_path):
         assert adapter.get("/streams/Words/gate").json() == {"batch_size": 7, "flush_timer_s": 0.5}
 
 
+def test_who_looks_around_is_told_where_to_look(adapter, results):
+    assert adapter.get("/").json()["docs"] == "/docs"
+    page = adapter.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "POST /streams/Words" in page.text
+    assert "http" not in page.text.replace("http://HOST:PORT", "")  # it loads nothing
+    for path in ("/results", "/results/Counts"):
+        answer = adapter.get(path)
+        assert answer.status_code == 404
+        assert "/results/NAME/KEY" in answer.json()["detail"]
+    with httpx.stream("GET", f"{adapter.url}/streams/Counts") as stream:  # says at once that it is there
+        assert next(stream.iter_lines()).startswith(": events of Counts from ")
+
+
 def test_metrics_schema_and_arrivals(adapter):
     adapter.post(json.dumps([WORD, WORD]))
     metrics = adapter.get("/metrics").text

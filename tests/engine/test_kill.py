@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.cluster import StandaloneCluster
+from penstock.bench.cluster import Cluster
 
 pytestmark = pytest.mark.servers
 
@@ -89,13 +89,13 @@ def test_the_driver_is_stopped_and_killed_and_started_again(command, tmp_path):
 
 
 def test_a_worker_of_the_cluster_is_killed(command, tmp_path):
-    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
+    with Cluster(nodes=2, directory=tmp_path / "cluster", isolated=False) as cluster:
         settings = [part for key, value in cluster.conf.items() for part in ("--conf", f"{key}={value}")]
         process = start([*command, "--master", cluster.master, *settings])
         wait_for_batches(process, tmp_path, 2)
         assert process.poll() is None
-        cluster.kill_worker(1)
-        cluster.add_worker()
+        cluster.nodes[1].kill()
+        cluster.add_node()
         _, said = process.communicate()
         assert process.returncode == 0, said
     report = json.loads((tmp_path / "run" / "report.json").read_text())

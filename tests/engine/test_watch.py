@@ -5,6 +5,7 @@ import time
 import pytest
 
 import penstock
+from penstock.engine.watch import lost_a_part
 from penstock.errors import SinkError
 from penstock.planner import calibrate, observe
 
@@ -35,3 +36,27 @@ def test_a_place_that_cannot_be_written_is_refused(spark, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="give watch\\(\\) another path"):
         penstock.watch(spark.get(), tmp_path / "file" / "progress.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("failure", "lost"),
+    [
+        (
+            "org.apache.spark.SparkException: Job aborted due to stage failure: A shuffle map stage with indeterminate output was "
+            "failed and retried. However, Spark cannot rollback the ResultStage 50",
+            True,
+        ),
+        (
+            "Job aborted due to stage failure: Task 1 in stage 2.0 failed 4 times, most recent failure: Lost task 1.3 in stage "
+            "2.0 (TID 9) (10.0.0.1 executor 2): ExecutorLostFailure (executor 2 exited)",
+            True,
+        ),
+        (
+            "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times: RuntimeError: indeterminate output",
+            False,
+        ),
+        ("RuntimeError: ExecutorLostFailure", False),
+    ],
+)
+def test_only_what_the_cluster_has_lost_is_repeated(failure, lost):
+    assert lost_a_part(failure) is lost

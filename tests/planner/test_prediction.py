@@ -1,5 +1,6 @@
 """Predictions against the made-up queries' own rows, and against recordings of real ones."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -150,3 +151,26 @@ def test_after_an_outage_the_backlog_is_worked_off_at_the_spare_speed(calibratio
     with pytest.raises(ConfigurationError, match="an outage in seconds, or a step"):
         recover(calibration)
     assert math.isfinite(recover(calibration, setting, step=1.2).seconds)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_the_time_to_recover_is_that_of_rows_one_by_one(tmp_path, share):
+    """A query that begins with the rows of a minute before it: when a micro-batch is as fast as usual again.
+
+    It was recorded under large micro-batches that differ little, so that the limit is known to a percent.
+    """
+    given = ({"trigger": 1, "rate": 1000}, {"trigger": 20, "rate": 5000, "seconds": 900})
+    paths = [written(tmp_path / f"{n}.jsonl", progress(noise=0.01, seed=n, **of)[0]) for n, of in enumerate(given)]
+    calibration = calibrate(observe(*paths))
+    rate = share * calibration.throughput_limit(Setting(trigger=0))
+    took = []
+    for seed in range(6):
+        born = np.cumsum(np.random.default_rng(seed).exponential(1 / rate, int(rate * 1500))) - 60.0
+        told, latencies = progress(trigger=0, births=born, seconds=1400, seed=seed, noise=0.01)
+        usual = np.quantile(latencies[len(latencies) // 2 :], 0.95)
+        ends = np.cumsum([one["numInputRows"] for one in told])
+        means = [part.mean() for part in np.split(latencies, ends[:-1])]
+        first = next(i for i, (one, two) in enumerate(itertools.pairwise(means)) if max(one, two) <= usual)
+        took.append(born[ends[first] - 1] + latencies[ends[first] - 1])
+    found = recover(calibration, Setting(trigger=0, rate=rate), outage=60.0, restart=False)
+    assert found.seconds == pytest.approx(np.median(took), rel=0.08)

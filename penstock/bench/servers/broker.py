@@ -5,6 +5,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from penstock.bench.cluster.node import Node
 from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, spawn
 from penstock.connectors.declaration import Jars
 from penstock.engine.java import java_home
@@ -38,26 +39,28 @@ class KafkaBroker(Server):
     ----------
     directory: for its data and log.
     partitions: of a topic that is created without saying how many.
+    node: of a cluster, on which it runs; this machine unless given.
 
     Raises
     ------
     ClusterError: it does not come up; names its log.
     """
 
-    def __init__(self, directory: Path, partitions: int = 2) -> None:
+    def __init__(self, directory: Path, partitions: int = 2, node: Node | None = None) -> None:
         self._directory = directory
         self._port, self._controller = free_port(), free_port()
         self._partitions = partitions
+        self._host, self._spawn = (HOST, spawn) if node is None else (node.address, node.spawn)
 
     @property
     def brokers(self) -> str:
         """For ``bootstrap.servers``."""
-        return f"{HOST}:{self._port}"
+        return f"{self._host}:{self._port}"
 
     def __enter__(self) -> "KafkaBroker":
         self._directory.mkdir(parents=True, exist_ok=True)
         settings = SETTINGS.format(
-            host=HOST,
+            host=self._host,
             port=self._port,
             controller=self._controller,
             data=self._directory / "data",
@@ -84,4 +87,4 @@ class KafkaBroker(Server):
     def _java(self, main: str, *arguments: object) -> Process:
         jars = fetch(BROKER)
         command = [java_home() / "bin" / "java", "-Xmx512m", "-cp", f"{jars}/*", main, *arguments]
-        return spawn(command, self._directory / "broker.log")
+        return self._spawn(command, self._directory / "broker.log")

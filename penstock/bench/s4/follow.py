@@ -1,0 +1,91 @@
+"""What a run has committed: its ledger, read as it grows, and what that says of throughput, latency and recovery."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.engine.ledger import BatchRecord
+from penstock.runtime.histogram import Histogram
+
+SOURCE = "RawWords"
+
+
+@dataclass
+class Follower:
+    """The committed micro-batches of a run that goes on."""
+
+    path: Path
+    records: list[BatchRecord] = field(default_factory=list)
+    _offset: int = 0
+
+    def look(self) -> int:
+        """Read what is new; returns how many words have been processed in all."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self.records.append(msgspec.json.decode(line, type=BatchRecord))
+                    self._offset += len(line)
+        return sum(map(rows_of, self.records))
+
+
+def rows_of(record: BatchRecord) -> int:
+    """Words of a micro-batch."""
+    return record.sources[SOURCE].rows if SOURCE in record.sources else 0
+
+
+@dataclass(frozen=True)
+class Course:
+    """The micro-batches that hold the words measured: when they were committed (seconds), and words until then."""
+
+    times: np.ndarray[Any, np.dtype[np.float64]]
+    words: np.ndarray[Any, np.dtype[np.float64]]
+    records: tuple[BatchRecord, ...]
+
+    @classmethod
+    def of(cls, records: list[BatchRecord], skipped: int) -> "Course":
+        """Without the words of the warm-up, which are the first."""
+        kept = [record for record in records if rows_of(record)]
+        words = np.cumsum([rows_of(record) for record in kept]) - skipped
+        measured = words > 0
+        chosen = tuple(record for record, is_measured in zip(kept, measured, strict=True) if is_measured)
+        return cls(np.array([record.committed_us / 1e6 for record in chosen]), words[measured].astype(float), chosen)
+
+    def throughput(self, since: float = -np.inf, until: float = np.inf) -> float:
+        """Words per second between the first and the last commit within a span."""
+        within = (self.times >= since) & (self.times <= until)
+        times, words = self.times[within], self.words[within]
+        return float((words[-1] - words[0]) / (times[-1] - times[0])) if len(times) > 1 else 0.0
+
+    def latency(self) -> dict[str, float]:
+        """Seconds from when a word was due until its micro-batch was committed."""
+        total = Histogram()
+        for record in self.records:
+            total.merge(record.latency_ms)
+        if not total.counts:
+            return {}
+        quantiles = {name: (total.quantile(p) or 0.0) / 1e3 for name, p in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))}
+        return {"mean": (total.mean or 0.0) / 1e3, **quantiles, "max": total.greatest / 1e3}
+
+    def recovered(self, struck: float, began: float, rate: float, count: int) -> float:
+        """Seconds from a fault until no more words wait than did before it; until the end, where that never came.
+
+        Parameters
+        ----------
+        struck: when. began, rate, count: of the words' schedule.
+        """
+        waiting = np.minimum(count, rate * (self.times - began)) - self.words
+        before = waiting[self.times <= struck]
+        usual = float(before.max()) if len(before) else 0.0
+        later = self.times > struck
+        settled = later & (waiting <= max(usual, 1.0))
+        # The first commit after the fault holds words from before it: waiting is small until the pause shows.
+        settled[np.flatnonzero(later)[:1]] = False
+        chosen = np.flatnonzero(settled)
+        last = float(self.times[chosen[0]] if len(chosen) else self.times[-1]) if len(self.times) else struck
+        return last - struck

@@ -1,0 +1,362 @@
+"""The report: the paper's tables and figures from our cells, beside the paper's own numbers, as Markdown and as one page."""
+
+import base64
+import json
+import platform
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+import penstock
+from penstock.bench.figures.plots import COLOURS, MARKERS
+from penstock.bench.s4.paper import AFTER_FAULT, CITATION, FINDINGS, KEYS, RESOURCES
+
+Cell = dict[str, Any]
+T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
+"""Student's t for 95% confidence, by the number of repetitions."""
+STYLE = """:root { color-scheme: light dark; } body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
+padding: 0 1rem; } table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; display: block; overflow-x: auto; }
+td, th { padding: .25rem .6rem; border-bottom: 1px solid #8886; text-align: right; } td:first-child, th:first-child
+{ text-align: left; } img { max-width: 100%; background: white; } h2 { margin-top: 2.5rem; }"""
+
+
+class Report:
+    """A report on cells.
+
+    Parameters
+    ----------
+    cells: of kinds grid, resources and faults; those that failed have an ``error``.
+    command: that made them.
+    """
+
+    def __init__(self, cells: Sequence[Cell], command: str) -> None:
+        self._failed = [cell for cell in cells if "error" in cell]
+        good = [cell for cell in cells if "error" not in cell]
+        self._grid = [cell for cell in good if cell["kind"] == "grid"]
+        self._resources = [cell for cell in good if cell["kind"] == "resources"]
+        self._faults = [cell for cell in good if cell["kind"] == "faults"]
+        self._command = command
+
+    def write(self, directory: Path) -> None:
+        """Write report.md, report.html and the pictures."""
+        parts = list(self._parts())
+        (directory / "report.md").write_text("".join(_markdown(part, directory) for part in parts))
+        body = "".join(_html(part) for part in parts)
+        (directory / "report.html").write_text(
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f"<title>The S4 evaluation on Penstock</title><style>{STYLE}</style></head><body>\n{body}</body></html>\n"
+        )
+
+    def _parts(self) -> Iterable["Part"]:
+        measured = [*self._grid, *self._faults]
+        lost, doubled = (sum(cell[name] for cell in measured) for name in ("lost", "duplicated"))
+        yield Heading(1, "The S4 evaluation on Penstock")
+        yield Text(
+            f"In 2012 a benchmark asked what Yahoo! S4 does when nodes and events are added, and when nodes are killed ({CITATION}). "
+            "This is the same application on Penstock, in a real Spark cluster of several nodes on one machine. Words of 100 "
+            "characters come in; each that is a number is checked for divisibility by 3 and by 11, under 1 to 8 keys; a last "
+            "element counts what was found. What it counts is compared with what Python's own arithmetic says must come out."
+        )
+        yield Text(
+            f"Of {sum(cell['events'] for cell in measured):,} words in {len(measured)} runs, {len(self._faults)} of them with a kill, "
+            f"{lost} events were lost and {doubled} counted twice."
+        )
+        yield Text(" ".join(sorted({note for cell in measured for note in cell["notes"]})))
+        if self._failed:
+            yield Text(
+                f"{len(self._failed)} cells failed: " + "; ".join(f"{c['name']}: {c['error']}" for c in self._failed)
+            )
+        yield Heading(2, "What the paper found, and what is found here")
+        yield Table(("the paper", "here (measured)"), [(said, self._answer(about)) for said, about in FINDINGS])
+        yield from self._scalability()
+        yield from self._usage()
+        yield from self._recovery()
+        yield Heading(2, "What can be compared, and what cannot")
+        yield Text(
+            "The application, the words, the keys, the rates and the kinds of faults are the paper's. The machines are not: its "
+            "nodes were computers, ours share one, each limited to a share of the processor that the cells say. S4 drops what it "
+            "cannot process, so the paper counts events lost; Penstock lets events wait, so the question becomes how long they "
+            "wait, which the paper did not measure. Percentages of the processor are of one core here and of two there."
+        )
+        yield Heading(2, "Made by")
+        yield Text(
+            f"`{self._command}`, Penstock {penstock.__version__}, PySpark {pyspark.__version__}, Python {platform.python_version()}, "
+            f"{platform.platform()}. cells.parquet and cells/ hold the raw data."
+        )
+
+    def _answer(self, about: str) -> str:
+        most = self._most()
+        if about == "lost":
+            lost = sum(cell["lost"] for cell in self._grid)
+            return f"{lost} events lost in {len(self._grid)} runs, with one node as with three."
+        if about == "nodes" and most:
+            gains = [
+                f"{keys} keys: " + ", ".join(f"{nodes} nodes {most[nodes, keys] / most[1, keys]:.2f}" for nodes in (2, 3) if (nodes, keys) in most)
+                for keys in KEYS
+                if (1, keys) in most
+            ]  # fmt: skip
+            return "Throughput over that of one node: " + "; ".join(gains) + "."
+        if about == "balance":
+            found = [
+                max(loads) / (sum(loads) / len(loads))
+                for cell in self._resources
+                if cell["nodes"] == 3 and (loads := _processors(cell)) and sum(loads) > 0
+            ]
+            return (
+                f"The busiest of three nodes has {statistics.mean(found):.2f} times the mean."
+                if found
+                else "not measured"
+            )
+        if about == "faults" and self._faults:
+            pieces = [
+                f"{cell['kill']}: {cell['throughput_after'] / cell['throughput_before']:.0%} after {cell['recovery_seconds']:.0f} s"
+                for cell in self._faults
+                if cell.get("throughput_before")
+            ]
+            return "Throughput after, of that before, and when: " + "; ".join(pieces) + "."
+        return "not measured"
+
+    def _most(self) -> dict[tuple[int, int], float]:
+        """Throughput by nodes and keys where words came as fast as the broker takes them."""
+        found = defaultdict[tuple[int, int], list[float]](list)
+        for cell in self._grid:
+            if cell["rate"] is None:
+                found[cell["nodes"], cell["keys"]].append(cell["throughput"])
+        return {where: statistics.mean(values) for where, values in sorted(found.items())}
+
+    def _scalability(self) -> Iterable["Part"]:
+        yield Heading(2, "Scalability and lost events (the paper's Figures 3 and 4)")
+        groups = defaultdict[tuple[int, int, str, int], list[Cell]](list)
+        for cell in self._grid:
+            rate = "as fast as it can" if cell["rate"] is None else f"{cell['rate']:g}/s"
+            groups[cell["nodes"], cell["keys"], rate, cell["events"]].append(cell)
+        rows = []
+        for (nodes, keys, rate, words), cells in sorted(groups.items()):
+            counted, wanted = (statistics.mean(cell[name] for cell in cells) for name in ("processed", "expected"))
+            p95 = [cell["latency"]["p95"] for cell in cells if cell["latency"]]
+            rows.append((
+                nodes, keys, rate, f"{words:,}", f"{counted:,.0f} of {wanted:,.0f}",
+                f"{sum(cell['lost'] for cell in cells)}", _mean([cell["throughput"] for cell in cells]),
+                _mean([cell["seconds"] for cell in cells], ".1f"), _mean(p95, ".1f"),
+            ))  # fmt: skip
+        head = (
+            "nodes",
+            "keys",
+            "injected",
+            "words",
+            "counted divisible by 3",
+            "lost",
+            "words/s",
+            "seconds",
+            "p95 latency (s)",
+        )
+        yield Table(head, rows)
+        yield Text("With several repetitions, +- is half of the 95% confidence interval of the mean.")
+        most = self._most()
+        if most:
+            yield Picture(
+                "throughput", "Words per second by nodes, a line for each number of keys", _throughput_plot(most)
+            )
+
+    def _usage(self) -> Iterable["Part"]:
+        yield Heading(2, "Resources of each node (the paper's Tables I to VI)")
+        yield Text(
+            "Processor in percent of a core, memory as held; the paper's figures for 10 MB in brackets, where it has any."
+        )
+        rows = []
+        for cell in sorted(self._resources, key=lambda c: (c["nodes"], c["keys"], c["rate"] or 1e9)):
+            for name, load in cell["usage"].items():
+                rate = "as fast as it can" if cell["rate"] is None else f"{cell['rate']:g}/s"
+                rows.append((
+                    f"{cell['nodes']} nodes, {cell['keys']} keys, {rate}", name, f"{100 * load['processor']:.0f}%{_stated(cell, name)}",
+                    f"{load['memory'] / 2**20:,.0f} MB", f"{load['written_bytes'] / 2**10:,.0f}", f"{load['received_packets']:,.0f}",
+                    f"{load['sent_packets']:,.0f}", f"{load['received_bytes'] / 2**10:,.0f}", f"{load['sent_bytes'] / 2**10:,.0f}",
+                ))  # fmt: skip
+        head = ("cell", "node", "processor", "memory", "disk KiB/s", "packets in/s", "out/s", "KiB in/s", "out/s")
+        yield Table(head, rows)
+
+    def _recovery(self) -> Iterable["Part"]:
+        yield Heading(2, "Faults (the paper's Figure 11)")
+        yield Text(
+            "Nodes are killed with kill -9 when half of the words are in. Recovered is a run once no more words wait than did "
+            "before the kill."
+        )
+        rows = []
+        for cell in self._faults:
+            stated = AFTER_FAULT.get(cell["kill"])
+            rows.append((
+                f"{cell['kill']} ({cell['nodes']} nodes)", *(f"{cell.get(f'throughput_{when}', 0):,.0f}" for when in ("before", "during", "after")),
+                f"{cell.get('recovery_seconds', float('nan')):.1f}", cell["lost"], cell["duplicated"],
+                "" if stated is None else f"{stated:.0%}",
+            ))  # fmt: skip
+        head = (
+            "killed",
+            "words/s before",
+            "during",
+            "after",
+            "recovered (s)",
+            "lost",
+            "counted twice",
+            "the paper: left of it",
+        )
+        yield Table(head, rows)
+        if any("course" in cell for cell in self._faults):
+            yield Picture(
+                "faults", "Words processed over time; the vertical line is the kill", _fault_plot(self._faults)
+            )
+
+
+# --- parts of a report ------------------------------------------------------------------------------------------------
+
+
+class Heading:
+    """A heading of a level."""
+
+    def __init__(self, level: int, text: str) -> None:
+        self.level, self.text = level, text
+
+
+class Text:
+    """A paragraph."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class Table:
+    """A table."""
+
+    def __init__(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        self.head, self.rows = head, rows
+
+
+class Picture:
+    """A picture with its caption."""
+
+    def __init__(self, name: str, caption: str, png: bytes) -> None:
+        self.name, self.caption, self.png = name, caption, png
+
+
+Part = Heading | Text | Table | Picture
+
+
+def _markdown(part: Part, directory: Path) -> str:
+    match part:
+        case Heading():
+            return f"{'#' * part.level} {part.text}\n\n"
+        case Text():
+            return f"{part.text}\n\n" if part.text else ""
+        case Table():
+            lines = [part.head, ["---"] * len(part.head), *part.rows]
+            return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n\n"
+        case Picture():
+            (directory / f"{part.name}.png").write_bytes(part.png)
+            return f"![{part.caption}]({part.name}.png)\n\n"
+
+
+def _html(part: Part) -> str:
+    match part:
+        case Heading():
+            return f"<h{part.level}>{escape(part.text)}</h{part.level}>\n"
+        case Text():
+            return f"<p>{escape(part.text)}</p>\n" if part.text else ""
+        case Table():
+            head = "".join(f"<th>{escape(cell)}</th>" for cell in part.head)
+            rows = "".join(
+                f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>\n" for row in part.rows
+            )
+            return f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n"
+        case Picture():
+            data = base64.b64encode(part.png).decode()
+            return f'<figure><img alt="{escape(part.caption)}" src="data:image/png;base64,{data}"><figcaption>{escape(part.caption)}</figcaption></figure>\n'
+
+
+def _mean(values: Sequence[float], form: str = ",.0f") -> str:
+    if not values:
+        return ""
+    text = format(statistics.mean(values), form)
+    if len(values) in T95:
+        half = T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+        text += f" +- {half:{form}}"
+    return text
+
+
+def _processors(cell: Cell) -> list[float]:
+    return [load["processor"] for name, load in cell["usage"].items() if name.startswith("node-")]
+
+
+def _stated(cell: Cell, name: str) -> str:
+    """The paper's percentage for a node, in brackets."""
+    for row in RESOURCES:
+        same = (row.size, row.nodes, f"node-{row.node}", row.rate) == ("10 MB", cell["nodes"], name, cell["rate"])
+        if same and cell["keys"] in KEYS:
+            return f" ({row.processor[KEYS.index(cell['keys'])]:g}%)"
+    return ""
+
+
+def _throughput_plot(most: dict[tuple[int, int], float]) -> bytes:
+    figure, axes = _figure()
+    for index, keys in enumerate(sorted({keys for _, keys in most})):
+        points = sorted((nodes, value) for (nodes, of), value in most.items() if of == keys)
+        axes.plot(*zip(*points, strict=True), marker=MARKERS[index], color=COLOURS[index], label=f"{keys} keys")
+    axes.set_xticks(sorted({nodes for nodes, _ in most}))
+    axes.set_xlabel("nodes")
+    axes.set_ylabel("words per second (measured)")
+    axes.set_ylim(bottom=0)
+    return _png(figure)
+
+
+def _fault_plot(cells: Sequence[Cell]) -> bytes:
+    figure, axes = _figure()
+    for index, cell in enumerate(cell for cell in cells if "course" in cell):
+        times, words = zip(*cell["course"], strict=True)
+        colour = COLOURS[index % len(COLOURS)]
+        label = f"{cell['kill']} ({cell['nodes']} nodes)" + (
+            f", {cell['repetition']}" if cell["repetition"] > 1 else ""
+        )
+        axes.step(times, words, where="post", color=colour, label=label)
+        axes.axvline(cell["struck"], color=colour, linestyle=":", linewidth=1)
+    axes.set_xlabel("seconds since the first word")
+    axes.set_ylabel("words processed (measured)")
+    return _png(figure)
+
+
+def _figure() -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6, 4.4), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _png(figure: Any) -> bytes:
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=130, format="png")
+    return drawn.getvalue()
+
+
+def read_cells(directory: Path) -> list[Cell]:
+    """The cells that have been measured."""
+    return [json.loads(path.read_text()) for path in sorted((directory / "cells").glob("*.json"))]
+
+
+def write_parquet(directory: Path, cells: Sequence[Cell]) -> None:
+    """All cells as a table: plain figures as columns, the rest as JSON."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = list(dict.fromkeys(name for cell in cells for name in cell))
+    plain = [
+        {name: value if isinstance(value := cell.get(name), str | int | float | bool | None) else json.dumps(value) for name in names}
+        for cell in cells
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(plain), directory / "cells.parquet")

@@ -1,0 +1,291 @@
+"""The testbed: a cluster, a broker, a driver, and a client; it measures one cell at a time."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+import penstock
+from penstock.bench.cluster import Cluster, Node, Sampler
+from penstock.bench.s4.cells import Cell
+from penstock.bench.s4.driver import ORDERS, OVER, Order
+from penstock.bench.s4.follow import Course, Follower
+from penstock.bench.s4.given import GivenCluster
+from penstock.bench.s4.workload import expected
+from penstock.bench.servers.broker import KafkaBroker
+from penstock.bench.servers.process import Process
+from penstock.errors import ClusterError
+
+WARM_UP = 600
+"""Words before those that are measured, so that executors and their Python workers are up."""
+START_S, PATIENCE_S, BACK_S = 240.0, 120.0, 8.0
+"""For a run's first commit; beyond a cell's own time; until a killed node comes back."""
+
+Json = dict[str, Any]
+
+
+class Testbed:
+    """A context in which cells of one cluster size can be measured.
+
+    Parameters
+    ----------
+    cluster: not yet entered.
+    directory: for logs, runs and results. words: a file of them.
+
+    Raises
+    ------
+    ClusterError: a part does not come up; names its log.
+    """
+
+    def __init__(self, cluster: Cluster | GivenCluster, directory: Path, words: Path) -> None:
+        self._cluster, self._directory, self._words = cluster, directory, words
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Testbed":
+        try:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.mkdir(parents=True)
+            self._stack.enter_context(self._cluster)
+            self._broker = self._stack.enter_context(KafkaBroker(self._directory / "kafka", node=self._cluster.broker))
+            self._start_driver()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def measure(self, cell: Cell) -> Json:
+        """Run a cell.
+
+        Raises
+        ------
+        ClusterError: the run has failed, or a part of the testbed.
+        """
+        parallel = max(1, cell.nodes)
+        self._make_topic(cell.name, parallel)
+        order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}", parallel)
+        follower = Follower(self._directory / "runs" / cell.name / "batches-main.jsonl")
+        self._order(order)
+        warm = self._send(cell, 0, WARM_UP, 300.0)
+        self._await(follower, WARM_UP, time.monotonic() + START_S, cell, warm)
+        fault = Fault(self, cell, order)
+        with Sampler(self._cluster.everything) as sampler:
+            told = self._send(cell, WARM_UP, cell.words, cell.rate)
+            limit = 300.0 if cell.rate is None else 3 * cell.words / cell.rate
+            whole = self._await(
+                follower, WARM_UP + cell.words, time.monotonic() + limit + PATIENCE_S, cell, told, fault
+            )
+            until = time.time()
+        over = self._finish(order)
+        course = Course.of(follower.records, WARM_UP)
+        sent = json.loads(told.read_text())
+        loads = sampler.loads(sent["began"], until)
+        fault.mend()
+        return self._result(
+            cell, course, sent, over, {name: asdict(load) for name, load in loads.items()}, fault, whole
+        )
+
+    def _result(
+        self, cell: Cell, course: Course, sent: Json, over: Json, usage: Json, fault: "Fault", whole: bool
+    ) -> Json:
+        with self._words.open() as lines:
+            wanted = expected((line.strip() for line in islice(lines, WARM_UP + cell.words)), cell.keys)
+        counted = over["totals"]
+        last = float(course.times[-1]) if len(course.times) else sent["at"]
+        result = {
+            **msgspec.to_builtins(cell), "events": cell.words, "name": cell.name,
+            "lost": sum(max(0, wanted[by] - counted.get(by, 0)) for by in wanted) + sent["failed"],
+            "duplicated": sum(max(0, counted.get(by, 0) - wanted[by]) for by in wanted),
+            "processed": counted.get("Three", 0), "expected": wanted["Three"],
+            "throughput": course.throughput() if cell.rate is not None else cell.words / (last - sent["began"]),
+            "seconds": last - sent["began"], "latency": course.latency(),
+            "counts": over["counts"], "whole": whole, "usage": usage, "batches": len(course.times),
+            "isolated": self._cluster.isolated, "notes": list(self._cluster.notes), "version": penstock.__version__,
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sent["began"])),
+        }  # fmt: skip
+        if fault.struck is not None and cell.rate is not None:
+            took = course.recovered(fault.struck, sent["began"], cell.rate, cell.words)
+            result |= {
+                "recovery_seconds": took,
+                "throughput_before": course.throughput(until=fault.struck),
+                "throughput_during": course.throughput(fault.struck, fault.struck + took),
+                "throughput_after": course.throughput(since=fault.struck + took),
+                "struck": fault.struck - sent["began"],
+                "course": [[float(at) - sent["began"], float(words)] for at, words in zip(course.times, course.words, strict=True)],
+            }  # fmt: skip
+        return result
+
+    # --- the parts -----------------------------------------------------------------------------------------------
+
+    def _start_driver(self) -> None:
+        pipe = self._directory / ORDERS
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        settings = [f"{key}={value}" for key, value in self._cluster.conf.items()]
+        command = [sys.executable, "-m", "penstock.bench.s4.driver", self._cluster.master, self._directory, *settings]
+        log = self._directory / "driver.log"
+        self._driver: Process = self._cluster.driver.spawn(command, log)
+
+    def kill_driver(self) -> None:
+        """``kill -9`` the driver with its JVM."""
+        self._cluster.driver.kill()
+
+    def resume(self, order: Order) -> None:
+        """Start a driver in the killed one's place, and the run again."""
+        self._start_driver()
+        self._order(order)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The workers."""
+        return self._cluster.nodes
+
+    def start(self, node: Node) -> None:
+        """Start a killed node's worker."""
+        assert isinstance(self._cluster, Cluster)
+        self._cluster.start(node)
+
+    def _order(self, order: Order) -> None:
+        """Hand it to the driver as soon as that listens."""
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                pipe = os.open(self._directory / ORDERS, os.O_WRONLY | os.O_NONBLOCK)
+                break
+            except OSError:  # nobody reads yet
+                self._check_driver()
+                if time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"The driver takes no orders; {self._directory / 'driver.log'} may say why."
+                    ) from None
+                time.sleep(0.1)
+        os.write(pipe, msgspec.json.encode(order) + b"\n")
+        os.close(pipe)
+
+    def _check_driver(self) -> None:
+        if self._driver.poll() is not None:
+            raise ClusterError(f"The driver has ended; {self._directory / 'driver.log'} and spark.log have the reason.")
+
+    def _make_topic(self, name: str, partitions: int) -> None:
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self._broker.brokers})
+        for created in admin.create_topics([NewTopic(name, partitions)]).values():
+            created.result()
+        deadline = time.monotonic() + PATIENCE_S
+        while name not in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+            time.sleep(0.1)  # the broker answers before all of it knows
+
+    def _send(self, cell: Cell, skip: int, count: int, rate: float | None) -> Path:
+        told = self._directory / f"sent-{cell.name}-{skip}.json"
+        told.unlink(missing_ok=True)
+        command = [
+            sys.executable, "-m", "penstock.bench.s4.sender", self._broker.brokers, cell.name, self._words,
+            "--skip", str(skip), "--count", str(count), "--partitions", str(max(1, cell.nodes)), "--told", told,
+        ]  # fmt: skip
+        if rate is not None:
+            command += ["--rate", str(rate)]
+        self._cluster.client.spawn(
+            command, self._directory / "sender.log", {"PYTHONPATH": os.pathsep.join(sys.path[1:2])}
+        )
+        return told
+
+    def _await(
+        self, follower: Follower, words: int, deadline: float, cell: Cell, told: Path, fault: "Fault | None" = None
+    ) -> bool:
+        """Until so many words are processed; whether they were, in time."""
+        over = follower.path.with_name(OVER)
+        while follower.look() < words:
+            if over.exists():
+                raise ClusterError(
+                    f"The run {cell.name} has ended too soon: {json.loads(over.read_text()).get('error')}"
+                )
+            if fault is None or not fault.strikes_driver:
+                self._check_driver()
+            if time.monotonic() > deadline:
+                return False
+            if fault is not None:
+                fault.look(told)
+            time.sleep(0.2)
+        return True
+
+    def _finish(self, order: Order) -> Json:
+        """End the run, and return what it has counted."""
+        over = self._directory / "runs" / order.name / OVER
+        deadline = time.monotonic() + PATIENCE_S
+        while not over.exists():
+            self._check_driver()
+            os.kill(self._driver.pid, signal.SIGINT)  # its wrappers have become it
+            until = time.monotonic() + 20
+            while not over.exists() and time.monotonic() < min(until, deadline):
+                time.sleep(0.1)
+            if time.monotonic() > deadline:
+                raise ClusterError(f"The run {order.name} does not end; {self._directory / 'spark.log'} may say why.")
+        found: Json = json.loads(over.read_text())
+        if "error" in found:
+            raise ClusterError(f"The run {order.name} has failed: {found['error']}")
+        return found
+
+
+class Fault:
+    """What is killed when half of a cell's words are in."""
+
+    def __init__(self, testbed: Testbed, cell: Cell, order: Order) -> None:
+        self._testbed, self._cell, self._order = testbed, cell, order
+        self.struck: float | None = None
+        self._dead: list[Node] = []
+
+    @property
+    def strikes_driver(self) -> bool:
+        """Whether it is the driver."""
+        return self._cell.kill == "driver"
+
+    def look(self, told: Path) -> None:
+        """Strike if it is time; bring back what is to come back."""
+        if not self._cell.kill:
+            return
+        if self.struck is None:
+            if told.exists() and json.loads(told.read_text())["acknowledged"] >= self._cell.words / 2:
+                self._strike()
+        elif self._cell.kill.endswith("back again") and self._dead and time.time() > self.struck + BACK_S:
+            self.mend()
+
+    def _strike(self) -> None:
+        self.struck = time.time()
+        if self.strikes_driver:
+            self._testbed.kill_driver()
+            self._testbed.resume(self._order)
+            return
+        self._dead = self._testbed.nodes[-int(self._cell.kill[0]) :]
+        for node in self._dead:
+            node.kill()
+
+    def mend(self) -> None:
+        """Start what is dead."""
+        while self._dead:
+            self._testbed.start(self._dead.pop())
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """A line about a cell for who waits."""
+    recovery = f", recovered in {result['recovery_seconds']:.1f} s" if "recovery_seconds" in result else ""
+    return (
+        f"{result['throughput']:,.0f} words/s, p95 {result['latency'].get('p95', float('nan')):.1f} s, lost {result['lost']}, "
+        f"duplicated {result['duplicated']}{recovery}"
+    )

@@ -1,0 +1,43 @@
+"""The paper's words and application, which lie in the repository's examples, and what is to come out of them."""
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+
+import penstock
+from penstock.errors import ConfigurationError
+
+EXAMPLE = Path(penstock.__file__).parent.parent / "examples" / "divisibility"
+APP = EXAMPLE / "app.py"
+SEED = 1
+
+
+def require_example() -> None:
+    """Raise ``ConfigurationError`` unless this is a clone, which has the examples."""
+    if not APP.exists():
+        raise ConfigurationError(
+            "penstock bench s4 needs examples/divisibility; run it from a clone of the repository."
+        )
+
+
+def write_words(path: Path, count: int) -> None:
+    """Write so many words, a line each, unless they are there."""
+    if path.exists():
+        return
+    spec = importlib.util.spec_from_file_location("penstock_s4_words", EXAMPLE / "words.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    draft = path.with_suffix(".draft")
+    draft.write_text("".join(f"{word}\n" for word in module.words(count, SEED)))
+    draft.rename(path)
+
+
+def expected(words: Iterable[str], keys: int) -> dict[str, int]:
+    """How many events AggregationReceiver is to count, by Python's own arithmetic."""
+    numbers = [int(word) for word in words if word.isdigit()]
+    return {
+        "Three": keys * sum(number % 3 == 0 for number in numbers),
+        "Eleven": keys * sum(number % 11 == 0 for number in numbers),
+    }

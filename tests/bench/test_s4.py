@@ -1,0 +1,126 @@
+"""The S4 evaluation's cells, its arithmetic and its report, on cells that are made up."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.bench.s4.cells import KILLS, cells_of
+from penstock.bench.s4.follow import Course, Follower
+from penstock.bench.s4.report import Report, read_cells, write_parquet
+from penstock.bench.s4.workload import expected, write_words
+from penstock.cli import main
+from penstock.engine.ledger import BatchRecord
+from penstock.errors import ConfigurationError
+from penstock.runtime.histogram import Histogram
+from penstock.runtime.tally import SourceTally
+
+
+def record(batch, committed, rows, latency_ms=500.0):
+    latencies = Histogram()
+    latencies.add(latency_ms, rows)
+    sources = {"RawWords": SourceTally(rows=rows)}
+    return BatchRecord(batch=batch, committed_us=round(committed * 1e6), latency_ms=latencies, sources=sources)
+
+
+@pytest.mark.parametrize("scale", ["quick", "standard", "full"])
+def test_every_scale_has_every_kind_of_cell_and_each_name_once(scale):
+    cells = cells_of(scale)
+    assert {cell.nodes for cell in cells} == {1, 2, 3}
+    assert {cell.kill for cell in cells if cell.kind == "faults"} == {kill for _, kill in KILLS}
+    names = [cell.name for cell in cells]
+    assert len(set(names)) == len(names)
+    assert [cell.nodes for cell in cells] == sorted(cell.nodes for cell in cells)  # a cluster is started once
+
+
+def test_an_unknown_scale_is_refused():
+    with pytest.raises(ConfigurationError, match="choose quick, standard, full"):
+        cells_of("tiny")
+
+
+def test_what_must_come_out_is_counted_by_division(tmp_path):
+    write_words(tmp_path / "words.txt", 400)
+    words = (tmp_path / "words.txt").read_text().split()
+    counts = expected(words, 4)
+    assert counts["Three"] == 4 * 100  # the paper's quarter
+    assert counts["Eleven"] == 4 * sum(int(word) % 11 == 0 for word in words if word.isdigit())
+
+
+def test_the_warm_up_is_not_measured_and_recovery_is_when_nothing_more_waits_than_before():
+    steady = [record(n, 100 + n, 100) for n in range(11)]  # 100 words a second, the first 100 of which warm up
+    paused = [record(11, 118, 100), record(12, 120, 900), record(13, 121, 100), record(14, 122, 100)]
+    course = Course.of([*steady, *paused], 100)
+    assert course.throughput(until=110) == pytest.approx(100)
+    assert course.words[-1] == 100 * 10 + 1200
+    assert course.latency()["p95"] == pytest.approx(0.5, rel=0.01)
+    # Nothing runs from 110 to 118; at 120 all that is due has been processed.
+    assert course.recovered(110.5, 100.0, 100.0, 2200) == pytest.approx(9.5)
+
+
+def test_a_ledger_is_read_as_it_grows(tmp_path):
+    import msgspec
+
+    path = tmp_path / "batches.jsonl"
+    follower = Follower(path)
+    assert follower.look() == 0
+    lines = [msgspec.json.encode(record(n, n, 10)) + b"\n" for n in range(3)]
+    path.write_bytes(lines[0] + lines[1][:20])
+    assert follower.look() == 10
+    path.write_bytes(b"".join(lines))
+    assert follower.look() == 30
+    assert [one.batch for one in follower.records] == [0, 1, 2]
+
+
+def cell(kind, nodes, rate, throughput, **more):
+    load = {"processor": 0.4, "memory": 5e8, "peak": 6e8, "written_bytes": 1e4, "received_bytes": 1e5, "received_packets": 90.0,
+            "sent_bytes": 1e5, "sent_packets": 80.0}  # fmt: skip
+    usage = {f"node-{n + 1}": load for n in range(nodes)}
+    return {
+        "kind": kind, "name": f"{kind}{nodes}{rate}{throughput}", "nodes": nodes, "keys": 8, "rate": rate, "events": 1000, "lost": 0,
+        "duplicated": 0, "processed": 250, "expected": 250, "throughput": throughput, "seconds": 20.0, "repetition": 1,
+        "latency": {"p95": 1.5}, "notes": [], "usage": usage, **more,
+    }  # fmt: skip
+
+
+def test_the_report_stands_alone_and_says_what_it_means(tmp_path):
+    cells = [cell("grid", nodes, None, 1000.0 * nodes**0.9) for nodes in (1, 2, 3)]
+    cells += [cell("resources", 2, 500, 500.0), {"kind": "grid", "name": "broken", "error": "no broker"}]
+    fault = {"kill": "1 of 2", "recovery_seconds": 7.0, "struck": 10.0, "course": [[1, 100], [12, 500], [20, 1000]]}
+    speeds = {f"throughput_{when}": 500.0 for when in ("before", "during", "after")}
+    cells.append(cell("faults", 2, 500, 480.0, **fault, **speeds))
+    (tmp_path / "cells").mkdir()
+    for one in cells:
+        (tmp_path / "cells" / f"{one['name']}.json").write_text(json.dumps(one))
+    found = read_cells(tmp_path)
+    write_parquet(tmp_path, found)
+    Report(found, "penstock bench s4 --quick").write(tmp_path)
+    page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
+    for written in (page, text):
+        assert "0 events were lost and 0 counted twice" in written.replace("lost 0", "0")
+        assert "2 nodes 1.87, 3 nodes 2.69" in written
+        assert "broken: no broker" in written
+        assert "55%" in written
+
+    assert "http" not in page.replace("http-equiv", "").replace("data:image", "")
+    table = pq.read_table(tmp_path / "cells.parquet")
+    assert table.num_rows == len(cells)
+    assert {"kind", "nodes", "keys", "rate", "events", "lost", "duplicated", "throughput", "seconds"} <= set(
+        table.column_names
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cpu", "0"], ["--cpu"]),
+        (["--output", "/proc/nowhere"], ["/proc/nowhere", "--output"]),
+        (["--medium"], ["--medium"]),
+    ],
+)
+def test_wrong_use_is_one_sentence(arguments, words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "s4", *arguments])
+    said = capsys.readouterr().err
+    assert end.value.code == 2
+    assert "Traceback" not in said
+    assert all(word in said for word in words)
