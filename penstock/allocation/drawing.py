@@ -47,7 +47,9 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
     columns, rows = (int(max(position[axis] for position in place.values())) + 1 for axis in (0, 1))
     across = (0.7 if len(graph.tasks) <= LEGIBLE else 0.3) + CHARACTER * widest
     height = 0.75 if len(graph.tasks) <= LEGIBLE else 0.3
-    figure = Figure(figsize=(min(40, 0.4 + across * columns), min(40, 1.2 + height * rows)), layout="constrained")
+    figure = Figure(
+        figsize=(min(40, max(9, 0.4 + across * columns)), min(40, max(2.6, 1.2 + height * rows))), layout="constrained"
+    )
     axes = figure.subplots()
     colour = {} if allocation is None else colours(allocation)
     worst = () if allocation is None else allocation.worst_path

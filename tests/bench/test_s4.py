@@ -50,7 +50,8 @@ def test_the_warm_up_is_not_measured_and_recovery_is_when_nothing_more_waits_tha
     steady = [record(n, 100 + n, 100) for n in range(11)]  # 100 words a second, the first 100 of which warm up
     paused = [record(11, 118, 100), record(12, 120, 900), record(13, 121, 100), record(14, 122, 100)]
     course = Course.of([*steady, *paused], 100)
-    assert course.throughput(until=110) == pytest.approx(100)
+    assert course.throughput(101, 110) == pytest.approx(100)
+    assert course.throughput(110, 110) == 0
     assert course.words[-1] == 100 * 10 + 1200
     assert course.latency()["p95"] == pytest.approx(0.5, rel=0.01)
     # Nothing runs from 110 to 118; at 120 all that is due has been processed.

@@ -14,7 +14,7 @@ from penstock.bench.cluster import Cluster
 from penstock.bench.s4.cells import Cell
 from penstock.bench.s4.given import GivenCluster
 from penstock.bench.s4.report import Report, read_cells, write_parquet
-from penstock.bench.s4.testbed import WARM_UP, Testbed, summary
+from penstock.bench.s4.testbed import AGEING, WARM_UP, Testbed, summary
 from penstock.bench.s4.workload import require_example, write_words
 from penstock.errors import ClusterError, SinkError
 
@@ -51,8 +51,9 @@ def campaign(
     progress = Progress(len(missing), say)
     for nodes, group in groupby(missing, key=lambda cell: cell.nodes):
         left = list(group)
-        words = directory / f"words-{max(cell.words for cell in left)}.txt"
-        write_words(words, max(cell.words for cell in left) + WARM_UP)
+        most = max(AGEING, *(cell.words for cell in left))
+        words = directory / f"words-{most}.txt"
+        write_words(words, most + WARM_UP)
         while left:
             say(f"Starting a cluster of {nodes} nodes ...")
             place = directory / "testbed"
@@ -62,7 +63,7 @@ def campaign(
                 else GivenCluster(master)
             )
             try:
-                with Testbed(cluster, place, words) as testbed:
+                with Testbed(cluster, nodes, place, words) as testbed:
                     while left:
                         say(f"{left[0].name} ...")
                         result = testbed.measure(left[0])

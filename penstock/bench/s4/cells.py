@@ -65,9 +65,9 @@ def _quick() -> Iterator[Cell]:
     """Each kind of cell once."""
     for nodes in (1, 2, 3):
         yield Cell("grid", nodes, 8, 500, 7_500)
-        yield Cell("grid", nodes, 8, None, 15_000)
+        yield Cell("grid", nodes, 8, None, 30_000)
     for nodes, kill in KILLS:
-        yield Cell("faults", nodes, 4, 500, 10_000, kill=kill)
+        yield Cell("faults", nodes, 4, 500, 20_000, kill=kill)
 
 
 def _standard() -> Iterator[Cell]:

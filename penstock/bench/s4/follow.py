@@ -56,11 +56,14 @@ class Course:
         chosen = tuple(record for record, is_measured in zip(kept, measured, strict=True) if is_measured)
         return cls(np.array([record.committed_us / 1e6 for record in chosen]), words[measured].astype(float), chosen)
 
-    def throughput(self, since: float = -np.inf, until: float = np.inf) -> float:
-        """Words per second between the first and the last commit within a span."""
-        within = (self.times >= since) & (self.times <= until)
-        times, words = self.times[within], self.words[within]
-        return float((words[-1] - words[0]) / (times[-1] - times[0])) if len(times) > 1 else 0.0
+    def by(self, time: float) -> float:
+        """Words processed until a moment."""
+        place = int(np.searchsorted(self.times, time, side="right"))
+        return float(self.words[place - 1]) if place else 0.0
+
+    def throughput(self, since: float, until: float) -> float:
+        """Words per second that were committed in a span; 0 where it is none."""
+        return (self.by(until) - self.by(since)) / (until - since) if until > since else 0.0
 
     def latency(self) -> dict[str, float]:
         """Seconds from when a word was due until its micro-batch was committed."""

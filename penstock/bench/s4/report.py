@@ -70,7 +70,8 @@ class Report:
         yield Text(" ".join(sorted({note for cell in measured for note in cell["notes"]})))
         if self._failed:
             yield Text(
-                f"{len(self._failed)} cells failed: " + "; ".join(f"{c['name']}: {c['error']}" for c in self._failed)
+                f"{len(self._failed)} cells failed: "
+                + "; ".join(f"{c['name']}: {c['error'].partition('. ')[0]}" for c in self._failed)
             )
         yield Heading(2, "What the paper found, and what is found here")
         yield Table(("the paper", "here (measured)"), [(said, self._answer(about)) for said, about in FINDINGS])
@@ -115,11 +116,11 @@ class Report:
             )
         if about == "faults" and self._faults:
             pieces = [
-                f"{cell['kill']}: {cell['throughput_after'] / cell['throughput_before']:.0%} after {cell['recovery_seconds']:.0f} s"
+                f"{cell['kill']}: {cell['recovery_seconds']:.0f} s"
                 for cell in self._faults
-                if cell.get("throughput_before")
+                if "recovery_seconds" in cell
             ]
-            return "Throughput after, of that before, and when: " + "; ".join(pieces) + "."
+            return "All words are processed; nothing more waits than before the kill after " + ", ".join(pieces) + "."
         return "not measured"
 
     def _most(self) -> dict[tuple[int, int], float]:

@@ -29,6 +29,8 @@ from penstock.errors import ClusterError
 
 WARM_UP = 600
 """Words before those that are measured, so that executors and their Python workers are up."""
+AGEING = 8_000
+"""Words of a run that is not measured, by which the JVMs of a new testbed have compiled what they need."""
 START_S, PATIENCE_S, BACK_S = 240.0, 120.0, 8.0
 """For a run's first commit; beyond a cell's own time; until a killed node comes back."""
 
@@ -40,7 +42,7 @@ class Testbed:
 
     Parameters
     ----------
-    cluster: not yet entered.
+    cluster: not yet entered. nodes: that it has.
     directory: for logs, runs and results. words: a file of them.
 
     Raises
@@ -48,8 +50,8 @@ class Testbed:
     ClusterError: a part does not come up; names its log.
     """
 
-    def __init__(self, cluster: Cluster | GivenCluster, directory: Path, words: Path) -> None:
-        self._cluster, self._directory, self._words = cluster, directory, words
+    def __init__(self, cluster: Cluster | GivenCluster, nodes: int, directory: Path, words: Path) -> None:
+        self._cluster, self._nodes, self._directory, self._words = cluster, nodes, directory, words
         self._stack = ExitStack()
 
     def __enter__(self) -> "Testbed":
@@ -59,6 +61,7 @@ class Testbed:
             self._stack.enter_context(self._cluster)
             self._broker = self._stack.enter_context(KafkaBroker(self._directory / "kafka", node=self._cluster.broker))
             self._start_driver()
+            self.measure(Cell("grid", self._nodes, 8, None, AGEING, repetition=0))  # JVMs get faster for a while
         except BaseException:
             self._stack.close()
             raise
@@ -112,8 +115,7 @@ class Testbed:
             "lost": sum(max(0, wanted[by] - counted.get(by, 0)) for by in wanted) + sent["failed"],
             "duplicated": sum(max(0, counted.get(by, 0) - wanted[by]) for by in wanted),
             "processed": counted.get("Three", 0), "expected": wanted["Three"],
-            "throughput": course.throughput() if cell.rate is not None else cell.words / (last - sent["began"]),
-            "seconds": last - sent["began"], "latency": course.latency(),
+            "throughput": cell.words / (last - sent["began"]), "seconds": last - sent["began"], "latency": course.latency(),
             "counts": over["counts"], "whole": whole, "usage": usage, "batches": len(course.times),
             "isolated": self._cluster.isolated, "notes": list(self._cluster.notes), "version": penstock.__version__,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sent["began"])),
@@ -122,9 +124,9 @@ class Testbed:
             took = course.recovered(fault.struck, sent["began"], cell.rate, cell.words)
             result |= {
                 "recovery_seconds": took,
-                "throughput_before": course.throughput(until=fault.struck),
+                "throughput_before": course.throughput(sent["began"], fault.struck),
                 "throughput_during": course.throughput(fault.struck, fault.struck + took),
-                "throughput_after": course.throughput(since=fault.struck + took),
+                "throughput_after": course.throughput(fault.struck + took, last),
                 "struck": fault.struck - sent["began"],
                 "course": [[float(at) - sent["began"], float(words)] for at, words in zip(course.times, course.words, strict=True)],
             }  # fmt: skip
