@@ -24,6 +24,8 @@ LEGIBLE = 60
 """Tasks beyond which only those of the worst path are named."""
 FONT, CHARACTER = 9, 0.078
 """The size of text in points, and about how wide its characters are, inches."""
+LEGEND_ENTRY = 2.2
+"""Inches that an entry of the legend takes."""
 
 
 @matplotlib.rc_context(STYLE)
@@ -77,7 +79,7 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
         }
         _arrow(axes, place[start], place[end], (start, end) in path_steps, moved, label, patches)
     if allocation is not None:
-        _legend(axes, allocation, colour)
+        _legend(figure, axes, allocation, colour)
         axes.set_title(_title(allocation), fontsize=FONT + 2, loc="left")
     _save(figure, path)
 
@@ -97,7 +99,7 @@ def _title(allocation: Allocation) -> str:
     return f"The worst path costs {allocation.cost:.4g}, {proof} (predicted, in the unit of the tasks' weights)"
 
 
-def _legend(axes: Axes, allocation: Allocation, colour: Mapping[Any, Any]) -> None:
+def _legend(figure: Figure, axes: Axes, allocation: Allocation, colour: Mapping[Any, Any]) -> None:
     """What colours and lines stand for."""
     tasks = Counter(allocation.assignment.values())
     for name in [name for name in allocation.resources.names if tasks[name]][:24]:
@@ -106,7 +108,8 @@ def _legend(axes: Axes, allocation: Allocation, colour: Mapping[Any, Any]) -> No
     axes.plot([], [], "-", color=INK, linewidth=2.6, label="worst path")
     axes.plot([], [], "-", color=LINE, label="to another resource, with its cost")
     axes.plot([], [], ":", color=LINE, label="within a resource, free")
-    axes.legend(frameon=False, fontsize=FONT, ncols=6, loc="upper center", bbox_to_anchor=(0.5, 0.0), handlelength=1.6)
+    columns = int(figure.get_size_inches()[0] / LEGEND_ENTRY)
+    figure.legend(frameon=False, fontsize=FONT, ncols=columns, loc="outside lower center", handlelength=1.6)
 
 
 def colours(allocation: Allocation) -> dict[Any, Any]:

@@ -155,6 +155,7 @@ class Ticker(ProcessingElement):
 crooked = App("crooked")
 crooked_words = crooked.source("Words", Word)
 crooked_out = crooked.stream("Out", Count)
+crooked.sink("End", crooked_out)
 
 
 @crooked.query(crooked_words, emits=crooked_out)
