@@ -113,7 +113,7 @@ def route_of(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         allowed.append(route.method)
     if allowed:
         raise Problem(405, f"{method} is not for this path.", {"Allow": ", ".join(dict.fromkeys(allowed))})
-    if given[1] == "results":
+    if given[1:2] == ["results"]:
         raise refusal(404, "Name the stream and the key: /results/NAME/KEY.")
     raise refusal(404, "There is nothing at this path; /docs and /openapi.json describe what there is.")
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -25,6 +24,8 @@ class _ProgressListener(StreamingQueryListener):
         PySpark's own asks the JVM for every figure of every progress, one by one: some 40 ms of Python for each
         micro-batch with state. The progress as JSON is two questions.
         """
+        from pyspark import SparkContext  # which a client of Connect alone has not
+
         if self._called is None:
             self._called = SparkContext._jvm.PythonStreamingQueryListenerWrapper(_Called(self._keep))  # type: ignore[union-attr]
         return self._called

@@ -108,9 +108,22 @@ class Calibration:
         ----------
         running: what has been observed of it, which may be what was calibrated on; its last start counts.
         now: seconds since the epoch; the later after the last micro-batch, the less is known. Left out: at its end.
+
+        Raises
+        ------
+        ConfigurationError: it shows no micro-batch after the first of any query that was calibrated.
         """
         seen = {query.name: query for query in running.queries}
-        return replace(self, queries=tuple(_followed(one, seen.get(one.observed.name), now) for one in self.queries))
+        if len(self.queries) == len(running.queries) == 1:  # a query without a name has another one in each recording
+            seen = {self.queries[0].observed.name: running.queries[0]}
+        queries = tuple(_followed(one, seen.get(one.observed.name), now) for one in self.queries)
+        if all(query.speed is None for query in queries):
+            raise ConfigurationError(
+                f"The run to follow has {', '.join(query.name for query in running.queries)}, and shows no speed of "
+                f"{', '.join(query.observed.name for query in self.queries)}: give a recording of the same query, with two "
+                "micro-batches at least."
+            )
+        return replace(self, queries=queries)
 
     def throughput_limit(self, setting: Setting | None = None) -> float:
         """Rows per second beyond which the backlog grows without bound."""
@@ -327,7 +340,7 @@ def _apart(series: Sequence[Series], pooled: DurationModel, random: np.random.Ge
     What a row costs is taken from those with an interval: back to back, a slow micro-batch makes the next one large, which
     feigns a cost.
     """
-    kinds = {hurried: [one for one in series if (one.trigger() == 0) == hurried] for hurried in (False, True)}
+    kinds = {hurried: [one for one in series if one.hurried == hurried] for hurried in (False, True)}
     if any(sum(map(len, own)) < LEAST_WARM for own in kinds.values()):
         return {}
     calm = durations_of(kinds[False], random)
@@ -340,7 +353,7 @@ def _followed(model: QueryModel, running: QueryObservation | None, now: float | 
     series = [one for one in running.cold if len(one)] if running is not None else []
     if not series:
         return model
-    durations = model.apart.get(series[-1].trigger() == 0, model.durations)
+    durations = model.apart.get(series[-1].hurried, model.durations)
     speed = follow(durations, series[-1])
     if speed is None:
         return model

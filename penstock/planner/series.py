@@ -12,6 +12,8 @@ Real = NDArray[np.float64]
 
 BACK_TO_BACK_S = 0.05
 """A trigger that begins so soon after the last has waited for nothing."""
+HURRIED = 0.9
+"""A share of busy time that only micro-batches back to back have, where their starts are too few to tell."""
 TRIGGERS_S = (
     0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.8, *(half / 2 for half in range(2, 21)), *range(11, 61), 90, 120, 180, 300,
     600, 900, 1200, 1800, 3600,
@@ -61,6 +63,12 @@ class Series:
     def busy(self) -> float:
         """Share of the time during which a micro-batch ran."""
         return float(self.durations.sum() / self.span) if len(self) else 0.0
+
+    @property
+    def hurried(self) -> bool:
+        """Whether micro-batches follow each other at once."""
+        trigger = self.trigger()
+        return self.busy > HURRIED if trigger is None else trigger == 0
 
     def windows(self) -> tuple[Real, Real]:
         """Between successive admissions: seconds, and rows that arrived in them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.planner.durations import RUN_TO_RUN, DurationModel
+from penstock.planner.durations import DurationModel
 from penstock.planner.series import Real, Series
 
 RELAXATIONS_S = (10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -59,12 +59,14 @@ def follow(durations: DurationModel, running: Series) -> Speed | None:
     ----------
     durations: the calibrated model. running: of the run that is followed.
     """
-    shown = running[running.numbers > running.numbers[:1].min(initial=0)]
+    shown = running[1:]
     if not len(shown):
         return None
-    usual = max(durations.run_to_run, RUN_TO_RUN if durations.assumed_run_to_run else 0.01)
-    logs = [np.log(ratios) for ratios in durations.ratios]
-    noise = _spread(np.concatenate([one - np.median(one) for one in logs]))
+    usual = max(durations.run_to_run, 0.01)
+    recorded = [np.log(ratios) for ratios in durations.ratios]
+    typical = float(np.median(np.concatenate(recorded)))  # not 0 where others run beside it
+    logs = [log - typical for log in recorded]
+    noise = _spread(np.concatenate([log - np.median(log) for log in logs]))
     relaxation = max(
         RELAXATIONS_S,
         key=lambda one: sum(
@@ -72,7 +74,7 @@ def follow(durations: DurationModel, running: Series) -> Speed | None:
         ),
     )
     fitted = np.array([durations.duration(rows) for rows in shown.rows.tolist()])
-    mean, variance, _ = _filtered(np.log(shown.durations / fitted), shown.ended, usual, noise, relaxation)
+    mean, variance, _ = _filtered(np.log(shown.durations / fitted) - typical, shown.ended, usual, noise, relaxation)
     return Speed(math.exp(mean), math.sqrt(variance), float(shown.ended[-1]), len(shown), relaxation, usual)
 
 

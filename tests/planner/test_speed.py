@@ -1,13 +1,17 @@
 """A calibration that follows a run."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from planner.queries import BEGAN, progress, written
 
+from penstock.errors import ConfigurationError
 from penstock.planner import Setting, calibrate, observe
 from penstock.planner import speed as module
+from penstock.planner.durations import durations_of
+from penstock.planner.speed import follow
 
 
 def recorded(tmp_path, run, **given):
@@ -77,6 +81,32 @@ def test_one_pause_is_not_a_speed(calibrated, tmp_path):
     assert calibrated.following(observe(path)).queries[0].speed.factor < 1.1
 
 
-def test_a_run_of_another_query_changes_nothing(calibrated, tmp_path):
-    path, _ = recorded(tmp_path, "other", name="another", seed=7)
-    assert calibrated.following(observe(path)) == calibrated
+def test_a_query_without_a_name_is_recognised(calibrated, tmp_path):
+    path, _ = recorded(tmp_path, "other", name=None, fixed=0.39, per_row=1.3e-4, seed=7)
+    assert calibrated.following(observe(path)).queries[0].speed.factor == pytest.approx(1.3, rel=0.04)
+
+
+def test_a_run_that_shows_no_speed_is_refused(calibrated, tmp_path):
+    path, _ = recorded(tmp_path, "short", seconds=2, seed=7)
+    observed = observe(path)
+    alone = replace(observed, queries=tuple(replace(one, cold=(one.cold[0][:1],)) for one in observed.queries))
+    with pytest.raises(ConfigurationError, match="two micro-batches at least"):
+        calibrated.following(alone)
+
+
+def test_a_run_that_was_resumed_has_a_cold_start_too(calibrated, tmp_path):
+    path, _ = recorded(tmp_path, "resumed", first=57, warm_up=8.0, seconds=4, seed=3)
+    speed = calibrated.following(observe(path)).queries[0].speed
+    assert speed.batches == len(observe(path).queries[0].cold[-1]) - 1
+
+
+def test_queries_that_hold_each_other_up_have_the_speed_of_their_recording(tmp_path):
+    """Their ratios to what is fitted to calm recordings are above one; that is not a speed besides."""
+    calm, _ = recorded(tmp_path, "calm", trigger=2.0, seed=1)
+    second, _ = recorded(tmp_path, "calm2", trigger=4.0, seed=2)
+    hurried, _ = recorded(tmp_path, "hurried", trigger=0, fixed=0.45, per_row=1.5e-4, seed=3)
+    series = [observe(path).queries[0].series[0] for path in (calm, second)]
+    own = observe(hurried).queries[0]
+    durations = durations_of(series, np.random.default_rng(0)).beside(own.series)
+    assert np.median(durations.ratios[0]) == pytest.approx(1.5, rel=0.05)
+    assert follow(durations, own.cold[-1]).factor == pytest.approx(1.0, abs=0.03)
