@@ -108,7 +108,9 @@ def evaluated(directory: Path, queries: list[str]) -> list[str]:
             *plain.table(),
             "",
         ]
-        said = f"The same, each prediction following the first {FOLLOWED_S:g} s of its run; the latency's last 30 s come later."
+        said = (
+            f"The same, each prediction following the first {FOLLOWED_S:g} s of its run, half of which the latency has."
+        )
         lines += [said, "", *followed.table()]
     return lines
 

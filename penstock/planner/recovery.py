@@ -134,8 +134,9 @@ def _judged(rest: Passage, late: Flow, usual: float, back: float) -> tuple[float
 
 def _thawing(model: QueryModel) -> list[float]:
     """How many seconds longer the first micro-batches after a start last than warm ones of their rows: the recorded median."""
+    speed = 1.0 if model.speed is None else model.speed.factor  # of a run that is followed, not of the starts recorded
     starts = [
-        one.durations[:COLD] - np.array([model.durations.duration(rows) for rows in one.rows[:COLD]])
+        one.durations[:COLD] - np.array([model.durations.duration(rows) / speed for rows in one.rows[:COLD]])
         for one in model.observed.cold
         if len(one) >= COLD and one.numbers[0] <= 1
     ]

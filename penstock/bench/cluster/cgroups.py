@@ -13,11 +13,20 @@ ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpu", "cpuacct", "memory")
 """Of version 1, where each has a tree of its own."""
 PERIOD_US = 100_000
+TRIED_BYTES = 64 << 20
 
 
 def available() -> bool:
-    """Whether groups can be made here."""
-    return os.geteuid() == 0 and (_second() or all((ROOT / name / "cgroup.procs").exists() for name in CONTROLLERS))
+    """Whether groups with limits can be made here."""
+    if os.geteuid() != 0 or not (_second() or all((ROOT / name / "cgroup.procs").exists() for name in CONTROLLERS)):
+        return False
+    try:
+        tried = ControlGroup(f"ps{os.getpid()}-try", TRIED_BYTES)
+        tried.limit_processor(1.0)
+    except (ClusterError, OSError):
+        return False
+    tried.remove()
+    return True
 
 
 def _second() -> bool:
@@ -51,13 +60,12 @@ class ControlGroup:
         except OSError as error:
             raise ClusterError(f"The control group {name} cannot be made ({error}); run without isolation.") from error
 
-    def limit_processor(self, cores: float) -> None:
-        """Give its processes so many cores' worth of processor, and no more."""
-        quota = round(cores * PERIOD_US)
+    def limit_processor(self, cores: float | None) -> None:
+        """Give its processes so many cores' worth of processor, and no more; None for no limit."""
         if self._version2:
-            self._write("cpu", "cpu.max", f"{quota} {PERIOD_US}")
+            self._write("cpu", "cpu.max", f"{'max' if cores is None else round(cores * PERIOD_US)} {PERIOD_US}")
         else:
-            self._write("cpu", "cpu.cfs_quota_us", quota)
+            self._write("cpu", "cpu.cfs_quota_us", -1 if cores is None else round(cores * PERIOD_US))
 
     @property
     def entrances(self) -> Sequence[Path]:

@@ -37,6 +37,8 @@ class Node:
         self.name, self.address, self.directory = name, address, directory
         self._network, self._group = network, group
         self._processes: list[Process] = []
+        self._counters: dict[str, dict[int, float]] = {}
+        self._sums: dict[str, float] = {}
         directory.mkdir(parents=True, exist_ok=True)
 
     def spawn(self, command: Sequence[Any], log: Path, environment: Mapping[str, str] | None = None) -> Process:
@@ -54,8 +56,8 @@ class Node:
         self._processes.append(process)
         return process
 
-    def limit_processor(self, cores: float) -> None:
-        """Give it so many cores' worth of processor from now on, where it is isolated."""
+    def limit_processor(self, cores: float | None) -> None:
+        """Give it so many cores' worth of processor from now on, where it is isolated; None for no limit."""
         if self._group is not None:
             self._group.limit_processor(cores)
 
@@ -81,11 +83,13 @@ class Node:
     def usage(self) -> Usage:
         """What it has used until now."""
         processes = self._running()
-        written = sum(_written(number) for number in processes)
+        written = self._grown("written", {number: _written(number) for number in processes})
         if self._group is not None:
             processor, memory = self._group.processor_seconds(), float(self._group.memory_bytes())
         else:
-            processor, memory = (sum(values) for values in zip((0.0, 0.0), *map(_held, processes), strict=True))
+            held = {number: _held(number) for number in processes}
+            processor = self._grown("processor", {number: seconds for number, (seconds, _) in held.items()})
+            memory = sum(held_now for _, held_now in held.values())
         if self._network is None:
             return Usage(now(), processor, memory, written)
         seen = self._network.counters(self.name)
@@ -99,6 +103,14 @@ class Node:
             seen.sent_bytes,
             seen.sent_packets,
         )
+
+    def _grown(self, what: str, counters: Mapping[int, float]) -> float:
+        """The sum of processes' counters over time: what those have counted that have ended since stays in it."""
+        before = self._counters.get(what, {})
+        grown = sum(max(0.0, value - before.get(number, 0.0)) for number, value in counters.items())
+        self._counters[what] = dict(counters)
+        self._sums[what] = self._sums.get(what, 0.0) + grown
+        return self._sums[what]
 
     def _running(self) -> list[int]:
         if self._group is not None:

@@ -149,6 +149,7 @@ class Cluster:
 
     def start(self, node: Node) -> None:
         """Start the worker of a node, again where it was killed, and wait until the master knows it."""
+        node.limit_processor(None)
         self._start(node)()
         self._limit(node)
 

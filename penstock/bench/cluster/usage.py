@@ -56,6 +56,7 @@ class Sampler:
         self._nodes = nodes
         self.seen: dict[str, list[Usage]] = {node.name: [] for node in nodes}
         self._over = threading.Event()
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> "Sampler":
@@ -67,13 +68,18 @@ class Sampler:
     ) -> None:
         self._over.set()
         self._thread.join()
+        if self._failure is not None and error is None:
+            raise self._failure
 
     def _look(self) -> None:
-        while True:
-            for node in self._nodes:
-                self.seen[node.name].append(node.usage())
-            if self._over.wait(EVERY_S):
-                return
+        try:
+            while True:
+                for node in self._nodes:
+                    self.seen[node.name].append(node.usage())
+                if self._over.wait(EVERY_S):
+                    return
+        except Exception as failure:
+            self._failure = failure
 
     def loads(self, since: float, until: float) -> Mapping[str, Load]:
         """By node, over a span of the clock (`time.time`)."""

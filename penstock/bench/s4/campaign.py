@@ -16,7 +16,7 @@ from penstock.bench.s4.given import GivenCluster
 from penstock.bench.s4.report import Report, read_cells, write_parquet
 from penstock.bench.s4.testbed import AGEING, WARM_UP, Testbed, summary
 from penstock.bench.s4.workload import require_example, write_words
-from penstock.errors import ClusterError, SinkError
+from penstock.errors import ClusterError, ConfigurationError, SinkError
 
 USAGE = ("usage", "isolated", "notes", "version", "at", "nodes", "keys", "rate", "events", "words", "repetition", "throughput", "seconds",
          "lost", "duplicated")  # fmt: skip
@@ -36,19 +36,25 @@ def campaign(
 
     Raises
     ------
-    ConfigurationError: this is no clone. SinkError: the directory cannot be written.
+    ConfigurationError: this is no clone, or the directory has cells that were measured otherwise.
+    ClusterError: two testbeds in a row do not come up. SinkError: the directory cannot be written.
     """
     require_example()
     try:
         (directory / "cells").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SinkError(f"{directory} cannot be made ({error.strerror}); choose another --output.") from error
+    _keep_setting(directory, {"cpu": cpu, "memory": memory, "isolated": isolated, "master": master})
     if master is not None:
-        left_out = [cell for cell in cells if cell.kind == "faults"]
-        say(f"{len(left_out)} cells are left out: the nodes of a given cluster cannot be killed.")
-        cells = [cell for cell in cells if cell not in left_out]
+        most = max(cell.nodes for cell in cells)
+        kept = [cell for cell in cells if cell.kind == "grid" and cell.nodes == most]
+        say(
+            f"{len(cells) - len(kept)} cells are left out: the nodes of a given cluster can be neither counted nor killed."
+        )
+        cells = kept
     missing = [cell for cell in cells if not _measured(directory, cell)]
     progress = Progress(len(missing), say)
+    started = True
     for nodes, group in groupby(missing, key=lambda cell: cell.nodes):
         left = list(group)
         most = max(AGEING, *(cell.words for cell in left))
@@ -64,18 +70,23 @@ def campaign(
             )
             try:
                 with Testbed(cluster, nodes, place, words) as testbed:
+                    started = True
                     while left:
                         say(f"{left[0].name} ...")
                         result = testbed.measure(left[0])
                         _record(directory, left.pop(0), result)
                         progress.note(summary(result))
             except ClusterError as error:  # it is recorded, and the next cells get a testbed of their own
+                if not started:
+                    raise  # twice in a row: the next would not start either
+                started = False
                 cell = left.pop(0)
                 _write(
                     _path(directory, cell.kind, cell),
                     {**msgspec.to_builtins(cell), "name": cell.name, "error": str(error)},
                 )
                 progress.note(str(error), failed=True)
+    shutil.rmtree(directory / "testbed", ignore_errors=True)
     found = read_cells(directory)
     write_parquet(directory, found)
     Report(found, command).write(directory)
@@ -96,6 +107,16 @@ class Progress:
         left = self._cells - self._over
         minutes = left * (time.monotonic() - self._began) / self._over / 60
         self._say(f"    {what}" + (f"; {left} cells left, about {minutes:.0f} minutes" if left else ""))
+
+
+def _keep_setting(directory: Path, setting: dict[str, Any]) -> None:
+    """Note how cells are measured, and refuse to mix them with others."""
+    path = directory / "setting.json"
+    if path.exists() and json.loads(path.read_text()) != setting:
+        raise ConfigurationError(
+            f"{directory} has cells that were measured with {path.read_text().strip()}; choose another --output."
+        )
+    path.write_text(json.dumps(setting) + "\n")
 
 
 def _measured(directory: Path, cell: Cell) -> bool:

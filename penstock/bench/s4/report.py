@@ -15,6 +15,7 @@ import pyspark
 
 import penstock
 from penstock.bench.figures.plots import COLOURS, MARKERS
+from penstock.bench.s4.cells import LARGE, SMALL
 from penstock.bench.s4.paper import AFTER_FAULT, CITATION, FINDINGS, KEYS, RESOURCES
 
 Cell = dict[str, Any]
@@ -81,7 +82,7 @@ class Report:
         yield Heading(2, "What can be compared, and what cannot")
         yield Text(
             "The application, the words, the keys, the rates and the kinds of faults are the paper's. The machines are not: its "
-            "nodes were computers, ours share one, each limited to a share of the processor that the cells say. S4 drops what it "
+            "nodes were computers, ours share one, each limited to a share of the processor (setting.json). S4 drops what it "
             "cannot process, so the paper counts events lost; Penstock lets events wait, so the question becomes how long they "
             "wait, which the paper did not measure. Percentages of the processor are of one core here and of two there."
         )
@@ -95,7 +96,7 @@ class Report:
         most = self._most()
         if about == "lost":
             lost = sum(cell["lost"] for cell in self._grid)
-            return f"{lost} events lost in {len(self._grid)} runs, with one node as with three."
+            return f"{lost} events lost in {len(self._grid)} runs."
         if about == "nodes" and most:
             gains = [
                 f"{keys} keys: " + ", ".join(f"{nodes} nodes {most[nodes, keys] / most[1, keys]:.2f}" for nodes in (2, 3) if (nodes, keys) in most)
@@ -120,7 +121,7 @@ class Report:
                 for cell in self._faults
                 if "recovery_seconds" in cell
             ]
-            return "All words are processed; nothing more waits than before the kill after " + ", ".join(pieces) + "."
+            return "No more words wait than before the kill (or all are processed) after " + ", ".join(pieces) + "."
         return "not measured"
 
     def _most(self) -> dict[tuple[int, int], float]:
@@ -168,15 +169,17 @@ class Report:
     def _usage(self) -> Iterable["Part"]:
         yield Heading(2, "Resources of each node (the paper's Tables I to VI)")
         yield Text(
-            "Processor in percent of a core, memory as held; the paper's figures for 10 MB in brackets, where it has any."
+            "Processor in percent of a core, memory as held. In brackets the paper's figures, where it has any, with their table: "
+            "the processor in percent of two cores, the memory of 2 GB."
         )
         rows = []
         for cell in sorted(self._resources, key=lambda c: (c["nodes"], c["keys"], c["rate"] or 1e9)):
             for name, load in cell["usage"].items():
                 rate = "as fast as it can" if cell["rate"] is None else f"{cell['rate']:g}/s"
                 rows.append((
-                    f"{cell['nodes']} nodes, {cell['keys']} keys, {rate}", name, f"{100 * load['processor']:.0f}%{_stated(cell, name)}",
-                    f"{load['memory'] / 2**20:,.0f} MB", f"{load['written_bytes'] / 2**10:,.0f}", f"{load['received_packets']:,.0f}",
+                    f"{cell['nodes']} nodes, {cell['keys']} keys, {rate}, {cell['events']:,} words, {cell['repetition']}", name,
+                    f"{100 * load['processor']:.0f}%{_stated(cell, name, 'processor')}",
+                    f"{load['memory'] / 2**20:,.0f} MB{_stated(cell, name, 'memory')}", f"{load['written_bytes'] / 2**10:,.0f}", f"{load['received_packets']:,.0f}",
                     f"{load['sent_packets']:,.0f}", f"{load['received_bytes'] / 2**10:,.0f}", f"{load['sent_bytes'] / 2**10:,.0f}",
                 ))  # fmt: skip
         head = ("cell", "node", "processor", "memory", "disk KiB/s", "packets in/s", "out/s", "KiB in/s", "out/s")
@@ -292,12 +295,13 @@ def _processors(cell: Cell) -> list[float]:
     return [load["processor"] for name, load in cell["usage"].items() if name.startswith("node-")]
 
 
-def _stated(cell: Cell, name: str) -> str:
-    """The paper's percentage for a node, in brackets."""
+def _stated(cell: Cell, name: str, of: str) -> str:
+    """The paper's percentage for a node, in brackets: of the table whose size is nearer."""
+    size = "100 MB" if cell["events"] > (SMALL * LARGE) ** 0.5 else "10 MB"
     for row in RESOURCES:
-        same = (row.size, row.nodes, f"node-{row.node}", row.rate) == ("10 MB", cell["nodes"], name, cell["rate"])
+        same = (row.size, row.nodes, f"node-{row.node}", row.rate) == (size, cell["nodes"], name, cell["rate"])
         if same and cell["keys"] in KEYS:
-            return f" ({row.processor[KEYS.index(cell['keys'])]:g}%)"
+            return f" ({getattr(row, of)[KEYS.index(cell['keys'])]:g}%, {row.table})"
     return ""
 
 

@@ -24,7 +24,7 @@ from penstock.bench.s4.follow import Course, Follower
 from penstock.bench.s4.given import GivenCluster
 from penstock.bench.s4.workload import expected
 from penstock.bench.servers.broker import KafkaBroker
-from penstock.bench.servers.process import Process
+from penstock.bench.servers.process import Process, kill
 from penstock.errors import ClusterError
 
 WARM_UP = 600
@@ -33,6 +33,8 @@ AGEING = 8_000
 """Words of a run that is not measured, by which the JVMs of a new testbed have compiled what they need."""
 START_S, PATIENCE_S, BACK_S = 240.0, 120.0, 8.0
 """For a run's first commit; beyond a cell's own time; until a killed node comes back."""
+SLOWEST = 50.0
+"""Words per second below which a cell without a rate is given up."""
 
 Json = dict[str, Any]
 
@@ -79,44 +81,38 @@ class Testbed:
         ------
         ClusterError: the run has failed, or a part of the testbed.
         """
-        parallel = max(1, cell.nodes)
-        self._make_topic(cell.name, parallel)
-        order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}", parallel)
+        self._make_topic(cell.name, cell.nodes)
+        order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}", cell.nodes)
         follower = Follower(self._directory / "runs" / cell.name / "batches-main.jsonl")
         self._order(order)
-        warm = self._send(cell, 0, WARM_UP, 300.0)
-        self._await(follower, WARM_UP, time.monotonic() + START_S, cell, warm)
+        self._await(follower, WARM_UP, START_S, cell, self._send(cell, 0, WARM_UP, 300.0))
         fault = Fault(self, cell, order)
         with Sampler(self._cluster.everything) as sampler:
-            told = self._send(cell, WARM_UP, cell.words, cell.rate)
-            limit = 300.0 if cell.rate is None else 3 * cell.words / cell.rate
-            whole = self._await(
-                follower, WARM_UP + cell.words, time.monotonic() + limit + PATIENCE_S, cell, told, fault
-            )
+            client = self._send(cell, WARM_UP, cell.words, cell.rate)
+            usual = cell.words / SLOWEST if cell.rate is None else 3 * cell.words / cell.rate
+            self._await(follower, WARM_UP + cell.words, usual + PATIENCE_S, cell, client, fault)
             until = time.time()
         over = self._finish(order)
-        course = Course.of(follower.records, WARM_UP)
-        sent = json.loads(told.read_text())
+        sent = client.told()
+        if sent["failed"]:
+            raise ClusterError(f"The broker has refused {sent['failed']} words of {cell.name}.")
         loads = sampler.loads(sent["began"], until)
         fault.mend()
-        return self._result(
-            cell, course, sent, over, {name: asdict(load) for name, load in loads.items()}, fault, whole
-        )
+        usage = {name: asdict(load) for name, load in loads.items()}
+        return self._result(cell, Course.of(follower.records, WARM_UP), sent, over, usage, fault)
 
-    def _result(
-        self, cell: Cell, course: Course, sent: Json, over: Json, usage: Json, fault: "Fault", whole: bool
-    ) -> Json:
+    def _result(self, cell: Cell, course: Course, sent: Json, over: Json, usage: Json, fault: "Fault") -> Json:
         with self._words.open() as lines:
             wanted = expected((line.strip() for line in islice(lines, WARM_UP + cell.words)), cell.keys)
         counted = over["totals"]
         last = float(course.times[-1]) if len(course.times) else sent["at"]
         result = {
             **msgspec.to_builtins(cell), "events": cell.words, "name": cell.name,
-            "lost": sum(max(0, wanted[by] - counted.get(by, 0)) for by in wanted) + sent["failed"],
+            "lost": sum(max(0, wanted[by] - counted.get(by, 0)) for by in wanted),
             "duplicated": sum(max(0, counted.get(by, 0) - wanted[by]) for by in wanted),
             "processed": counted.get("Three", 0), "expected": wanted["Three"],
             "throughput": cell.words / (last - sent["began"]), "seconds": last - sent["began"], "latency": course.latency(),
-            "counts": over["counts"], "whole": whole, "usage": usage, "batches": len(course.times),
+            "counts": over["counts"], "usage": usage, "batches": len(course.times),
             "isolated": self._cluster.isolated, "notes": list(self._cluster.notes), "version": penstock.__version__,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sent["began"])),
         }  # fmt: skip
@@ -184,48 +180,59 @@ class Testbed:
             raise ClusterError(f"The driver has ended; {self._directory / 'driver.log'} and spark.log have the reason.")
 
     def _make_topic(self, name: str, partitions: int) -> None:
+        from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient({"bootstrap.servers": self._broker.brokers})
-        for created in admin.create_topics([NewTopic(name, partitions)]).values():
-            created.result()
-        deadline = time.monotonic() + PATIENCE_S
-        while name not in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
-            time.sleep(0.1)  # the broker answers before all of it knows
+        try:
+            for created in admin.create_topics([NewTopic(name, partitions)]).values():
+                created.result()
+            deadline = time.monotonic() + PATIENCE_S
+            while name not in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+                time.sleep(0.1)  # the broker answers before all of it knows
+        except KafkaException as error:
+            raise ClusterError(f"The broker makes no topic {name} ({error}).") from error
 
-    def _send(self, cell: Cell, skip: int, count: int, rate: float | None) -> Path:
+    def _send(self, cell: Cell, skip: int, count: int, rate: float | None) -> "Client":
         told = self._directory / f"sent-{cell.name}-{skip}.json"
         told.unlink(missing_ok=True)
         command = [
             sys.executable, "-m", "penstock.bench.s4.sender", self._broker.brokers, cell.name, self._words,
-            "--skip", str(skip), "--count", str(count), "--partitions", str(max(1, cell.nodes)), "--told", told,
+            "--skip", str(skip), "--count", str(count), "--partitions", str(cell.nodes), "--told", told,
         ]  # fmt: skip
         if rate is not None:
             command += ["--rate", str(rate)]
-        self._cluster.client.spawn(
-            command, self._directory / "sender.log", {"PYTHONPATH": os.pathsep.join(sys.path[1:2])}
-        )
-        return told
+        log = self._directory / "sender.log"
+        return Client(self._cluster.client.spawn(command, log), told, log)
 
     def _await(
-        self, follower: Follower, words: int, deadline: float, cell: Cell, told: Path, fault: "Fault | None" = None
-    ) -> bool:
-        """Until so many words are processed; whether they were, in time."""
+        self, follower: Follower, words: int, seconds: float, cell: Cell, client: "Client", fault: "Fault | None" = None
+    ) -> None:
+        """Until so many words are processed.
+
+        Raises
+        ------
+        ClusterError: they are not in time, or a part has ended.
+        """
         over = follower.path.with_name(OVER)
-        while follower.look() < words:
+        deadline = time.monotonic() + seconds
+        while (processed := follower.look()) < words:
             if over.exists():
                 raise ClusterError(
                     f"The run {cell.name} has ended too soon: {json.loads(over.read_text()).get('error')}"
                 )
+            client.check()
             if fault is None or not fault.strikes_driver:
                 self._check_driver()
             if time.monotonic() > deadline:
-                return False
+                client.kill()
+                raise ClusterError(
+                    f"{cell.name} has not ended in {seconds:.0f} s: {processed:,} of {words:,} words were processed."
+                )
             if fault is not None:
-                fault.look(told)
+                fault.look(client)
             time.sleep(0.2)
-        return True
 
     def _finish(self, order: Order) -> Json:
         """End the run, and return what it has counted."""
@@ -245,6 +252,32 @@ class Testbed:
         return found
 
 
+class Client:
+    """The process that sends words.
+
+    Parameters
+    ----------
+    file: where it tells how many have been acknowledged.
+    """
+
+    def __init__(self, process: Process, file: Path, log: Path) -> None:
+        self._process, self._file, self._log = process, file, log
+
+    def told(self) -> Json:
+        """What it has told last; nothing acknowledged, where it has not yet."""
+        found: Json = {"acknowledged": 0, "failed": 0}
+        return json.loads(self._file.read_text()) if self._file.exists() else found
+
+    def check(self) -> None:
+        """Raise ``ClusterError`` if it has failed."""
+        if self._process.poll():
+            raise ClusterError(f"The client has failed; {self._log} has the reason.")
+
+    def kill(self) -> None:
+        """End it, so that it sends nothing into what is measured next."""
+        kill(self._process)
+
+
 class Fault:
     """What is killed when half of a cell's words are in."""
 
@@ -258,12 +291,12 @@ class Fault:
         """Whether it is the driver."""
         return self._cell.kill == "driver"
 
-    def look(self, told: Path) -> None:
+    def look(self, client: Client) -> None:
         """Strike if it is time; bring back what is to come back."""
         if not self._cell.kill:
             return
         if self.struck is None:
-            if told.exists() and json.loads(told.read_text())["acknowledged"] >= self._cell.words / 2:
+            if client.told()["acknowledged"] >= self._cell.words / 2:
                 self._strike()
         elif self._cell.kill.endswith("back again") and self._dead and time.time() > self.struck + BACK_S:
             self.mend()
