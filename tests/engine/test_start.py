@@ -41,7 +41,10 @@ def alive(number):
 def test_no_process_survives_a_start_that_is_interrupted(tmp_path, number, after):
     (tmp_path / "starting.py").write_text(APP)
     command = [sys.executable, "-m", "penstock", "run", "starting.py"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # which nohup has it ignore
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while not children_of(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
