@@ -67,7 +67,6 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
     application, reference = loaded(context, app)
     from penstock.engine import RunOptions
     from penstock.engine import run as run_application
-    from penstock.engine.realtime import run_real_time
 
     if given["partitions"] is not None and not 1 <= given["partitions"] <= 10_000:
         raise ConfigurationError(f"--partitions {given['partitions']}: choose a number from 1 to 10000.")
@@ -96,6 +95,8 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
     if given["real_time"] and given["trigger"] is not None:
         raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
     if given["real_time"]:
+        from penstock.engine.realtime import run_real_time  # needs the extra for Kafka
+
         result = run_real_time(application, options, application=reference)
     elif given["adapter"]:
         topology = application.topology()

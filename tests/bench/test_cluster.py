@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -37,10 +38,10 @@ def test_nodes_have_addresses_counters_and_limits_of_their_own(tmp_path):
             spin = "import time\nend = time.time() + 4\nwhile time.time() < end: pass"
             call = f"import socket\ns = socket.create_connection(('{other.address}', 9000))\ns.sendall(bytes(10**6))"
             answer = "import socket\ns = socket.create_server(('', 9000))\nc, _ = s.accept()\nwhile c.recv(65536): pass"
-            other.spawn(["python3", "-c", answer], tmp_path / "answer.log")
-            busy = node.spawn(["python3", "-c", spin], tmp_path / "spin.log")
+            other.spawn([sys.executable, "-c", answer], tmp_path / "answer.log")
+            busy = node.spawn([sys.executable, "-c", spin], tmp_path / "spin.log")
             time.sleep(1)
-            node.spawn(["python3", "-c", call], tmp_path / "call.log").wait()
+            node.spawn([sys.executable, "-c", call], tmp_path / "call.log").wait()
             busy.wait()
             loads = sampler.loads(began, time.time())
         assert 0.3 < loads[node.name].processor < 0.65  # it would be one, without the limit
@@ -72,7 +73,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
         "import os, signal; from pathlib import Path; from penstock.bench.cluster import Cluster\n"
         f"with Cluster(nodes=1, directory=Path('{tmp_path}')): os.kill(os.getpid(), signal.SIGKILL)"
     )
-    dead = subprocess.Popen(["python", "-c", script])
+    dead = subprocess.Popen([sys.executable, "-c", script])
     dead.wait()
     assert left_behind(dead.pid)
     network.sweep()
