@@ -62,7 +62,7 @@ def restarts(adapter, stop):
 
 def test_a_producer_sends_each_event_once_whatever_dies(adapter):
     stop = threading.Event()
-    killer = threading.Thread(target=restarts, args=(adapter, stop))
+    killer = threading.Thread(target=restarts, args=(adapter, stop), daemon=True)
     killer.start()
     rejected = []
     with (
@@ -86,7 +86,7 @@ def test_a_producer_sends_each_event_once_whatever_dies(adapter):
 def test_an_asynchronous_producer_too(adapter):
     async def produce():
         stop = threading.Event()
-        killer = threading.Thread(target=restarts, args=(adapter, stop))
+        killer = threading.Thread(target=restarts, args=(adapter, stop), daemon=True)
         killer.start()
         async with (
             AsyncClient(adapter.url) as client,
