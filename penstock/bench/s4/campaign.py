@@ -132,7 +132,6 @@ def _record(directory: Path, cell: Cell, result: dict[str, Any]) -> None:
         path = _path(directory, "resources", cell)
         _write(path, usage | {"name": path.stem})
     _write(_path(directory, cell.kind, cell), result)
-    shutil.rmtree(directory / "testbed" / "runs" / cell.name, ignore_errors=True)
 
 
 def _path(directory: Path, kind: str, cell: Cell) -> Path:

@@ -42,6 +42,8 @@ Json = dict[str, Any]
 class Testbed:
     """A context in which cells of one cluster size can be measured.
 
+    What runs leave stays until its end: an executor that starts later fetches what each of them has shipped.
+
     Parameters
     ----------
     cluster: not yet entered. nodes: that it has.
