@@ -16,7 +16,7 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option("--quick", "scale", flag_value="quick", default="quick", help="Each kind of cell once: about 15 minutes.")
+@click.option("--quick", "scale", flag_value="quick", default="quick", help="Each kind of cell once: some 17 minutes.")
 @click.option("--standard", "scale", flag_value="standard", help="The paper's grid with fewer words: an hour or two.")
 @click.option("--full", "scale", flag_value="full", help="The paper's grid, five repetitions: days.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path("s4"), show_default=True,
