@@ -16,7 +16,7 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option("--quick", "scale", flag_value="quick", default="quick", help="Each kind of cell once: some 17 minutes.")
+@click.option("--quick", "scale", flag_value="quick", default="quick", help="Each kind of cell once: some 15 minutes.")
 @click.option("--standard", "scale", flag_value="standard", help="The paper's grid with fewer words: an hour or two.")
 @click.option("--full", "scale", flag_value="full", help="The paper's grid, five repetitions: days.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path("s4"), show_default=True,
@@ -38,12 +38,13 @@ def s4(scale: Scale, output: Path, cpu: float, memory: int, isolated: bool | Non
       penstock bench s4 --quick --output s4
     """
     from penstock.bench.s4.campaign import campaign
+    from penstock.bench.s4.search import searches_of
     from penstock.engine.watch import interruptible
 
     command = f"penstock {shlex.join(sys.argv[1:])}"
     with interruptible():  # whatever ends it, no node, namespace or process is left
         failed = campaign(
-            cells_of(scale), output, cpu=cpu, memory=memory, isolated=isolated, master=master, command=command,
+            cells_of(scale), searches_of(scale), output, cpu=cpu, memory=memory, isolated=isolated, master=master, command=command,
             say=lambda text: click.echo(text, err=True),
         )  # fmt: skip
     click.echo(f"Wrote {output}/report.html, report.md, cells.parquet and cells/.")

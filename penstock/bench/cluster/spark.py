@@ -109,12 +109,8 @@ class Cluster:
         return {
             "spark.driver.host": address,
             "spark.driver.bindAddress": address,
-            "spark.executor.memory": f"{self._executor_memory}m",
+            **executor_conf(self._memory),
         }
-
-    @property
-    def _executor_memory(self) -> int:
-        return round(self._memory * EXECUTOR_SHARE)
 
     def __enter__(self) -> "Cluster":
         try:
@@ -167,7 +163,14 @@ class Cluster:
         """Start a node's worker; returns what waits until the master knows it."""
         log = self._log(node.name)
         known = log.read_text(errors="replace").count(REGISTERED) if log.exists() else 0
-        offered = ["--cores", str(self._cores), "--memory", f"{self._executor_memory}m", "--host", node.address]
+        offered = [
+            "--cores",
+            str(self._cores),
+            "--memory",
+            f"{round(self._memory * EXECUTOR_SHARE)}m",
+            "--host",
+            node.address,
+        ]
         files = ["--webui-port", "0", "--work-dir", str(node.directory / "work")]
         process = self._spawn(node, "org.apache.spark.deploy.worker.Worker", *offered, *files, self.master)
 
@@ -205,6 +208,11 @@ class Cluster:
 
     def _log(self, name: str) -> Path:
         return self._directory / f"{name}.log"
+
+
+def executor_conf(memory: int) -> dict[str, str]:
+    """Settings of an executor on a node with so many megabytes."""
+    return {"spark.executor.memory": f"{round(memory * EXECUTOR_SHARE)}m"}
 
 
 REGISTERED = "Successfully registered with master"

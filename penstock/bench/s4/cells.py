@@ -24,7 +24,7 @@ class Cell(msgspec.Struct, frozen=True):
     nodes: workers. keys: of each receiver, by which events are multiplied.
     rate: words injected per second; None for as fast as the broker takes them, which shows what the cluster can do.
     words: injected and measured. repetition: from 1.
-    kill: which nodes are killed when half of the words are in.
+    kill: which nodes are killed when half of the words are in. trial: whether it belongs to a search (`search`).
     """
 
     kind: Kind
@@ -34,13 +34,15 @@ class Cell(msgspec.Struct, frozen=True):
     words: int
     repetition: int = 1
     kill: Kill = ""
+    trial: bool = False
 
     @property
     def name(self) -> str:
         """Names its file."""
         rate = "max" if self.rate is None else f"{self.rate:g}"
         kill = f"-kill-{self.kill.replace(', ', '-').replace(' ', '-')}" if self.kill else ""
-        return f"{self.kind}-nodes{self.nodes}-keys{self.keys}-rate{rate}-words{self.words}{kill}-{self.repetition}"
+        kind = f"{self.kind}-trial" if self.trial else self.kind
+        return f"{kind}-nodes{self.nodes}-keys{self.keys}-rate{rate}-words{self.words}{kill}-{self.repetition}"
 
 
 KILLS: tuple[tuple[int, Kill], ...] = (
@@ -67,15 +69,15 @@ def _quick() -> Iterator[Cell]:
         yield Cell("grid", nodes, 8, 500, 7_500)
         yield Cell("grid", nodes, 8, None, 30_000)
     for nodes, kill in KILLS:
-        yield Cell("faults", nodes, 4, 500, 20_000, kill=kill)
+        yield Cell("faults", nodes, 4, 500, 15_000, kill=kill)
 
 
 def _standard() -> Iterator[Cell]:
-    """The paper's grid with a fortieth of its words, so that a cell lasts some seconds instead of minutes."""
+    """The paper's grid with a twentieth of its words, so that a cell lasts some seconds instead of minutes."""
     for nodes, keys in product((1, 2, 3), (1, 2, 4, 8)):
         for rate in (500, 1000):
             yield Cell("grid", nodes, keys, rate, 10_000)
-        for repetition in (1, 2, 3):
+        for repetition in range(1, 4 if keys == 8 else 2):
             yield Cell("grid", nodes, keys, None, 40_000, repetition)
     for repetition, (nodes, kill) in product((1, 2), KILLS):
         yield Cell("faults", nodes, 4, 1000, 30_000, repetition, kill)

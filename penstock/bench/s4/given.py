@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from penstock.bench.cluster import Node
+from penstock.bench.cluster import Node, executor_conf
 from penstock.bench.servers.process import HOST
 
 
@@ -17,13 +17,14 @@ class GivenCluster:
 
     Parameters
     ----------
-    master: its URL.
+    master: its URL. memory: megabytes of a node, of which executors ask for their share as on a cluster of our own.
     """
 
     isolated = False
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, memory: int) -> None:
         self.master = master
+        self._memory = memory
         self.nodes: list[Node] = []
         self.notes = [f"The cluster {master} was given: its nodes are not seen, limited or killed."]
         self._stack = ExitStack()
@@ -51,7 +52,8 @@ class GivenCluster:
     @property
     def conf(self) -> dict[str, str]:
         """Settings that a driver needs."""
-        return {"spark.driver.host": self.driver.address, "spark.driver.bindAddress": self.driver.address}
+        address = self.driver.address
+        return {"spark.driver.host": address, "spark.driver.bindAddress": address, **executor_conf(self._memory)}
 
 
 def _own_address(master: str) -> str:

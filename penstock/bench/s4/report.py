@@ -1,12 +1,10 @@
 """The report: the paper's tables and figures from our cells, beside the paper's own numbers, as Markdown and as one page."""
 
-import base64
 import json
 import platform
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,14 +15,12 @@ import penstock
 from penstock.bench.figures.plots import COLOURS, MARKERS
 from penstock.bench.s4.cells import LARGE, SMALL
 from penstock.bench.s4.paper import AFTER_FAULT, CITATION, FINDINGS, KEYS, RESOURCES
+from penstock.bench.s4.parts import STYLE, Heading, Part, Picture, Table, Text, html, markdown
+from penstock.bench.s4.search import BOUND_S, Sustained, sustained
 
 Cell = dict[str, Any]
 T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
 """Student's t for 95% confidence, by the number of repetitions."""
-STYLE = """:root { color-scheme: light dark; } body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-padding: 0 1rem; } table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; display: block; overflow-x: auto; }
-td, th { padding: .25rem .6rem; border-bottom: 1px solid #8886; text-align: right; } td:first-child, th:first-child
-{ text-align: left; } img { max-width: 100%; background: white; } h2 { margin-top: 2.5rem; }"""
 
 
 class Report:
@@ -37,25 +33,26 @@ class Report:
     """
 
     def __init__(self, cells: Sequence[Cell], command: str) -> None:
-        self._failed = [cell for cell in cells if "error" in cell]
+        self._failed = [cell for cell in cells if "error" in cell and not cell["trial"]]
         good = [cell for cell in cells if "error" not in cell]
-        self._grid = [cell for cell in good if cell["kind"] == "grid"]
-        self._resources = [cell for cell in good if cell["kind"] == "resources"]
+        self._grid = [cell for cell in good if cell["kind"] == "grid" and not cell["trial"]]
+        self._resources = [cell for cell in good if cell["kind"] == "resources" and not cell["trial"]]
+        self._trials = [cell for cell in cells if cell["kind"] == "grid" and cell["trial"]]
         self._faults = [cell for cell in good if cell["kind"] == "faults"]
         self._command = command
 
     def write(self, directory: Path) -> None:
         """Write report.md, report.html and the pictures."""
         parts = list(self._parts())
-        (directory / "report.md").write_text("".join(_markdown(part, directory) for part in parts))
-        body = "".join(_html(part) for part in parts)
+        (directory / "report.md").write_text("".join(markdown(part, directory) for part in parts))
+        body = "".join(html(part) for part in parts)
         (directory / "report.html").write_text(
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>The S4 evaluation on Penstock</title><style>{STYLE}</style></head><body>\n{body}</body></html>\n"
         )
 
-    def _parts(self) -> Iterable["Part"]:
-        measured = [*self._grid, *self._faults]
+    def _parts(self) -> Iterable[Part]:
+        measured = [*self._grid, *(cell for cell in self._trials if "error" not in cell), *self._faults]
         lost, doubled = (sum(cell[name] for cell in measured) for name in ("lost", "duplicated"))
         yield Heading(1, "The S4 evaluation on Penstock")
         yield Text(
@@ -77,6 +74,7 @@ class Report:
         yield Heading(2, "What the paper found, and what is found here")
         yield Table(("the paper", "here (measured)"), [(said, self._answer(about)) for said, about in FINDINGS])
         yield from self._scalability()
+        yield from self._search()
         yield from self._usage()
         yield from self._recovery()
         yield Heading(2, "What can be compared, and what cannot")
@@ -98,12 +96,10 @@ class Report:
             lost = sum(cell["lost"] for cell in self._grid)
             return f"{lost} events lost in {len(self._grid)} runs."
         if about == "nodes" and most:
-            gains = [
-                f"{keys} keys: " + ", ".join(f"{nodes} nodes {most[nodes, keys] / most[1, keys]:.2f}" for nodes in (2, 3) if (nodes, keys) in most)
-                for keys in KEYS
-                if (1, keys) in most
-            ]  # fmt: skip
-            return "Throughput over that of one node: " + "; ".join(gains) + "."
+            kept = {where: found.rate for where, found in self._sustained().items() if found.rate}
+            answers = [f"Throughput over that of one node: {_gains(most)}."]
+            answers += [f"Sustainable throughput over that of one node: {_gains(kept)}."] if kept else []
+            return " ".join(answers)
         if about == "balance":
             found = [
                 max(loads) / (sum(loads) / len(loads))
@@ -124,6 +120,13 @@ class Report:
             return "No more words wait than before the kill (or all are processed) after " + ", ".join(pieces) + "."
         return "not measured"
 
+    def _sustained(self) -> dict[tuple[int, int], Sustained]:
+        """What searches have found, by nodes and keys."""
+        found = defaultdict[tuple[int, int], list[Cell]](list)
+        for cell in self._trials:
+            found[cell["nodes"], cell["keys"]].append(cell)
+        return {where: sustained(trials) for where, trials in sorted(found.items())}
+
     def _most(self) -> dict[tuple[int, int], float]:
         """Throughput by nodes and keys where words came as fast as the broker takes them."""
         found = defaultdict[tuple[int, int], list[float]](list)
@@ -132,7 +135,7 @@ class Report:
                 found[cell["nodes"], cell["keys"]].append(cell["throughput"])
         return {where: statistics.mean(values) for where, values in sorted(found.items())}
 
-    def _scalability(self) -> Iterable["Part"]:
+    def _scalability(self) -> Iterable[Part]:
         yield Heading(2, "Scalability and lost events (the paper's Figures 3 and 4)")
         groups = defaultdict[tuple[int, int, str, int], list[Cell]](list)
         for cell in self._grid:
@@ -166,26 +169,59 @@ class Report:
                 "throughput", "Words per second by nodes, a line for each number of keys", _throughput_plot(most)
             )
 
-    def _usage(self) -> Iterable["Part"]:
-        yield Heading(2, "Resources of each node (the paper's Tables I to VI)")
+    def _search(self) -> Iterable[Part]:
+        searched = self._sustained()
+        if not searched:
+            return
+        yield Heading(2, "Sustainable throughput")
         yield Text(
-            "Processor in percent of a core, memory as held. In brackets the paper's figures, where it has any, with their table: "
-            "the processor in percent of two cores, the memory of 2 GB."
+            f"The greatest rate of a schedule at which no word waited {BOUND_S:.0f} seconds, found by trials that halve what is "
+            "left. The paper has no such figure: S4 drops what it cannot process."
         )
-        rows = []
-        for cell in sorted(self._resources, key=lambda c: (c["nodes"], c["keys"], c["rate"] or 1e9)):
-            for name, load in cell["usage"].items():
-                rate = "as fast as it can" if cell["rate"] is None else f"{cell['rate']:g}/s"
-                rows.append((
-                    f"{cell['nodes']} nodes, {cell['keys']} keys, {rate}, {cell['events']:,} words, {cell['repetition']}", name,
-                    f"{100 * load['processor']:.0f}%{_stated(cell, name, 'processor')}",
-                    f"{load['memory'] / 2**20:,.0f} MB{_stated(cell, name, 'memory')}", f"{load['written_bytes'] / 2**10:,.0f}", f"{load['received_packets']:,.0f}",
-                    f"{load['sent_packets']:,.0f}", f"{load['received_bytes'] / 2**10:,.0f}", f"{load['sent_bytes'] / 2**10:,.0f}",
-                ))  # fmt: skip
-        head = ("cell", "node", "processor", "memory", "disk KiB/s", "packets in/s", "out/s", "KiB in/s", "out/s")
+        most = self._most()
+        rows = [
+            (
+                nodes, keys, f"{found.rate:,.0f}" if found.rate else "none", f"{found.over:,.0f}" if found.over else "none",
+                f"{most[nodes, keys]:,.0f}",
+            )
+            for (nodes, keys), found in searched.items()
+        ]  # fmt: skip
+        head = (
+            "nodes",
+            "keys",
+            "sustained (words/s)",
+            "the least that was not",
+            "words that all wait already (words/s)",
+        )
         yield Table(head, rows)
 
-    def _recovery(self) -> Iterable["Part"]:
+    def _usage(self) -> Iterable[Part]:
+        yield Heading(2, "Resources of each node (the paper's Tables I to VI)")
+        yield Text(
+            "Averages over a cell: the processor in percent of a core, the memory as held. In brackets the paper's figures, where "
+            "it has any: the processor in percent of two cores, the memory in percent of 2 GB."
+        )
+        for nodes in sorted({cell["nodes"] for cell in self._resources}):
+            cells = [cell for cell in self._resources if cell["nodes"] == nodes]
+            keys = sorted({cell["keys"] for cell in cells})
+            groups = defaultdict[tuple[float, str], dict[int, list[Cell]]](lambda: defaultdict(list))
+            for cell in cells:
+                for name in cell["usage"]:
+                    groups[cell["rate"] or float("inf"), name][cell["keys"]].append(cell)
+            rows = [
+                (f"{name}, {_rate(rate)}", *(_used(by_keys.get(number, []), name) for number in keys))
+                for (rate, name), by_keys in sorted(groups.items(), key=lambda group: group[0][0])
+            ]
+            tables = dict.fromkeys(row.table for row in RESOURCES if row.nodes == nodes)
+            yield Heading(3, f"{nodes} {'node' if nodes == 1 else 'nodes'} (Tables {' and '.join(tables)})")
+            yield Table(("node and rate", *(f"{number} {'key' if number == 1 else 'keys'}" for number in keys)), rows)
+        yield Text("What the disks and the network have carried, averaged over the cells of a number of nodes:")
+        yield Table(
+            ("nodes", "node", "disk KiB/s", "packets in/s", "out/s", "KiB in/s", "out/s"),
+            list(_traffic(self._resources)),
+        )
+
+    def _recovery(self) -> Iterable[Part]:
         yield Heading(2, "Faults (the paper's Figure 11)")
         yield Text(
             "Nodes are killed with kill -9 when half of the words are in. Recovered is a run once no more words wait than did "
@@ -216,71 +252,6 @@ class Report:
             )
 
 
-# --- parts of a report ------------------------------------------------------------------------------------------------
-
-
-class Heading:
-    """A heading of a level."""
-
-    def __init__(self, level: int, text: str) -> None:
-        self.level, self.text = level, text
-
-
-class Text:
-    """A paragraph."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-class Table:
-    """A table."""
-
-    def __init__(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        self.head, self.rows = head, rows
-
-
-class Picture:
-    """A picture with its caption."""
-
-    def __init__(self, name: str, caption: str, png: bytes) -> None:
-        self.name, self.caption, self.png = name, caption, png
-
-
-Part = Heading | Text | Table | Picture
-
-
-def _markdown(part: Part, directory: Path) -> str:
-    match part:
-        case Heading():
-            return f"{'#' * part.level} {part.text}\n\n"
-        case Text():
-            return f"{part.text}\n\n" if part.text else ""
-        case Table():
-            lines = [part.head, ["---"] * len(part.head), *part.rows]
-            return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n\n"
-        case Picture():
-            (directory / f"{part.name}.png").write_bytes(part.png)
-            return f"![{part.caption}]({part.name}.png)\n\n"
-
-
-def _html(part: Part) -> str:
-    match part:
-        case Heading():
-            return f"<h{part.level}>{escape(part.text)}</h{part.level}>\n"
-        case Text():
-            return f"<p>{escape(part.text)}</p>\n" if part.text else ""
-        case Table():
-            head = "".join(f"<th>{escape(cell)}</th>" for cell in part.head)
-            rows = "".join(
-                f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>\n" for row in part.rows
-            )
-            return f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n"
-        case Picture():
-            data = base64.b64encode(part.png).decode()
-            return f'<figure><img alt="{escape(part.caption)}" src="data:image/png;base64,{data}"><figcaption>{escape(part.caption)}</figcaption></figure>\n'
-
-
 def _mean(values: Sequence[float], form: str = ",.0f") -> str:
     if not values:
         return ""
@@ -295,13 +266,51 @@ def _processors(cell: Cell) -> list[float]:
     return [load["processor"] for name, load in cell["usage"].items() if name.startswith("node-")]
 
 
+def _gains(throughput: dict[tuple[int, int], float]) -> str:
+    """Over that of one node, by keys."""
+    return "; ".join(
+        f"{keys} keys: "
+        + ", ".join(
+            f"{nodes} nodes {throughput[nodes, keys] / throughput[1, keys]:.2f}" for nodes in (2, 3) if (nodes, keys) in throughput
+        )
+        for keys in KEYS
+        if (1, keys) in throughput
+    )  # fmt: skip
+
+
+def _rate(rate: float) -> str:
+    return "as fast as it can" if rate == float("inf") else f"{rate:g}/s"
+
+
+def _used(cells: Sequence[Cell], name: str) -> str:
+    """A node's processor and memory in cells that differ in their repetition, with the paper's figures."""
+    if not cells:
+        return ""
+    loads = [cell["usage"][name] for cell in cells]
+    processor, memory = (statistics.mean(load[of] for load in loads) for of in ("processor", "memory"))
+    return f"{100 * processor:.0f}%{_stated(cells[0], name, 'processor')}, {memory / 2**20:,.0f} MB{_stated(cells[0], name, 'memory')}"
+
+
+def _traffic(cells: Sequence[Cell]) -> Iterable[tuple[object, ...]]:
+    groups = defaultdict[tuple[int, str], list[dict[str, float]]](list)
+    for cell in cells:
+        for name, load in cell["usage"].items():
+            groups[cell["nodes"], name].append(load)
+    for (nodes, name), loads in sorted(groups.items(), key=lambda group: group[0][0]):
+        mean = {of: statistics.mean(load[of] for load in loads) for of in loads[0]}
+        yield (
+            nodes, name, f"{mean['written_bytes'] / 2**10:,.0f}", f"{mean['received_packets']:,.0f}", f"{mean['sent_packets']:,.0f}",
+            f"{mean['received_bytes'] / 2**10:,.0f}", f"{mean['sent_bytes'] / 2**10:,.0f}",
+        )  # fmt: skip
+
+
 def _stated(cell: Cell, name: str, of: str) -> str:
-    """The paper's percentage for a node, in brackets: of the table whose size is nearer."""
+    """The paper's percentage for a node, in brackets: of the size that is nearer."""
     size = "100 MB" if cell["events"] > (SMALL * LARGE) ** 0.5 else "10 MB"
     for row in RESOURCES:
         same = (row.size, row.nodes, f"node-{row.node}", row.rate) == (size, cell["nodes"], name, cell["rate"])
         if same and cell["keys"] in KEYS:
-            return f" ({getattr(row, of)[KEYS.index(cell['keys'])]:g}%, {row.table})"
+            return f" ({getattr(row, of)[KEYS.index(cell['keys'])]:g}%)"
     return ""
 
 
@@ -347,11 +356,6 @@ def _png(figure: Any) -> bytes:
     drawn = BytesIO()
     figure.savefig(drawn, dpi=130, format="png")
     return drawn.getvalue()
-
-
-def read_cells(directory: Path) -> list[Cell]:
-    """The cells that have been measured."""
-    return [json.loads(path.read_text()) for path in sorted((directory / "cells").glob("*.json"))]
 
 
 def write_parquet(directory: Path, cells: Sequence[Cell]) -> None:

@@ -22,7 +22,7 @@ from penstock.bench.s4.cells import Cell
 from penstock.bench.s4.driver import ORDERS, OVER, Order
 from penstock.bench.s4.follow import Course, Follower
 from penstock.bench.s4.given import GivenCluster
-from penstock.bench.s4.workload import expected
+from penstock.bench.s4.workload import expected, words_file
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.bench.servers.process import Process, kill
 from penstock.errors import ClusterError
@@ -47,15 +47,15 @@ class Testbed:
     Parameters
     ----------
     cluster: not yet entered. nodes: that it has.
-    directory: for logs, runs and results. words: a file of them.
+    directory: for logs and runs; files of words are kept beside it.
 
     Raises
     ------
     ClusterError: a part does not come up; names its log.
     """
 
-    def __init__(self, cluster: Cluster | GivenCluster, nodes: int, directory: Path, words: Path) -> None:
-        self._cluster, self._nodes, self._directory, self._words = cluster, nodes, directory, words
+    def __init__(self, cluster: Cluster | GivenCluster, nodes: int, directory: Path) -> None:
+        self._cluster, self._nodes, self._directory = cluster, nodes, directory
         self._stack = ExitStack()
 
     def __enter__(self) -> "Testbed":
@@ -65,7 +65,7 @@ class Testbed:
             self._stack.enter_context(self._cluster)
             self._broker = self._stack.enter_context(KafkaBroker(self._directory / "kafka", node=self._cluster.broker))
             self._start_driver()
-            self.measure(Cell("grid", self._nodes, 8, None, AGEING, repetition=0))  # JVMs get faster for a while
+            self._age()
         except BaseException:
             self._stack.close()
             raise
@@ -76,6 +76,23 @@ class Testbed:
     ) -> None:
         self._stack.close()
 
+    def grow(self, nodes: int) -> None:
+        """Have so many nodes; they are never fewer than before.
+
+        Raises
+        ------
+        ClusterError: a node does not come up.
+        """
+        if isinstance(self._cluster, Cluster) and nodes > len(self._cluster.nodes):
+            while len(self._cluster.nodes) < nodes:
+                self._cluster.add_node()
+            self._nodes = nodes
+            self._age()
+
+    def _age(self) -> None:
+        """A run that is not measured: JVMs get faster for a while."""
+        self.measure(Cell("grid", self._nodes, 8, None, AGEING, repetition=-self._nodes))
+
     def measure(self, cell: Cell) -> Json:
         """Run a cell.
 
@@ -83,6 +100,7 @@ class Testbed:
         ------
         ClusterError: the run has failed, or a part of the testbed.
         """
+        self._words = words_file(self._directory.parent, WARM_UP + cell.words)
         self._make_topic(cell.name, cell.nodes)
         order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}", cell.nodes)
         follower = Follower(self._directory / "runs" / cell.name / "batches-main.jsonl")
@@ -230,7 +248,8 @@ class Testbed:
             if time.monotonic() > deadline:
                 client.kill()
                 raise ClusterError(
-                    f"{cell.name} has not ended in {seconds:.0f} s: {processed:,} of {words:,} words were processed."
+                    f"{cell.name} has not ended in {seconds:.0f} s: {processed:,} of {words:,} words were processed; "
+                    f"{self._directory / 'spark.log'} may say why."
                 )
             if fault is not None:
                 fault.look(client)

@@ -20,10 +20,12 @@ def require_example() -> None:
         )
 
 
-def write_words(path: Path, count: int) -> None:
-    """Write so many words, a line each, unless they are there."""
+def words_file(directory: Path, count: int) -> Path:
+    """A file of at least so many words, a line each; written where there is none."""
+    count = 1 << (count - 1).bit_length()
+    path = directory / f"words-{count}.txt"
     if path.exists():
-        return
+        return path
     spec = importlib.util.spec_from_file_location("penstock_s4_words", EXAMPLE / "words.py")
     assert spec is not None
     assert spec.loader is not None
@@ -32,6 +34,7 @@ def write_words(path: Path, count: int) -> None:
     draft = path.with_suffix(".draft")
     draft.write_text("".join(f"{word}\n" for word in module.words(count, SEED)))
     draft.rename(path)
+    return path
 
 
 def expected(words: Iterable[str], keys: int) -> dict[str, int]:

@@ -1,0 +1,75 @@
+"""What a report is made of: headings, paragraphs, tables and pictures, as Markdown and as HTML."""
+
+import base64
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+STYLE = """:root { color-scheme: light dark; } body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
+padding: 0 1rem; } table { border-collapse: collapse; margin: 1rem 0; font-size: 14px; display: block; overflow-x: auto; }
+td, th { padding: .25rem .6rem; border-bottom: 1px solid #8886; text-align: right; } td:first-child, th:first-child
+{ text-align: left; } img { max-width: 100%; background: white; } h2 { margin-top: 2.5rem; }"""
+
+
+class Heading:
+    """A heading of a level."""
+
+    def __init__(self, level: int, text: str) -> None:
+        self.level, self.text = level, text
+
+
+class Text:
+    """A paragraph."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class Table:
+    """A table."""
+
+    def __init__(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        self.head, self.rows = head, rows
+
+
+class Picture:
+    """A picture with its caption."""
+
+    def __init__(self, name: str, caption: str, png: bytes) -> None:
+        self.name, self.caption, self.png = name, caption, png
+
+
+Part = Heading | Text | Table | Picture
+
+
+def markdown(part: Part, directory: Path) -> str:
+    """As Markdown; a picture goes into a file of its own."""
+    match part:
+        case Heading():
+            return f"{'#' * part.level} {part.text}\n\n"
+        case Text():
+            return f"{part.text}\n\n" if part.text else ""
+        case Table():
+            lines = [part.head, ["---"] * len(part.head), *part.rows]
+            return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n\n"
+        case Picture():
+            (directory / f"{part.name}.png").write_bytes(part.png)
+            return f"![{part.caption}]({part.name}.png)\n\n"
+
+
+def html(part: Part) -> str:
+    """As HTML; a picture goes into the page."""
+    match part:
+        case Heading():
+            return f"<h{part.level}>{escape(part.text)}</h{part.level}>\n"
+        case Text():
+            return f"<p>{escape(part.text)}</p>\n" if part.text else ""
+        case Table():
+            head = "".join(f"<th>{escape(cell)}</th>" for cell in part.head)
+            rows = "".join(
+                f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>\n" for row in part.rows
+            )
+            return f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n"
+        case Picture():
+            data = base64.b64encode(part.png).decode()
+            return f'<figure><img alt="{escape(part.caption)}" src="data:image/png;base64,{data}"><figcaption>{escape(part.caption)}</figcaption></figure>\n'
