@@ -33,6 +33,8 @@ AGEING = 8_000
 """Words of a run that is not measured, by which the JVMs of a new testbed have compiled what they need."""
 START_S, PATIENCE_S, BACK_S = 240.0, 120.0, 8.0
 """For a run's first commit; beyond a cell's own time; until a killed node comes back."""
+MOST_ROWS = 20_000
+"""Words of a micro-batch: twice as many, with 8 keys, are more than a node of 1.5 GB holds, and its executor is killed."""
 SLOWEST = 50.0
 """Words per second below which a cell without a rate is given up."""
 
@@ -102,7 +104,7 @@ class Testbed:
         """
         self._words = words_file(self._directory.parent, WARM_UP + cell.words)
         self._make_topic(cell.name, cell.nodes)
-        order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}", cell.nodes)
+        order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}?max_rows={MOST_ROWS}", cell.nodes)
         follower = Follower(self._directory / "runs" / cell.name / "batches-main.jsonl")
         self._order(order)
         self._await(follower, WARM_UP, START_S, cell, self._send(cell, 0, WARM_UP, 300.0))
