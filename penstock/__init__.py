@@ -3,7 +3,22 @@
 from importlib import import_module
 from typing import Any
 
-from penstock.app import App, Emission, Event, ProcessingElement, Sink, Source, Stream, Topology
+from penstock.app import (
+    App,
+    Count,
+    Emission,
+    Event,
+    ProcessingElement,
+    Session,
+    Sink,
+    Sliding,
+    Source,
+    Stream,
+    Topology,
+    Tumbling,
+    Window,
+    reducers,
+)
 from penstock.errors import PenstockError
 from penstock.extras import needs
 
@@ -11,15 +26,21 @@ __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "Count",
     "Emission",
     "Event",
     "PenstockError",
     "ProcessingElement",
+    "Session",
     "Sink",
+    "Sliding",
     "Source",
     "Stream",
     "Topology",
+    "Tumbling",
+    "Window",
     "__version__",
+    "reducers",
     "watch",
 ]
 

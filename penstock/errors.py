@@ -7,6 +7,7 @@ PenstockError
 ├── EmissionError (TypeError)              an element emitted what it had not declared
 ├── StateError (TypeError)                 declared state cannot be kept
 │   └── IncompatibleStateError             stored state does not fit the code
+├── LateEventError                         an event came after what it belongs to had been closed
 ├── ConfigurationError (ValueError)        an option, a URI or a duration is not understood
 ├── UnstableServerError (ValueError)       a queue would grow without bound
 ├── NotSeriesParallelError (ValueError)    a graph is no composition in series and in parallel
@@ -54,6 +55,10 @@ class StateError(PenstockError, TypeError):
 
 class IncompatibleStateError(StateError):
     """What a checkpoint holds does not fit the application that wants to resume it."""
+
+
+class LateEventError(PenstockError):
+    """An event came after the watermark had passed its time, or all its windows."""
 
 
 class ConfigurationError(PenstockError, ValueError):

@@ -41,13 +41,15 @@ class Outcome:
     late: int
 
 
-def in_memory(name: str, batches: Batches, directory: Path) -> Outcome:
+def in_memory(name: str, batches: Batches, directory: Path, *, ends: bool) -> Outcome:
     app, _ = load(name)
     driver = TopologyDriver(app, dead_letters=True)
     for batch in batches:
         driver.batch({source: list(events) for source, events in batch.items()})
     if any(source.event_time for source in app.topology().sources):
         driver.batch()  # Spark, too, runs a batch without data when the watermark has advanced
+    if ends:
+        driver.finish()
     elements = driver.elements
     return Outcome(
         {sink.name: driver.output(sink) for sink in app.topology().sinks},
@@ -87,7 +89,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
     shared.leave()
 
 
-def on_spark(name: str, batches: Batches, directory: Path, spark: SharedSpark) -> Outcome:
+def on_spark(name: str, batches: Batches, directory: Path, spark: SharedSpark, *, ends: bool) -> Outcome:
     from penstock.engine import RunOptions, run
 
     app, reference = load(name)
@@ -95,7 +97,7 @@ def on_spark(name: str, batches: Batches, directory: Path, spark: SharedSpark) -
         runs=directory / "runs",
         spark=spark.get(),
         sources=write_batches(app, batches, directory),
-        until_idle=True,
+        until_idle=True if ends else "pause",
         quiet=True,
     )
     result = run(app, options, application=reference)
@@ -127,8 +129,8 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
 
 @pytest.fixture(params=["driver", pytest.param("spark", marks=pytest.mark.spark)])
 def outcome_of(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Runs a topology of `topologies.py` on batches of events, once each way."""
+    """Runs a topology of `topologies.py` on batches of events, once each way; the input ends then if ``ends`` says so."""
     if request.param == "driver":
-        return lambda name, batches: in_memory(name, batches, tmp_path)
+        return lambda name, batches, ends=False: in_memory(name, batches, tmp_path, ends=ends)
     shared = request.getfixturevalue("spark")
-    return lambda name, batches: on_spark(name, batches, tmp_path, shared)
+    return lambda name, batches, ends=False: on_spark(name, batches, tmp_path, shared, ends=ends)

@@ -155,3 +155,44 @@ def test_fields_of_every_kind_travel(outcome_of):
     )  # fmt: skip
     outcome = outcome_of("kinds", [{"Everything": [event]}, {"Everything": [event]}])
     assert outcome.outputs["Out"] == [event, event]
+
+
+def test_windows_close_with_the_watermark_and_those_behind_them_too(outcome_of):
+    t = module()
+    times = {"a": [0, 5, 31, 32, 50, 70, 95], "b": [3, 12, 64, 130]}
+    events = sorted((t.Timed(key, at(time)) for key, own in times.items() for time in own), key=lambda event: event.at)
+    batches = [events[:4], events[4:9], events[9:12], events[12:]]
+    outcome = outcome_of("spans", [{"Timed": batch} for batch in batches], ends=True)
+    assert outcome.dead_letters == []
+
+    def found(sink):
+        return sorted(
+            (s.key, (s.start - at(0)).total_seconds(), s.seen) for s in outcome.outputs[sink] if s.key != "end"
+        )
+
+    def within(start, size):
+        return {key: sum(start <= time < start + size for time in own) for key, own in times.items()}
+
+    def aligned(size, every):
+        starts = range(-size, 200, every)
+        return sorted((key, s, seen) for s in starts for key, seen in within(s, size).items() if seen)
+
+    assert found("Tumbling") == aligned(60, 60)
+    assert found("Sliding") == aligned(60, 20)
+    assert found("Sessions") == [("a", 0, 2), ("a", 31, 2), ("a", 50, 1), ("a", 70, 1), ("a", 95, 1), ("b", 3, 2), ("b", 64, 1),
+                                 ("b", 130, 1)]  # fmt: skip
+    assert sorted(found("Most"), key=lambda row: row[1]) == [("a", 0, 5), ("a", 60, 2), ("b", 120, 1)]
+
+
+def test_two_streams_are_joined_by_time(outcome_of):
+    t = module()
+    batches = [
+        {
+            "Timed": [t.Timed("a", at(0)), t.Timed("b", at(1))],
+            "Others": [t.Other("a", 1, at(10)), t.Other("b", 2, at(30))],
+        },
+        {"Timed": [t.Timed("a", at(22))], "Others": [t.Other("a", 3, at(20))]},
+    ]
+    outcome = outcome_of("meets", batches, ends=True)
+    met = sorted((m.key, (m.at - at(0)).total_seconds(), m.number) for m in outcome.outputs["Out"])
+    assert met == [("a", 0, 1), ("a", 0, 3), ("a", 22, 3), ("b", 1, None)]

@@ -6,7 +6,7 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock import App, Event, ProcessingElement
+from penstock import App, Event, ProcessingElement, Session, Sliding, Tumbling, reducers
 
 
 class Word(Event):
@@ -295,6 +295,65 @@ def _windows(name, late):
 windows_dead = _windows("windows_dead", "dead-letter")
 windows_drop = _windows("windows_drop", "drop")
 windows_process = _windows("windows_process", "process")
+
+
+# --- windows and joins --------------------------------------------------------------------------------
+
+
+class Sold(Event):
+    key: str
+    start: datetime
+    seen: int
+
+
+class Other(Event):
+    key: str
+    number: int
+    at: datetime
+
+
+class Met(Event):
+    key: str
+    at: datetime
+    number: int | None
+
+
+spans = App("spans")
+spans_timed = spans.source("Timed", Timed, event_time="at", lateness="10 s")
+for _window, _name in (
+    (Sliding("60 s", "20 s"), "Sliding"),
+    (Session("15 s"), "Sessions"),
+    (Tumbling("60 s"), "Tumbling"),
+):
+    sold = spans.stream(f"{_name}Sold", Sold)
+    spans.aggregate(spans_timed, key="key", window=_window, into=sold, seen=reducers.count())
+    spans.sink(_name, sold)
+busiest = spans.stream("Busiest", Sold)
+spans.sink("Most", busiest)
+
+
+@spans.element(sold, key="start", window=Tumbling("60 s", at="start"), emits=busiest)
+class Busiest(ProcessingElement):
+    seen: int = 0
+    name: str = ""
+
+    def on_event(self, sold):
+        self.seen, self.name = max((self.seen, self.name), (sold.seen, sold.key))
+
+    def on_close(self):
+        yield busiest(self.name, self.window.start, self.seen)
+
+
+meets = App("meets")
+meets_timed = meets.source("Timed", Timed, event_time="at", lateness="10 s")
+meets_others = meets.source("Others", Other, event_time="at", lateness="10 s")
+meets_met = meets.stream("Met", Met)
+meets.sink("Out", meets_met)
+
+
+@meets.join(meets_timed, meets_others, key="key", within=("-5 s", "20 s"), emits=meets_met, how="left")
+def meet(timed, other):
+    yield meets_met(timed.key, timed.at, other and other.number)
 
 
 # --- fields of every kind -----------------------------------------------------------------------------

@@ -1,9 +1,26 @@
 """What an application is: events, streams, elements, state, topology. Knows no engine."""
 
+from penstock.app import reducers
 from penstock.app.application import App
 from penstock.app.element import ProcessingElement
 from penstock.app.event import Event
 from penstock.app.stream import Emission, Sink, Source, Stream
 from penstock.app.topology import Topology
+from penstock.app.window import Count, Session, Sliding, Tumbling, Window
 
-__all__ = ["App", "Emission", "Event", "ProcessingElement", "Sink", "Source", "Stream", "Topology"]
+__all__ = [
+    "App",
+    "Count",
+    "Emission",
+    "Event",
+    "ProcessingElement",
+    "Session",
+    "Sink",
+    "Sliding",
+    "Source",
+    "Stream",
+    "Topology",
+    "Tumbling",
+    "Window",
+    "reducers",
+]

@@ -1,16 +1,23 @@
 """The application: what a user declares, and the topology it amounts to."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
+from penstock.app.joins import How, interval_join, interval_text, latest_join, once
 from penstock.app.parameter import Parameter, given_value
+from penstock.app.reducers import Reducer
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
 from penstock.app.topology import Topology
+from penstock.app.window.aggregate import Results, aggregate
+from penstock.app.window.declaration import declare_windowed, own_time, time_field
+from penstock.app.window.windowing import Windowing
 from penstock.errors import ConfigurationError, TopologyError
 
 Body = TypeVar("Body", bound=Callable[..., Any])
+Pair = TypeVar("Pair", bound=Callable[[Any, Any], Any])
 Value = TypeVar("Value", bool, int, float, str)
 Streams = Stream[Any] | Sequence[Stream[Any]]
 
@@ -112,6 +119,7 @@ class App:
         every: Duration | None = None,
         expires: Duration | None = None,
         timers: Literal["processing", "event"] = "processing",
+        window: Windowing | None = None,
     ) -> Callable[[Body], Body]:
         """Declare a PE in the event dialect: a function of one event, or a `ProcessingElement`.
 
@@ -122,8 +130,149 @@ class App:
         every: how often ``on_interval`` is called for each live instance.
         expires: how long an instance is kept after the last event it got; its state then starts anew.
         timers: whether ``set_timer`` means processing time or event time (the watermark).
+        window: a state for each window of a key, as ``Tumbling("10 s")``; ``on_close`` gives its result.
         """
+        if window is not None:
+            if every is not None or expires is not None or timers != "processing":
+                raise TopologyError(
+                    f"Element {name or 'with a window'}: a window has its own timers and end; drop every=, expires= and timers=."
+                )
+            return self._declare_windowed(inputs, emits, key=key, window=window, name=name)
         return self._declare("event", inputs, emits, key=key, name=name, every=every, expires=expires, timers=timers)
+
+    def aggregate(
+        self,
+        inputs: Stream[Any],
+        *,
+        key: str | Sequence[str],
+        window: Windowing,
+        into: Stream[Any],
+        name: str | None = None,
+        results: Results = "final",
+        **reducers: Reducer[Any],
+    ) -> None:
+        """Declare a PE that reduces the events of each window of a key to one event.
+
+        Parameters
+        ----------
+        into: the stream of the results. Its event type has the key's fields, ``start`` and ``end`` of the window if it
+            wants them, and a field for each reducer.
+        results: ``"final"``, once a window has closed; ``"updates"``, of each window that a micro-batch has touched, for sinks
+            that keep the last of a key; or ``"both"``.
+        reducers: by field, as ``bids=reducers.count(), dearest=reducers.max("price")``; see `penstock.reducers`.
+
+        Raises
+        ------
+        TopologyError: the fields do not fit; says which.
+        """
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        label = name or f"{into.name}Aggregate"
+        field = time_field(label, (inputs,), window)
+        body = aggregate(label, inputs, window, keys, into, reducers, results, field)
+        self._declare_windowed(inputs, into, key=keys, window=window, name=label)(body)
+
+    def join(
+        self,
+        left: Stream[Any],
+        right: Stream[Any],
+        *,
+        key: str | Sequence[str],
+        within: tuple[Duration, Duration],
+        emits: Streams,
+        how: How = "inner",
+        at: tuple[str | None, str | None] = (None, None),
+        name: str | None = None,
+    ) -> Callable[[Pair], Pair]:
+        """Declare a PE that pairs events of two streams by key and time: a function of a left and a right event.
+
+        Parameters
+        ----------
+        within: how long after the left event the right one may come, at least and at most, as ``("-10 min", "5 min")``.
+        how: ``"inner"``; ``"left"``, which also calls the function with None for a left event that nothing has met, once
+            nothing can; or ``"full"``, for both sides.
+        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``.
+
+        Raises
+        ------
+        TopologyError: there is no such interval, or the streams cannot be joined.
+        """
+        return self._joined(left, right, key, emits, at, name, f"join {interval_text(within)}, {how}",
+                            lambda label, pair, times: interval_join(label, pair, left, right, times, within, how))  # fmt: skip
+
+    def join_latest(
+        self,
+        left: Stream[Any],
+        table: Stream[Any],
+        *,
+        key: str | Sequence[str],
+        emits: Streams,
+        within: Duration | None = None,
+        how: How = "left",
+        at: tuple[str | None, str | None] = (None, None),
+        name: str | None = None,
+    ) -> Callable[[Pair], Pair]:
+        """Declare a PE that pairs each event with the latest one of a table at its time: a function of the two.
+
+        A left event waits until the watermark has passed it, so that no earlier version can come. The newest version of each
+        key is kept for good.
+
+        Parameters
+        ----------
+        within: how old a version may be; any age unless given.
+        how: ``"left"``, which calls the function with None where there is no version; or ``"inner"``.
+        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``.
+
+        Raises
+        ------
+        TopologyError: the streams cannot be joined.
+        """
+        return self._joined(left, table, key, emits, at, name, f"join with the latest, {how}",
+                            lambda label, pair, times: latest_join(label, pair, left, table, times, within, how))  # fmt: skip
+
+    def distinct(
+        self,
+        inputs: Stream[Any],
+        *,
+        key: str | Sequence[str],
+        within: Duration,
+        into: Stream[Any],
+        at: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Declare a PE that lets an event through unless one of its key, less than ``within`` away in time, has been.
+
+        Parameters
+        ----------
+        into: the stream of those let through, of the same type of event.
+        at: the field that holds the events' times, where the stream is no source with an ``event_time``.
+
+        Raises
+        ------
+        TopologyError: the time is zero, or the streams differ in their type.
+        """
+        label = name or f"{into.name}Once"
+        if into.event_type is not inputs.event_type:
+            raise TopologyError(
+                f"Element {label}: {into.name} must carry {inputs.event_type.__name__}, as {inputs.name} does."
+            )
+        body = once(label, into, own_time(label, inputs, at), within)
+        element = declare(body, "event", inputs, into, key=key, name=label, timers="event")
+        self._elements.append(replace(element, note=f"once within {within}"))
+
+    def _joined(
+        self, left: Stream[Any], right: Stream[Any], key: str | Sequence[str], emits: Streams, at: tuple[str | None, str | None],
+        name: str | None, note: str, make: Callable[[str, Any, tuple[str, str]], type[Any]],
+    ) -> Callable[[Pair], Pair]:  # fmt: skip
+        def decorate(pair: Pair) -> Pair:
+            label = str(name or getattr(pair, "__name__", "join"))
+            times = own_time(label, left, at[0]), own_time(label, right, at[1])
+            element = declare(
+                make(label, pair, times), "event", (left, right), emits, key=key, name=label, timers="event"
+            )
+            self._elements.append(replace(element, note=note))
+            return pair
+
+        return decorate
 
     def batch(self, inputs: Streams, *, emits: Streams, name: str | None = None) -> Callable[[Body], Body]:
         """Declare a PE in the batch dialect: ``pyarrow.RecordBatch`` in, ``RecordBatch`` out."""
@@ -136,6 +285,13 @@ class App:
     def _declare(self, dialect: Any, inputs: Streams, emits: Streams, **options: Any) -> Callable[[Body], Body]:
         def decorate(body: Body) -> Body:
             self._elements.append(declare(body, dialect, inputs, emits, **options))
+            return body
+
+        return decorate
+
+    def _declare_windowed(self, inputs: Streams, emits: Streams, **options: Any) -> Callable[[Body], Body]:
+        def decorate(body: Body) -> Body:
+            self._elements.append(declare_windowed(body, inputs, emits, **options))
             return body
 
         return decorate

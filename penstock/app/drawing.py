@@ -29,6 +29,7 @@ def nodes_and_edges(topology: Topology) -> tuple[list[Node], list[Edge]]:
     nodes = [Node(f"source_{s.name}", "source", s.name, s.event_type.__name__) for s in topology.sources]
     for element in topology.elements:
         note = f"key: {', '.join(element.key)}" if element.keyed else element.dialect
+        note += f"; {element.note}" if element.note else ""
         nodes.append(Node(f"element_{element.name}", "keyed" if element.keyed else "element", element.name, note))
     nodes += [Node(f"sink_{sink.name}", "sink", sink.name, "sink") for sink in topology.sinks]
     edges = []

@@ -21,15 +21,17 @@ class InstanceContext:
     """What an instance may know of its surroundings: the micro-batch's clock and its own timer.
 
     Times are in seconds since the epoch; ``due`` is when the timer of the instance now at work
-    fires, or None; ``event_time`` says whether timers follow the watermark.
+    fires, or None; ``event_time`` says whether timers follow the watermark; ``fired`` is the watermark of the micro-batch
+    before, by which timers have fired.
     """
 
-    __slots__ = ("due", "event_time", "now", "watermark")
+    __slots__ = ("due", "event_time", "fired", "now", "watermark")
 
-    def __init__(self, now: float, watermark: float | None, event_time: bool) -> None:
+    def __init__(self, now: float, watermark: float | None, event_time: bool, fired: float | None = None) -> None:
         self.now = now
         self.watermark = watermark
         self.event_time = event_time
+        self.fired = fired
         self.due: float | None = None
 
 
@@ -49,6 +51,8 @@ class ProcessingElement(msgspec.Struct, dict=True):
     """
 
     key: ClassVar[Any] = None
+    window: ClassVar[Any] = None
+    """The window that a hook is called for, where the prototype is declared with one; see `penstock.app.window.Window`."""
     _context: ClassVar[Any] = None
 
     def on_event(self, event: Any) -> Emitted:
@@ -62,6 +66,15 @@ class ProcessingElement(msgspec.Struct, dict=True):
 
     def on_interval(self) -> Emitted:
         """Called for every live instance once per interval, where the prototype declares ``every``."""
+
+    def on_close(self) -> Emitted:
+        """Called when the watermark has passed the end of a window; declared with ``window=``."""
+
+    def on_late(self, event: Any) -> Emitted:
+        """Called for an event of a window that has closed and is still kept; ``on_event``, then ``on_close``, unless given."""
+
+    def merge(self, other: Any) -> None:
+        """Take in the state of another part of the same window, which comes after this one."""
 
     @property
     def now(self) -> datetime:
@@ -94,6 +107,8 @@ class ProcessingElement(msgspec.Struct, dict=True):
 
 
 HOOKS = ("on_event", "on_batch", "on_timer", "on_interval")
+WINDOW_HOOKS = ("on_event", "on_batch", "on_close", "on_late", "merge")
+"""Those of a prototype that is declared with a window, whose timer is the window's."""
 
 
 def overrides(prototype: type[ProcessingElement], hook: str) -> bool:
@@ -114,11 +129,20 @@ class Element:
     every: float | None = None
     expires: float | None = None
     timers: Literal["processing", "event"] = "processing"
+    window: Any = None
+    """Its `penstock.app.window.Windowing`, or None."""
+    note: str = ""
+    """What a drawing says of it besides its key: its windows, or what it joins."""
 
     @property
     def keyed(self) -> bool:
         """Whether events reach this PE by key."""
         return bool(self.key)
+
+    @property
+    def judges_lateness(self) -> bool:
+        """Whether its windows say which events are late, and not the watermark alone."""
+        return self.window is not None and self.window.timed
 
     @property
     def prototype(self) -> type[ProcessingElement] | None:
@@ -156,7 +180,7 @@ def declare(
     if not element.inputs:
         raise TopologyError(f"Element {label} listens to no stream: name at least one.")
     _check_body(element)
-    _check_state(element)
+    check_state(element)
     return element
 
 
@@ -219,12 +243,26 @@ def _check_hooks(element: Element) -> None:
     ):  # fmt: skip
         if overrides(prototype, hook):
             _check_takes(getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}")
+    check_methods(name, prototype, HOOKS)
+
+
+def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence[str]) -> None:
+    """Refuse a method that looks like a hook and is none.
+
+    Raises
+    ------
+    TopologyError: names the element and the method.
+    """
     for method in vars(prototype):
-        meant = did_you_mean(method, HOOKS)
-        if method not in HOOKS and callable(getattr(prototype, method)) and (meant or method.startswith("on_")):
+        if method in WINDOW_HOOKS[2:4] and method not in hooks:
+            raise TopologyError(
+                f"Element {name} has {method} but no window to close: add window=, as window=Tumbling('10 s')."
+            )
+        meant = did_you_mean(method, hooks)
+        if method not in hooks and callable(getattr(prototype, method)) and (meant or method.startswith("on_")):
             raise TopologyError(
                 f"Element {name} has {method}, which is no hook and would never be called"
-                f"{meant or '; there are ' + ', '.join(HOOKS) + '.'}"
+                f"{meant or '; there are ' + ', '.join(hooks) + '.'}"
             )
 
 
@@ -240,7 +278,13 @@ def _check_takes(body: Any, given: int, what: str, mend: str) -> None:
         raise TopologyError(f"{what} cannot be called with what it gets ({error}): {mend}.") from error
 
 
-def _check_state(element: Element) -> None:
+def check_state(element: Element) -> None:
+    """Refuse a prototype whose state cannot be kept.
+
+    Raises
+    ------
+    StateError: names the element and the field.
+    """
     prototype = element.prototype
     if prototype is None:
         return
@@ -249,9 +293,10 @@ def _check_state(element: Element) -> None:
             f"Element {element.name} declares state ({', '.join(prototype.__struct_fields__)}) but has no key: "
             "add key='field' so that each key value has its own, or drop the state."
         )
+    annotated = {name for base in prototype.__mro__ for name in vars(base).get("__annotations__", ())}
     for name, value in vars(prototype).items():
         plain = not (name.startswith("_") or name in prototype.__struct_fields__ or hasattr(type(value), "__get__"))
-        if plain and name not in prototype.__annotations__ and not isinstance(value, type):
+        if plain and name not in annotated and not isinstance(value, type):
             raise StateError(
                 f"Element {element.name}: {name!r} has a value but no type; annotate it, as `{name}: {type(value).__name__} = "
                 f"{value!r}`, to make it state, or ClassVar[...] to make it a constant."

@@ -3,9 +3,10 @@
 import typing
 from typing import Any
 
-from penstock.app.element import Element
+from penstock.app.element import Element, ProcessingElement
 from penstock.app.event import field_types
 from penstock.app.topology import Topology
+from penstock.app.window.windowing import Windowing
 from penstock.errors import IncompatibleStateError
 
 WIDENINGS = {("int", "float")}
@@ -62,9 +63,17 @@ def check_state_fits(stored: dict[str, Any], present: dict[str, Any]) -> None:
 
 
 def _state_fields(element: Element) -> dict[str, str]:
-    assert element.prototype is not None
-    hints = typing.get_type_hints(element.prototype)
-    return {field: _spell(hints[field]) for field in element.prototype.__struct_fields__}
+    prototype = element.prototype
+    assert prototype is not None
+    if isinstance(element.window, Windowing):
+        body = prototype.body  # type: ignore[attr-defined]
+        return {"windows": str(element.window), **{f"window.{name}": kind for name, kind in _fields(body).items()}}
+    return _fields(prototype)
+
+
+def _fields(prototype: type[ProcessingElement]) -> dict[str, str]:
+    hints = typing.get_type_hints(prototype)
+    return {field: _spell(hints[field]) for field in prototype.__struct_fields__}
 
 
 def _spell(annotation: Any) -> str:

@@ -37,6 +37,7 @@ class Topology:
             raise TopologyError(f"Application {self.application} has no element: declare one with @app.element(...).")
         for element in self.elements:
             self._check_element(element)
+            self._check_window(element)
         for sink in self.sinks:
             self._check_known(sink.stream, f"Sink {sink.name}")
             for field in sink.key:
@@ -162,6 +163,7 @@ class Topology:
                     "every_s": element.every,
                     "expires_s": element.expires,
                     "timers": element.timers,
+                    **({"note": element.note} if element.note else {}),
                 }
                 for element in self.elements
             ],
@@ -194,6 +196,24 @@ class Topology:
             raise TopologyError(
                 f"Element {element.name} is keyed by {', '.join(element.key)}, whose types differ between the streams "
                 f"{', '.join(kinds.values())}: give them the same types."
+            )
+
+    def _check_window(self, element: Element) -> None:
+        timed = [source.event_time for source in self.sources if source.event_time is not None]
+        if (
+            element.note
+            and element.timers == "event"
+            and not timed
+            and (element.window is None or element.window.timed)
+        ):
+            raise TopologyError(
+                f"Element {element.name} ({element.note}) waits for a watermark, which would never come: declare a source with "
+                "event_time='field'."
+            )
+        if element.judges_lateness and any(event_time.late == "process" for event_time in timed):
+            raise TopologyError(
+                f"Element {element.name} has windows, and a source says late='process', but a closed window takes no event: "
+                "keep windows for longer, as Tumbling('10 s', allowed='1 minute'), and say late='dead-letter' or 'drop'."
             )
 
     def _check_known(self, stream: Stream[Any], who: str) -> None:

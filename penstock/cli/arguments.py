@@ -7,13 +7,17 @@ from penstock.app.loader import AppReference, load_app
 from penstock.app.spelling import did_you_mean
 from penstock.errors import ConfigurationError, PenstockError
 
+PAUSE = "--until-idle=pause"
+PAUSES = "--pauses"
+"""What click knows the former by: an option whose value may be left out would take the application that follows for it."""
+
 
 class AppCommand(click.Command):
     """A command on an application, whose help tells the application's own parameters, too, where one is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["app"] = next((one for one in args if one.partition(":")[0].endswith(".py")), None)
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, [PAUSES if one == PAUSE else one for one in args])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)

@@ -10,7 +10,7 @@ import click
 from penstock.adapter.process import AdapterProcess
 from penstock.app.duration import seconds
 from penstock.app.topology import Topology
-from penstock.cli.arguments import AppCommand, loaded, pairs
+from penstock.cli.arguments import PAUSES, AppCommand, loaded, pairs
 from penstock.connectors.kafka.place import KAFKA
 from penstock.errors import ConfigurationError
 
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master.")
 @click.option("--duration", metavar="T", help="Stop after a time, as '90 s' or '10 m'.")
 @click.option("--trigger", metavar="T", help="Time between the starts of micro-batches; none unless given.")
-@click.option("--until-idle", is_flag=True, help="Stop when every source has been drained.")
+@click.option(
+    "--until-idle",
+    is_flag=True,
+    help="Stop when every source has been drained: the input has ended, and windows close. With =pause more is to come.",
+)
+@click.option(PAUSES, "pauses", is_flag=True, hidden=True)
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a copy of the report.")
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run of this name left, instead of resuming it.")
 @click.option("--name", help="The run's name; the application's unless given.")
@@ -78,7 +83,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         master=given["master"],
         partitions=given["partitions"],
         duration=None if given["duration"] is None else seconds(given["duration"]),
-        until_idle=given["until_idle"],
+        until_idle="pause" if given["pauses"] else given["until_idle"],
         trigger=None if given["trigger"] is None else seconds(given["trigger"]),
         fresh=given["fresh"],
         report=given["report"],

@@ -78,7 +78,7 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
     PenstockError: what has stopped it.
     """
     options, recording = binding.options, binding.recording
-    watch = Watch(duration=options.duration, until_idle=options.until_idle, log=str(recording.log.name))
+    watch = Watch(duration=options.duration, until_idle=bool(options.until_idle), log=str(recording.log.name))
     try:
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")

@@ -15,6 +15,7 @@ from penstock.connectors.source import Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
+from penstock.engine.ending import Ending, forget_completion
 from penstock.engine.ledger import BatchRecord, clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.native import NativeWriter, births_of, compile_native
@@ -37,6 +38,8 @@ class MicroBatches:
         self._binding, self._live = binding, live
         self._totals, self._lock = Totals(), threading.Lock()
         self._repeated: dict[tuple[str, int | None], int] = {}
+        self._has_run: set[str] = set()
+        """Groups whose queries have run a micro-batch since they were started."""
         self.names = frozenset(group.name for group in binding.groups)
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
@@ -53,9 +56,16 @@ class MicroBatches:
             try:
                 for group in groups:
                     queries.append(self._start(spark, group, started_us))
+                ending = Ending(
+                    groups,
+                    queries,
+                    lambda place: self._anew(spark, groups, queries, place, started_us),
+                    self._has_run.__contains__,
+                )
                 watch.until_over(
                     queries,
                     lambda: self._is_idle(groups, queries),
+                    lambda: self._has_ended(ending),
                     lambda: self._show(queries),
                     lambda: self._note_progress(groups),
                     lambda failed: self._again(spark, groups, queries, queries.index(failed), started_us),
@@ -85,7 +95,25 @@ class MicroBatches:
         queries[place] = self._start(spark, group, started_us)
         return True
 
+    def _anew(
+        self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
+    ) -> None:
+        """Make a group repeat its last micro-batch, which the ledger has."""
+        queries[place].stop()
+        forget_completion(groups[place].checkpoint)
+        queries[place] = self._start(spark, groups[place], started_us)
+
+    def _has_ended(self, ending: Ending) -> bool:
+        """Whether the input's end has been dealt with, or it only pauses."""
+        if self._binding.options.until_idle == "pause":
+            return True
+        over = ending.over()
+        if over and ending.final:
+            self._binding.recording.note_end()
+        return over
+
     def _start(self, spark: SparkSession, group: BoundGroup, started_us: int) -> StreamingQuery:
+        self._has_run.discard(group.group.name)
         frame, tallies = (_native if group.group.native else _compiled)(spark, group, started_us)
         writer = frame.writeStream.queryName(group.group.name).option("checkpointLocation", str(group.checkpoint))
         writer = writer.trigger(processingTime=f"{round(self._binding.trigger * 1000)} milliseconds")
@@ -107,6 +135,7 @@ class MicroBatches:
                 bound.vouch(Position(group.checkpoint, place, number))
             offsets = offsets_checksum(group.checkpoint, number)
             counted = tallies(batch, number)  # which runs the batch; only then is it time to commit
+            self._has_run.add(group.group.name)
             record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
             with self._lock:
                 if not group.ledger.commit(record):

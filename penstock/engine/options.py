@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,8 @@ class RunOptions:
     master: the Spark master.
     partitions: of each keyed hop; the number of cores unless given, and fixed by the first run.
     duration: seconds after which to stop, or None.
-    until_idle: stop when every source has been drained.
+    until_idle: stop when every source has been drained. The input has ended then: windows close and timers on event time fire,
+        and the run is not started again. With ``"pause"`` they wait, for the run is to go on when there is more.
     fresh: discard what an earlier run of this name left.
     report: where to write a copy of the report, or None.
     groups: a group's name by element; all in one group unless given.
@@ -42,7 +43,7 @@ class RunOptions:
     master: str = "local[*]"
     partitions: int | None = None
     duration: float | None = None
-    until_idle: bool = False
+    until_idle: bool | Literal["pause"] = False
     fresh: bool = False
     report: Path | None = None
     groups: Mapping[str, str] = field(default_factory=dict)

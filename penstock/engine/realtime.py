@@ -97,7 +97,7 @@ class RealTime:
                 for name, frame, place in self._parts(spark):
                     queries[name] = self._start_writing(name, frame, place)
                 watch.until_over(
-                    list(queries.values()), lambda: self._waiting(list(queries)) == 0, lambda: None, lambda: None,
+                    list(queries.values()), lambda: self._waiting(list(queries)) == 0, lambda: True, lambda: None, lambda: None,
                     lambda failed: False,
                 )  # fmt: skip
             except PySparkException as error:

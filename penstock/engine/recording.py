@@ -97,6 +97,11 @@ class Recording:
         self.manifest["partitions"] = partitions
         _write_atomically(self.directory / "manifest.json", self.manifest)
 
+    def note_end(self) -> None:
+        """Keep that the input has ended, after which no event can come."""
+        self.manifest["ended"] = True
+        _write_atomically(self.directory / "manifest.json", self.manifest)
+
     def note_configuration(self, configuration: dict[str, Any]) -> None:
         """Keep the options and the environment of this start, after those of earlier ones."""
         environment = {
@@ -170,6 +175,11 @@ class Recording:
         os.truncate(log, 0)
 
     def _check(self, stored: dict[str, Any], present: dict[str, Any]) -> None:
+        if stored.get("ended"):
+            raise ConfigurationError(
+                f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. Start "
+                "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
+            )
         check_state_fits(stored["state"], present["state"])
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
         if list(stored["sources"]) != list(present["sources"]):

@@ -89,6 +89,7 @@ class Watch:
         self,
         queries: Sequence[StreamingQuery],
         is_idle: Callable[[], bool],
+        has_ended: Callable[[], bool],
         show: Callable[[], None],
         note: Callable[[], None],
         again: Callable[[StreamingQuery], bool],
@@ -97,6 +98,7 @@ class Watch:
 
         Parameters
         ----------
+        has_ended: called when all has been idle for a while; False where that made more to do.
         again: starts a query anew that has failed because the cluster has lost a part; whether it may.
         show: called at each look; note: called every `NOTED_EVERY_S`, and at the beginning.
         """
@@ -119,7 +121,9 @@ class Watch:
             if self._until_idle:
                 idle_since = (idle_since or now) if is_idle() else None
                 if idle_since is not None and now - idle_since >= IDLE_S:
-                    return
+                    if has_ended():
+                        return
+                    idle_since = None
 
 
 def lost_a_part(failure: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.stream import Emission
-from penstock.errors import PenstockError, StateError
+from penstock.errors import LateEventError, StateError
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.letters import FAULTS, Failure, described
@@ -37,10 +37,6 @@ SHORT = 1 << 16
 
 UNKEEPABLE = (msgspec.ValidationError, OverflowError, TypeError, ValueError, RecursionError)
 """What encoding and decoding state may raise."""
-
-
-class LateEventError(PenstockError):
-    """An event came after the watermark had passed its time."""
 
 
 class Instance(msgspec.Struct, Generic[State], array_like=True):
@@ -75,7 +71,7 @@ class Container:
         self._tally = stage.tally.element(element.name)
         self._key = stage.wiring.keys[element.name]
         self._pages = Pages(element.name, store)
-        self._context = InstanceContext(now, watermark, element.timers == "event")
+        self._context = InstanceContext(now, watermark, element.timers == "event", self._pages.header.fired)
         self._clock = now if element.timers == "processing" else watermark
         self._decode: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[self.prototype]).decode  # type: ignore[name-defined]
         self._encode = msgspec.msgpack.Encoder().encode
@@ -105,6 +101,11 @@ class Container:
                 context.due = instance.due
             try:
                 emissions = collect(instance.state.on_event(events[row]))
+            except LateEventError as error:  # of a window; nothing has been changed
+                self._refuse(row, error, delivery)
+                late.add(row)
+                batch.failed[row] = None
+                continue
             except FAULTS as error:
                 self._restore(identity, row)
                 batch.failed[row] = Failure.of(error)
@@ -298,26 +299,32 @@ class Container:
         self._stage.letters.bury(self.element.name, self.element.inputs[0], None, error, lineage)
 
     def _refuse_late(self, delivery: Delivery) -> set[int]:
-        """The rows of events that are late and whose sources' policies keep them from being handled."""
+        """The rows of events that are late and whose sources' policies keep them from being handled.
+
+        Whether an event is late for a window of time the window knows.
+        """
         watermark, lineage = self._context.watermark, delivery.lineage
-        if watermark is None:
+        if watermark is None or self.element.judges_lateness:
             return set()
         late = np.flatnonzero((lineage.time != NONE) & (lineage.time < watermark * 1e6)).tolist()
-        self._tally.late += len(late)
         refused = set()
         for row in late:
-            event_time = self._stage.wiring.topology.sources[int(lineage.minor[row]) >> SOURCE_SHIFT].event_time
-            assert event_time is not None
-            if event_time.late == "dead-letter":
-                error = LateEventError(
-                    f"the event is {watermark - lineage.time[row] / 1e6:.3f} s older than the watermark"
-                )
-                self._stage.letters.bury(
-                    self.element.name, delivery.streams[row], delivery.events[row], error, lineage.row(row)
-                )
-            if event_time.late != "process":
+            behind = watermark - lineage.time[row] / 1e6
+            if self._refuse(row, LateEventError(f"the event is {behind:.3f} s older than the watermark"), delivery):
                 refused.add(row)
         return refused
+
+    def _refuse(self, row: int, error: LateEventError, delivery: Delivery) -> bool:
+        """Count a late event, and do with it what its source says; whether it is kept from being handled."""
+        self._tally.late += 1
+        lineage, policy = delivery.lineage, "dead-letter"
+        if lineage.major[row] != LAST:
+            event_time = self._stage.wiring.topology.sources[int(lineage.minor[row]) >> SOURCE_SHIFT].event_time
+            policy = policy if event_time is None else event_time.late
+        if policy == "dead-letter":
+            letters = self._stage.letters
+            letters.bury(self.element.name, delivery.streams[row], delivery.events[row], error, lineage.row(row))
+        return policy != "process"
 
     def _keepable(self, identity: bytes, instance: Instance[Any]) -> None:
         """Refuse state that could not be written or read back.
@@ -348,6 +355,7 @@ class Container:
     # --- timers and expiry ----------------------------------------------------------------------
 
     def _fire(self) -> None:
+        self._pages.header.fired = self._context.watermark
         if not self._has_timers or self._clock is None:
             return
         for number in self._pages.due(self._clock):

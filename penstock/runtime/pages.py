@@ -41,6 +41,8 @@ class Header(msgspec.Struct):
     swept: int = 0
     bytes: int = 0
     """Of all pages, as they were written last."""
+    fired: float | None = None
+    """The watermark of the last micro-batch, by which timers have fired; seconds since the epoch."""
 
 
 Page = dict[bytes, Any]

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from penstock.app.application import App
 from penstock.app.event import Event
 from penstock.app.stream import Sink
+from penstock.app.window.windowing import FOREVER, SECOND
 from penstock.errors import PenstockError, TopologyError
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.hop import run_hop
@@ -35,6 +36,7 @@ class _Committed:
 
     stores: dict[tuple[int, int], MemoryStore]
     watermark: float | None = None
+    ended: bool = False
     greatest_times: dict[str, float] = field(default_factory=dict)
     """By source, in seconds since the epoch."""
     outputs: dict[str, list[Any]] = field(default_factory=dict)
@@ -121,6 +123,10 @@ class TopologyDriver:
         TopologyError: there is no such source, or an event is of another type than the source's.
         """
         _check_names("source", events or {}, [source.name for source in self._topology.sources])
+        if events and self._committed.ended:
+            raise TopologyError(
+                "The input has ended (finish() was called), so no events can come: make another driver."
+            )
         attempt = _Attempt(self, events or {})
         attempt.run()
         outputs = attempt.read_outputs()
@@ -131,6 +137,17 @@ class TopologyDriver:
         for name, records in outputs.items():
             committed.outputs.setdefault(name, []).extend(records)
         self._advance_watermark()
+
+    def finish(self) -> None:
+        """End the input: a last micro-batch, in which the watermark passes everything, closes all windows and fires all timers
+        on event time, those behind several hops included."""
+        before, self._committed.watermark = self._committed.watermark, FOREVER / SECOND
+        self._committed.ended = True
+        try:
+            self.batch()
+        except Exception:
+            self._committed.watermark, self._committed.ended = before, False
+            raise
 
     def output(self, sink: Sink | str) -> list[Any]:
         """All events that have left at a sink, in the order of their batches."""
@@ -160,7 +177,7 @@ class TopologyDriver:
             if source.event_time is not None
         ]
         mark = int(min(marks, default=0.0) * 1000) / 1000
-        if mark > 0:
+        if mark > 0 and not self._committed.ended:
             self._committed.watermark = max(mark, self._committed.watermark or mark)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pyspark.sql import functions as F
 
-from penstock import App, Event, ProcessingElement
+from penstock import App, Event, ProcessingElement, Sliding, Tumbling, reducers
 
 
 class Word(Event):
@@ -222,3 +222,55 @@ slow.sink("Out", slowed)
 def slowly(word):
     time.sleep(SLOW_S)
     yield slowed(word.text)
+
+
+# --- the end of the input ---------------------------------------------------------------------------
+
+
+class Sold(Event):
+    item: str
+    start: datetime
+    bids: int
+
+
+class Most(Event):
+    start: datetime
+    item: str
+    bids: int
+
+
+ending = App("ending")
+timed_bids = ending.source("Bids", Bid, event_time="at", lateness="3 seconds")
+sold = ending.stream("Sold", Sold)
+most = ending.stream("Most", Most)
+ending.sink("Out", sold)
+ending.sink("Top", most)
+ending.aggregate(timed_bids, key="item", window=Sliding("10 s", "5 s"), into=sold, bids=reducers.count(), name="sell")
+
+
+@ending.element(sold, key="start", window=Tumbling("5 s", at="start"), emits=most)
+class Best(ProcessingElement):
+    bids: int = 0
+    item: str = ""
+
+    def on_event(self, event):
+        self.bids, self.item = max((self.bids, self.item), (event.bids, event.item))
+
+    def on_close(self):
+        yield most(self.window.start, self.item, self.bids)
+
+
+sequel = App("sequel")
+sequel_bids = sequel.source("Bids", Bid, event_time="at", lateness="3 seconds")
+sequel_sold = sequel.stream("Sold", Sold)
+raw = sequel.stream("Raw", Bid)
+sequel.sink("Out", sequel_sold)
+sequel.sink("All", raw)
+sequel.aggregate(
+    sequel_bids, key="item", window=Sliding("10 s", "5 s"), into=sequel_sold, bids=reducers.count(), name="sell"
+)
+
+
+@sequel.query(sequel_bids, emits=raw)
+def pass_on(frame):
+    return frame

@@ -104,7 +104,9 @@ class Testbed:
         """
         self._words = words_file(self._directory.parent, WARM_UP + cell.words)
         self._make_topic(cell.name, cell.nodes)
-        order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}?max_rows={MOST_ROWS}", cell.nodes)
+        order = Order(
+            cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}?max_rows={MOST_ROWS}", cell.nodes
+        )
         follower = Follower(self._directory / "runs" / cell.name / "batches-main.jsonl")
         self._order(order)
         self._await(follower, WARM_UP, START_S, cell, self._send(cell, 0, WARM_UP, 300.0))

@@ -1,0 +1,258 @@
+"""Joins of two streams by key and time, and events let through once: prototypes that hold events for as long as they may match.
+
+What is held is dropped once the watermark says that nothing can match it any more. Results do not depend on the order in
+which events come, as long as none is late.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+import msgspec
+
+from penstock.app.duration import Duration, seconds
+from penstock.app.element import Emitted, ProcessingElement
+from penstock.app.event import Event
+from penstock.app.stream import Emission, Stream
+from penstock.app.window.windowed import emissions
+from penstock.app.window.windowing import FOREVER, SECOND, microseconds, span
+from penstock.errors import TopologyError
+
+E = TypeVar("E")
+How = Literal["inner", "left", "full"]
+Pairing = Callable[[Any, Any], Emitted]
+
+
+class Held(msgspec.Struct, Generic[E], array_like=True):
+    """An event that waits for others, its time in microseconds, and whether it has met one."""
+
+    event: E
+    time: int
+    met: bool = False
+
+
+_time = attrgetter("time")
+
+
+class Joining(ProcessingElement):
+    """What all joins have in common."""
+
+    left_type: ClassVar[type[Event]]
+    left_time: ClassVar[Callable[[Any], Any]]
+    right_time: ClassVar[Callable[[Any], Any]]
+    pair: ClassVar[Pairing]
+    how: ClassVar[How]
+
+    if TYPE_CHECKING:  # fields of each prototype, typed by its streams
+        left: list[Held[Any]]
+        right: list[Held[Any]]
+
+    def _is_left(self, event: Any) -> bool:
+        return type(event) is self.left_type
+
+    def _pair(self, left: Any, right: Any) -> Iterable[Emission]:
+        return emissions(type(self).pair(left, right))
+
+    @property
+    def _mark(self) -> int:
+        mark = self._context.watermark
+        return -FOREVER if mark is None else round(mark * SECOND)
+
+    def _wake_after(self, times: list[int]) -> None:
+        """Ask for the timer once the watermark is past the earliest of some times."""
+        self._context.due = (min(times) + 1) / SECOND if times else None
+
+
+class IntervalJoin(Joining):
+    """Pairs events of which the right one comes within an interval around the left one; both ends belong to it."""
+
+    lower: ClassVar[int]
+    upper: ClassVar[int]
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Pair it with those that are held, and hold it."""
+        is_left = self._is_left(event)
+        if is_left:
+            time = microseconds(type(self).left_time(event))
+            own, others, first, last = self.left, self.right, time + self.lower, time + self.upper
+        else:
+            time = microseconds(type(self).right_time(event))
+            own, others, first, last = self.right, self.left, time - self.upper, time - self.lower
+        held = Held(event, time)
+        for other in others[bisect_left(others, first, key=_time) : bisect_right(others, last, key=_time)]:
+            held.met = other.met = True
+            yield from self._pair(event, other.event) if is_left else self._pair(other.event, event)
+        insort(own, held, key=_time)
+        self._rearm()
+
+    def on_timer(self) -> Iterator[Emission]:
+        """Drop what nothing can match any more, and say what has met nothing."""
+        mark = self._mark
+        for held in self._drop(self.left, mark - self.upper):
+            if self.how != "inner" and not held.met:
+                yield from self._pair(held.event, None)
+        for held in self._drop(self.right, mark + self.lower):
+            if self.how == "full" and not held.met:
+                yield from self._pair(None, held.event)
+        self._rearm()
+
+    def _drop(self, held: list[Held[Any]], before: int) -> list[Held[Any]]:
+        count = bisect_left(held, before, key=_time)
+        dropped = held[:count]
+        del held[:count]
+        return dropped
+
+    def _rearm(self) -> None:
+        ends = [held.time + self.upper for held in self.left[:1]] + [held.time - self.lower for held in self.right[:1]]
+        self._wake_after(ends)
+
+
+class LatestJoin(Joining):
+    """Pairs each left event with the latest right one at or before its time, once none of these can come any more."""
+
+    within: ClassVar[int | None]
+
+    def on_event(self, event: Any) -> None:
+        """Hold it."""
+        if self._is_left(event):
+            insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=_time)
+        else:
+            insort(self.right, Held(event, microseconds(type(self).right_time(event))), key=_time)
+        self._rearm()
+
+    def on_timer(self) -> Iterator[Emission]:
+        """Pair what the watermark has passed; keep the version that is in force, and those that come."""
+        count = bisect_left(self.left, self._mark, key=_time)
+        for held in self.left[:count]:
+            place = bisect_right(self.right, held.time, key=_time) - 1
+            version = self.right[place] if place >= 0 else None
+            if version is not None and self.within is not None and held.time - version.time > self.within:
+                version = None
+            if version is not None:
+                yield from self._pair(held.event, version.event)
+            elif self.how != "inner":
+                yield from self._pair(held.event, None)
+        del self.left[:count]
+        in_force = bisect_right(self.right, self._mark, key=_time) - 1
+        del self.right[: max(0, in_force)]
+        self._rearm()
+
+    def _rearm(self) -> None:
+        # A second version that the watermark passes makes the first one of no use.
+        self._wake_after([held.time for held in (*self.left[:1], *self.right[1:2])])
+
+
+class Once(ProcessingElement):
+    """Lets an event through unless another one of its key, less than a span away, has been."""
+
+    time_of: ClassVar[Callable[[Any], Any]]
+    within: ClassVar[int]
+    into: ClassVar[Stream[Any]]
+
+    passed: list[int] = []
+
+    def on_event(self, event: Any) -> Emission | None:
+        """Pass it on, or not."""
+        time = microseconds(type(self).time_of(event))
+        if any(abs(time - earlier) < self.within for earlier in self.passed):
+            return None
+        insort(self.passed, time)
+        self._rearm()
+        return type(self).into.emit(event)
+
+    def on_timer(self) -> None:
+        """Forget what no event can be close to any more."""
+        mark = round(self._context.watermark * SECOND)
+        self.passed = [time for time in self.passed if time + self.within > mark]
+        self._rearm()
+
+    def _rearm(self) -> None:
+        self._context.due = (self.passed[0] + self.within) / SECOND if self.passed else None
+
+
+def interval_join(
+    name: str, pair: Pairing, left: Stream[Any], right: Stream[Any], times: tuple[str, str], within: tuple[Duration, Duration], how: How
+) -> type[IntervalJoin]:  # fmt: skip
+    """The prototype of an interval join.
+
+    Raises
+    ------
+    TopologyError: the interval is none, or the streams carry one type of event.
+    """
+    lower, upper = map(_signed, within)
+    if lower > upper:
+        raise TopologyError(
+            f"Join {name}: within=({within[0]!r}, {within[1]!r}) is no interval; give the lesser end first."
+        )
+    _check_how(name, how, ("inner", "left", "full"))
+    return _joining(IntervalJoin, name, pair, left, right, times, how, lower=lower, upper=upper)
+
+
+def latest_join(
+    name: str, pair: Pairing, left: Stream[Any], right: Stream[Any], times: tuple[str, str], within: Duration | None, how: How
+) -> type[LatestJoin]:  # fmt: skip
+    """The prototype of a join with the latest version.
+
+    Raises
+    ------
+    TopologyError: the streams carry one type of event, or it is to be a full join.
+    """
+    _check_how(name, how, ("inner", "left"))
+    bound = None if within is None else round(seconds(within) * SECOND)
+    return _joining(LatestJoin, name, pair, left, right, times, how, within=bound)
+
+
+def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once]:
+    """The prototype that lets events through once.
+
+    Raises
+    ------
+    TopologyError: the time is zero.
+    """
+    bound = round(seconds(within) * SECOND)
+    if not bound:
+        raise TopologyError(f"Element {name}: within={within!r} would let all events through; give a longer time.")
+    return type(name, (Once,), {"__module__": __name__, "time_of": attrgetter(time), "within": bound, "into": into})
+
+
+def interval_text(within: tuple[Duration, Duration]) -> str:
+    """As a drawing shows it."""
+    return " to ".join(("-" if end < 0 else "") + span(abs(end)) for end in map(_signed, within))
+
+
+def _joining(base: type[Any], name: str, pair: Pairing, left: Stream[Any], right: Stream[Any], times: tuple[str, str], how: How,
+             **more: Any) -> type[Any]:  # fmt: skip
+    if left.event_type is right.event_type:
+        raise TopologyError(
+            f"Join {name}: {left.name} and {right.name} both carry {left.event_type.__name__}, by which they cannot be told apart: "
+            "give one of them an event type of its own."
+        )
+    if not callable(pair):
+        raise TopologyError(f"Join {name}: decorate a function of two events, which yields what they make.")
+    made: type[Any] = msgspec.defstruct(
+        name,
+        [
+            ("left", list[Held[left.event_type]], msgspec.field(default_factory=list)),  # type: ignore[name-defined]
+            ("right", list[Held[right.event_type]], msgspec.field(default_factory=list)),  # type: ignore[name-defined]
+        ],
+        bases=(base,), dict=True,
+        namespace={
+            "left_type": left.event_type, "left_time": attrgetter(times[0]), "right_time": attrgetter(times[1]),
+            "pair": staticmethod(pair), "how": how, **more,
+        },
+    )  # fmt: skip
+    return made
+
+
+def _check_how(name: str, how: str, allowed: tuple[str, ...]) -> None:
+    if how not in allowed:
+        raise TopologyError(f"Join {name}: how={how!r}; choose {', '.join(allowed)}.")
+
+
+def _signed(duration: Duration) -> int:
+    if isinstance(duration, str) and duration.strip().startswith("-"):
+        return -round(seconds(duration.strip()[1:]) * SECOND)
+    if isinstance(duration, int | float) and duration < 0:
+        return -round(seconds(-duration) * SECOND)
+    return round(seconds(duration) * SECOND)

@@ -1,0 +1,327 @@
+"""What is made of the events of a window: counts, sums, extremes, lists. See `App.aggregate`.
+
+Each reducer keeps a state for a window and merges the states of two parts of one. Results do not depend on the order in
+which events come, except for ties of `first`, `last` and `top` within a microsecond, and the last digits of sums of floats.
+"""
+
+# ruff: noqa: N801 - they are called as the functions whose names they have
+
+import copy
+import heapq
+import types
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin
+
+from penstock.app.event import Event, field_types
+from penstock.errors import TopologyError
+
+State = TypeVar("State")
+
+
+class Reducer(ABC, Generic[State]):
+    """What `App.aggregate` needs of one.
+
+    Parameters
+    ----------
+    field: of the events; None for the whole event.
+    """
+
+    def __init__(self, field: str | None = None) -> None:
+        self.field = field
+
+    @abstractmethod
+    def kind(self, event: type[Event]) -> Any:
+        """The type of its state."""
+
+    @abstractmethod
+    def start(self) -> State:
+        """The state of no event."""
+
+    @abstractmethod
+    def add(self, state: State, value: Any, time: int) -> State:
+        """The state with another event: its field's value, or itself, and its time in microseconds."""
+
+    @abstractmethod
+    def merge(self, state: State, later: State) -> State:
+        """The state of two parts of a window."""
+
+    @abstractmethod
+    def result(self, state: State) -> Any:
+        """What the field of the result is."""
+
+    def value_type(self, event: type[Event]) -> Any:
+        """The type of what it reads.
+
+        Raises
+        ------
+        TopologyError: there is no such field.
+        """
+        if self.field is None:
+            return event
+        fields = field_types(event)
+        if self.field not in fields:
+            raise TopologyError(f"{event.__name__} has no field {self.field!r}; it has {', '.join(fields)}.")
+        return fields[self.field]
+
+
+class count(Reducer[int]):
+    """How many events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def kind(self, event: type[Event]) -> Any:
+        return int
+
+    def start(self) -> int:
+        return 0
+
+    def add(self, state: int, value: Any, time: int) -> int:
+        return state + 1
+
+    def merge(self, state: int, later: int) -> int:
+        return state + later
+
+    def result(self, state: int) -> int:
+        return state
+
+
+class sum(Reducer[Any]):
+    """The sum of a field."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field)
+
+    def kind(self, event: type[Event]) -> Any:
+        self._kind = self.value_type(event)
+        if self._kind not in (int, float, Decimal):
+            raise TopologyError(f"sum({self.field!r}) is of {event.__name__}, where that is no int, float or Decimal.")
+        return self._kind
+
+    def start(self) -> Any:
+        return self._kind()
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        return state + value
+
+    def merge(self, state: Any, later: Any) -> Any:
+        return state + later
+
+    def result(self, state: Any) -> Any:
+        return state
+
+
+class mean(Reducer[tuple[float, int]]):
+    """The mean of a field; a float."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field)
+
+    def kind(self, event: type[Event]) -> Any:
+        if self.value_type(event) not in (int, float):
+            raise TopologyError(f"mean({self.field!r}) is of {event.__name__}, where that is no int or float.")
+        return tuple[float, int]
+
+    def start(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def add(self, state: tuple[float, int], value: Any, time: int) -> tuple[float, int]:
+        return state[0] + value, state[1] + 1
+
+    def merge(self, state: tuple[float, int], later: tuple[float, int]) -> tuple[float, int]:
+        return state[0] + later[0], state[1] + later[1]
+
+    def result(self, state: tuple[float, int]) -> float:
+        return state[0] / state[1]
+
+
+class _Chosen(Reducer[Any]):
+    """One of the values; None of none."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field)
+
+    def kind(self, event: type[Event]) -> Any:
+        return _or_none(self.value_type(event))
+
+    def start(self) -> Any:
+        return None
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        return value if state is None or (value is not None and self._better(value, state)) else state
+
+    def merge(self, state: Any, later: Any) -> Any:
+        return self.add(state, later, 0)
+
+    def result(self, state: Any) -> Any:
+        return state
+
+    def _better(self, one: Any, other: Any) -> bool:
+        raise NotImplementedError
+
+
+class min(_Chosen):
+    """The least value of a field."""
+
+    def _better(self, one: Any, other: Any) -> bool:
+        return bool(one < other)
+
+
+class max(_Chosen):
+    """The greatest value of a field."""
+
+    def _better(self, one: Any, other: Any) -> bool:
+        return bool(one > other)
+
+
+class _Timed(Reducer[Any]):
+    """The value of one event, chosen by its time."""
+
+    def kind(self, event: type[Event]) -> Any:
+        return _or_none(tuple[int, self.value_type(event)])  # type: ignore[misc]
+
+    def start(self) -> Any:
+        return None
+
+    def merge(self, state: Any, later: Any) -> Any:
+        return state if later is None else self.add(state, later[1], later[0])
+
+    def result(self, state: Any) -> Any:
+        return state[1]
+
+
+class first(_Timed):
+    """The field, or the event, of the earliest one."""
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        return (time, value) if state is None or time < state[0] else state
+
+
+class last(_Timed):
+    """The field, or the event, of the latest one."""
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        return (time, value) if state is None or time >= state[0] else state
+
+
+class top(Reducer[list[Any]]):
+    """The n events with the greatest value of a field, the greatest first.
+
+    Parameters
+    ----------
+    n: how many. by: the field.
+    """
+
+    def __init__(self, n: int, by: str) -> None:
+        super().__init__()
+        self._n, self._by = n, by
+        if n < 1:
+            raise TopologyError(f"top({n}, by={by!r}): give one at least.")
+
+    def kind(self, event: type[Event]) -> Any:
+        if self._by not in field_types(event):
+            raise TopologyError(f"{event.__name__} has no field {self._by!r}; it has {', '.join(field_types(event))}.")
+        return list[event]  # type: ignore[valid-type]
+
+    def start(self) -> list[Any]:
+        return []
+
+    def add(self, state: list[Any], value: Any, time: int) -> list[Any]:
+        return self._best([*state, value])
+
+    def merge(self, state: list[Any], later: list[Any]) -> list[Any]:
+        return self._best([*state, *later])
+
+    def result(self, state: list[Any]) -> list[Any]:
+        return state
+
+    def _best(self, events: list[Any]) -> list[Any]:
+        return heapq.nlargest(self._n, events, key=lambda event: getattr(event, self._by))
+
+
+class distinct(Reducer[set[Any]]):
+    """How many values a field has. All of them are kept, so that the number is exact."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field)
+
+    def kind(self, event: type[Event]) -> Any:
+        return set[self.value_type(event)]  # type: ignore[misc]
+
+    def start(self) -> set[Any]:
+        return set()
+
+    def add(self, state: set[Any], value: Any, time: int) -> set[Any]:
+        state.add(value)
+        return state
+
+    def merge(self, state: set[Any], later: set[Any]) -> set[Any]:
+        return state | later
+
+    def result(self, state: set[Any]) -> int:
+        return len(state)
+
+
+class collect(Reducer[list[Any]]):
+    """All values of a field, or all events, by their times."""
+
+    def kind(self, event: type[Event]) -> Any:
+        return list[tuple[int, self.value_type(event)]]  # type: ignore[misc]
+
+    def start(self) -> list[Any]:
+        return []
+
+    def add(self, state: list[Any], value: Any, time: int) -> list[Any]:
+        state.append((time, value))
+        return state
+
+    def merge(self, state: list[Any], later: list[Any]) -> list[Any]:
+        return [*state, *later]
+
+    def result(self, state: list[Any]) -> list[Any]:
+        return [value for _, value in sorted(state, key=lambda entry: entry[0])]
+
+
+class fold(Reducer[Any]):
+    """What a function makes of the state and each event.
+
+    Parameters
+    ----------
+    initial: the state of no event; it is copied for each window, and its type is what the state is kept as.
+    step: from the state and an event to the state. merge: of two parts, where windows share them or sessions join.
+    """
+
+    def __init__(
+        self, initial: Any, step: Callable[[Any, Any], Any], merge: Callable[[Any, Any], Any] | None = None
+    ) -> None:
+        super().__init__()
+        self._initial, self._step, self._merge = initial, step, merge
+
+    @property
+    def merges(self) -> bool:
+        """Whether it says how."""
+        return self._merge is not None
+
+    def kind(self, event: type[Event]) -> Any:
+        return type(self._initial)
+
+    def start(self) -> Any:
+        return copy.deepcopy(self._initial)
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        return self._step(state, value)
+
+    def merge(self, state: Any, later: Any) -> Any:
+        assert self._merge is not None
+        return self._merge(state, later)
+
+    def result(self, state: Any) -> Any:
+        return state
+
+
+def _or_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind):
+        return kind
+    return kind | None

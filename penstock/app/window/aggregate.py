@@ -1,0 +1,108 @@
+"""A class made of reducers, for windows whose results need no code of their own."""
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from penstock.app.element import ProcessingElement
+from penstock.app.event import field_types
+from penstock.app.reducers import Reducer, fold
+from penstock.app.stream import Emission, Stream
+from penstock.app.window.windowing import Count, Session, Windowing, microseconds
+from penstock.errors import TopologyError
+
+Results = Literal["final", "updates", "both"]
+
+
+class Reducing(ProcessingElement):
+    """What all such classes have in common; its fields are the reducers' states."""
+
+    reducers: ClassVar[Mapping[str, Reducer[Any]]]
+    into: ClassVar[Stream[Any]]
+    keys: ClassVar[tuple[str, ...]]
+    spans: ClassVar[frozenset[str]]
+    time_of: ClassVar[Any]
+
+    def on_event(self, event: Any) -> None:
+        """Add it to each."""
+        time = 0 if self.time_of is None else microseconds(type(self).time_of(event))
+        for name, reducer in self.reducers.items():
+            value = event if reducer.field is None else getattr(event, reducer.field)
+            setattr(self, name, reducer.add(getattr(self, name), value, time))
+
+    def result(self) -> Emission:
+        """An event of the window's key, its span, and what the reducers make of it."""
+        key = self.key if len(self.keys) > 1 else (self.key,)
+        span = {name: getattr(self.window, name) for name in self.spans}
+        found = {name: reducer.result(getattr(self, name)) for name, reducer in self.reducers.items()}
+        return type(self).into(**dict(zip(self.keys, key, strict=True)), **span, **found)
+
+
+class _Final(Reducing):
+    def on_close(self) -> Emission:
+        return self.result()
+
+
+class _Updates(Reducing):
+    def on_batch(self) -> Emission:
+        return self.result()
+
+
+class _Both(Reducing):
+    def on_batch(self) -> Emission:
+        return self.result()
+
+    def on_close(self) -> Emission:
+        return self.result()
+
+
+def _merge(self: Reducing, other: Reducing) -> None:
+    for name, reducer in self.reducers.items():
+        setattr(self, name, reducer.merge(getattr(self, name), getattr(other, name)))
+
+
+def aggregate(
+    name: str, source: Stream[Any], window: Windowing, key: tuple[str, ...], into: Stream[Any], reducers: Mapping[str, Reducer[Any]],
+    results: Results, field: str | None,
+) -> type[ProcessingElement]:  # fmt: skip
+    """The class.
+
+    Parameters
+    ----------
+    field: of the source's events, which holds their time.
+
+    Raises
+    ------
+    TopologyError: the fields of ``into`` are not those of the key, the span and the reducers; or a reducer does not fit.
+    """
+    bases: dict[str, type[Reducing]] = {"final": _Final, "updates": _Updates, "both": _Both}
+    if results not in bases:
+        raise TopologyError(f"Aggregate {name}: results={results!r}; choose {', '.join(bases)}.")
+    fields = set(field_types(into.event_type))
+    spans = fields & {"start", "end"} - set(reducers) - set(key)
+    wanted = {*key, *spans, *reducers}
+    if not reducers or wanted != fields:
+        raise TopologyError(
+            f"Aggregate {name}: {into.event_type.__name__} has {', '.join(sorted(fields))}, and is to be made of the key "
+            f"({', '.join(key)}), start and end where it has them, and {', '.join(reducers) or 'no reducer'}: name a reducer for "
+            "each of the other fields, as bids=reducers.count()."
+        )
+    mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
+    if not mergeable and (isinstance(window, Session) or (isinstance(window, Count) and window.every < window.size)):
+        raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
+    states = []
+    for each, reducer in reducers.items():
+        if not isinstance(reducer, Reducer):
+            raise TopologyError(f"Aggregate {name}: {each}={reducer!r} is no reducer; give one, as reducers.count().")
+        states.append((each, reducer.kind(source.event_type), msgspec.field(default_factory=reducer.start)))
+    made: Any = msgspec.defstruct(
+        name, states, bases=(bases[results],), dict=True,
+        namespace={
+            "reducers": dict(reducers), "into": into, "keys": key, "spans": frozenset(spans),
+            "time_of": None if field is None else attrgetter(field), **({"merge": _merge} if mergeable else {}),
+        },
+    )  # fmt: skip
+    prototype: type[ProcessingElement] = made
+    return prototype

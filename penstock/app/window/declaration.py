@@ -1,0 +1,135 @@
+"""The declaration of a PE with windows, checked by itself."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.app.element import (
+    WINDOW_HOOKS,
+    Element,
+    ProcessingElement,
+    check_methods,
+    check_state,
+    declare,
+    overrides,
+)
+from penstock.app.event import field_types
+from penstock.app.stream import Source, Stream
+from penstock.app.window.windowed import windowed
+from penstock.app.window.windowing import Count, Session, Windowing
+from penstock.errors import TopologyError
+
+
+def declare_windowed(
+    body: Any,
+    inputs: Stream[Any] | Sequence[Stream[Any]],
+    emits: Stream[Any] | Sequence[Stream[Any]],
+    *,
+    key: str | Sequence[str] | None,
+    window: Windowing,
+    name: str | None = None,
+) -> Element:
+    """Declare a keyed PE of which each window has a state of its own.
+
+    Raises
+    ------
+    TopologyError: the body or the window cannot be used so; says how to mend it.
+    StateError: the body's state cannot be kept.
+    """
+    label = str(name or getattr(body, "__name__", repr(body)))
+    streams = (inputs,) if isinstance(inputs, Stream) else tuple(inputs)
+    _check(label, body, key, window)
+    field = time_field(label, streams, window)
+    element = declare(windowed(body, window, field), "event", inputs, emits, key=key, name=label, timers="event")
+    check_state(replace(element, body=body))
+    return replace(element, window=window, note=str(window))
+
+
+def _check(name: str, body: Any, key: Any, window: Any) -> None:
+    if not isinstance(window, Windowing):
+        raise TopologyError(
+            f"Element {name}: window={window!r}; give Tumbling, Sliding, Session or Count, as Tumbling('10 s')."
+        )
+    if not (isinstance(body, type) and issubclass(body, ProcessingElement)):
+        raise TopologyError(
+            f"Element {name} has windows: write it as a class derived from ProcessingElement, for their state."
+        )
+    if not key:
+        raise TopologyError(
+            f"Element {name} has windows but no key: add key='field', for windows belong to keyed instances."
+        )
+    check_methods(name, body, WINDOW_HOOKS)
+    if not overrides(body, "on_event") or not (overrides(body, "on_close") or overrides(body, "on_batch")):
+        raise TopologyError(f"Element {name} has windows: give it on_event, and on_close for their results.")
+    for hook in ("on_timer", "on_interval"):
+        if overrides(body, hook):
+            raise TopologyError(
+                f"Element {name} has windows, whose timers are theirs: put {hook} into an element without."
+            )
+    merges = overrides(body, "merge")
+    if isinstance(window, Session) and not merges:
+        raise TopologyError(
+            f"Element {name}: an event may join two sessions, so give it `def merge(self, other)`, which takes in the state of "
+            "the later one."
+        )
+    if isinstance(window, Count) and window.every < window.size and (not merges or overrides(body, "on_batch")):
+        raise TopologyError(
+            f"Element {name}: windows of {window} share their events, so give it `def merge(self, other)`, and no on_batch."
+        )
+
+
+def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> str | None:
+    """The field that holds the time of all events of an element; None for windows by count, where there is none.
+
+    Raises
+    ------
+    TopologyError: there is none, or it is no datetime.
+    """
+    fields = {window.at} if window.at else {event_time_of(stream) for stream in streams}
+    field = fields.pop() if len(fields) == 1 else None
+    if field is None:
+        if isinstance(window, Count):
+            return None
+        raise TopologyError(
+            f"Element {name}: windows of {window} need a time: declare the source with event_time=, or say which field of "
+            f"{', '.join(stream.name for stream in streams)} holds it, as at='field'."
+        )
+    for stream in streams:
+        check_time(name, stream, field)
+    return field
+
+
+def check_time(name: str, stream: Stream[Any], field: str) -> None:
+    """Refuse a field that holds no time.
+
+    Raises
+    ------
+    TopologyError: names the element, the stream and the field.
+    """
+    kind = field_types(stream.event_type).get(field)
+    if getattr(kind, "__name__", None) != "datetime":
+        raise TopologyError(
+            f"Element {name} goes by {field!r}, which must be a field of {stream.event_type.__name__} (stream {stream.name}) of "
+            "type datetime."
+        )
+
+
+def own_time(name: str, stream: Stream[Any], field: str | None) -> str:
+    """The field that holds the time of a stream's events: the one given, or the source's.
+
+    Raises
+    ------
+    TopologyError: there is none.
+    """
+    found = field or event_time_of(stream)
+    if found is None:
+        raise TopologyError(
+            f"Element {name} goes by the times of {stream.name}: say which field holds them, as at='field'."
+        )
+    check_time(name, stream, found)
+    return found
+
+
+def event_time_of(stream: Stream[Any]) -> str | None:
+    """The field that a source declares."""
+    return stream.event_time.field if isinstance(stream, Source) and stream.event_time is not None else None

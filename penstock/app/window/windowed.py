@@ -1,0 +1,338 @@
+"""Prototypes whose state is the state of windows: each window has an instance of the author's class.
+
+To a container they are prototypes as any other: their timer is set to the end of the window that closes first, and their
+state is what is kept of the windows that are open.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from penstock.app.element import Emitted, ProcessingElement, overrides
+from penstock.app.stream import Emission
+from penstock.app.window.windowing import (
+    FOREVER,
+    SECOND,
+    Count,
+    Session,
+    Sliding,
+    Window,
+    Windowing,
+    microseconds,
+    moment,
+)
+from penstock.errors import LateEventError
+
+Body = TypeVar("Body")
+
+
+class Part(msgspec.Struct, Generic[Body], array_like=True):
+    """A window, or a part that several windows share.
+
+    Parameters
+    ----------
+    end: of its events' time; microseconds, as all times here.
+    closed: whether it has been closed and is kept for late events. again: whether one has come in this micro-batch.
+    """
+
+    state: Body
+    end: int
+    closed: bool = False
+    again: bool = False
+
+
+class Windowed(ProcessingElement):
+    """What all windows have in common."""
+
+    body: ClassVar[type[ProcessingElement]]
+    windowing: ClassVar[Any]
+    time_of: ClassVar[Callable[[Any], datetime] | None]
+    """Reads an event's time; None for windows by count without one."""
+
+    @property
+    def _mark(self) -> int:
+        """The watermark, which closes windows; before all times, where there is none."""
+        return _micros(self._context.watermark)
+
+    @property
+    def _fired(self) -> int:
+        """The watermark by which windows were closed last: an event that is late for it is too late."""
+        return _micros(self._context.fired)
+
+    def _enter(self, state: Any, start: int, end: int) -> Any:
+        """Make a window's state know where it is, before one of its hooks is called."""
+        state.key, state._context, state.window = self.key, self._context, Window(moment(start), moment(end))
+        return state
+
+    def _time(self, event: Any) -> int:
+        """When an event was; where it holds no time, when it is handled."""
+        reader = type(self).time_of
+        return round(self._context.now * SECOND) if reader is None else microseconds(reader(event))
+
+    def _wake(self, at: int | None) -> None:
+        self._context.due = None if at is None else at / SECOND
+
+    def _late(self, time: int) -> LateEventError:
+        return LateEventError(
+            f"the event is of {moment(time).isoformat()}, and its windows have closed: the watermark was "
+            f"{moment(self._fired).isoformat()}"
+        )
+
+
+def _micros(mark: float | None) -> int:
+    return -FOREVER if mark is None else round(mark * SECOND)
+
+
+def emissions(emitted: Emitted) -> Iterable[Emission]:
+    """What a hook has yielded, returned, or not."""
+    if emitted is None:
+        return ()
+    return (emitted,) if isinstance(emitted, Emission) else emitted
+
+
+class Spans(Windowed):
+    """Windows that are spans of time: aligned ones and sessions."""
+
+    if TYPE_CHECKING:  # a field of each prototype, typed by its body
+        open: dict[int, Part[Any]]
+    touched: list[int] = []
+    """Starts of the windows that have got an event in this micro-batch."""
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to the windows that it belongs to.
+
+        Raises
+        ------
+        LateEventError: all of them have been forgotten.
+        """
+        for start in self._windows(self._time(event)):
+            part = self.open[start]
+            state = self._enter(part.state, start, part.end)
+            if start not in self.touched:
+                self.touched.append(start)
+            if part.closed and overrides(self.body, "on_late"):
+                yield from emissions(state.on_late(event))
+            else:
+                part.again = part.closed
+                yield from emissions(state.on_event(event))
+        self._rearm()
+
+    def on_batch(self) -> Iterator[Emission]:
+        """Early results of open windows, and new ones of those that had closed."""
+        touched, self.touched = self.touched, []
+        for start in touched:
+            part = self.open.get(start)
+            if part is None:
+                continue
+            if part.again:
+                part.again = False
+                yield from emissions(self._enter(part.state, start, part.end).on_close())
+            elif not part.closed and overrides(self.body, "on_batch"):
+                yield from emissions(self._enter(part.state, start, part.end).on_batch())
+
+    def on_timer(self) -> Iterator[Emission]:
+        """Close what the watermark has passed, in order, and forget what is kept no longer."""
+        mark, allowed = self._mark, self.windowing.allowed_us
+        for start, part in sorted(self.open.items(), key=lambda item: (item[1].end, item[0])):
+            if part.end > mark:
+                break
+            if not part.closed:
+                part.closed = True
+                yield from emissions(self._enter(part.state, start, part.end).on_close())
+            if part.end + allowed <= mark:
+                del self.open[start]
+        self._rearm()
+
+    def _windows(self, time: int) -> list[int]:
+        raise NotImplementedError
+
+    def _rearm(self) -> None:
+        allowed = self.windowing.allowed_us
+        self._wake(min((part.end + allowed * part.closed for part in self.open.values()), default=None))
+
+
+class Aligned(Spans):
+    """Tumbling and sliding windows, each with a state of its own."""
+
+    def _windows(self, time: int) -> list[int]:
+        windowing: Sliding = self.windowing
+        spans = [(start, windowing.end(start)) for start in windowing.starts(time)]
+        oldest = self._fired - windowing.allowed_us
+        kept = [(start, end) for start, end in reversed(spans) if end > oldest]
+        if not kept:
+            raise self._late(time)
+        for start, end in kept:
+            if start not in self.open:
+                self.open[start] = Part(self.body(), end, closed=end <= self._fired)
+        return [start for start, _ in kept]
+
+
+class Sessions(Spans):
+    """Windows that grow with their events, and merge where an event joins them."""
+
+    def _windows(self, time: int) -> list[int]:
+        gap = self.windowing.gap_us
+        joined = sorted(start for start, part in self.open.items() if start < time + gap and time < part.end)
+        end = max([time + gap, *(self.open[start].end for start in joined)])
+        if end + self.windowing.allowed_us <= self._fired:
+            raise self._late(time)
+        first = min([time, *joined])
+        whole = self.open.pop(joined[0]) if joined else Part(self.body(), end)
+        for start in joined[1:]:
+            other = self.open.pop(start)
+            whole.state.merge(self._enter(other.state, start, other.end))
+            whole.again |= other.again
+        whole.end, whole.closed = end, end <= self._fired
+        self.open[first] = whole
+        self.touched = [start for start in self.touched if start not in joined]
+        return [first]
+
+
+class Panes(Windowed):
+    """Sliding windows that share their parts: an event goes into one of them, and a window is what they merge to."""
+
+    if TYPE_CHECKING:  # a field of each prototype, typed by its body
+        open: dict[int, Part[Any]]
+    next: int = -FOREVER
+    """The start of the first window that has not closed."""
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to its pane.
+
+        Raises
+        ------
+        LateEventError: the last window of the pane has closed.
+        """
+        windowing: Sliding = self.windowing
+        time = self._time(event)
+        start = windowing.pane(time)
+        end = windowing.end(start)
+        if end <= self._fired:
+            raise self._late(time)
+        part = self.open.get(start)
+        if part is None:
+            part = self.open[start] = Part(self.body(), end)
+        yield from emissions(self._enter(part.state, start, end).on_event(event))
+        self._rearm()
+
+    def on_timer(self) -> Iterator[Emission]:
+        """Close the windows that the watermark has passed, in order, and forget panes of which it has passed the last."""
+        windowing: Sliding = self.windowing
+        while self.open and windowing.end(start := self._first()) <= self._mark:
+            end = windowing.end(start)
+            yield from emissions(self._merged(start, end).on_close())
+            self.next = start + windowing.every_us
+            self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
+        self._rearm()
+
+    def _merged(self, start: int, end: int) -> Any:
+        whole = self._enter(self.body(), start, end)
+        for pane in sorted(self.open):
+            if pane < end:
+                whole.merge(_copy(self.open[pane].state))  # which it may keep; the pane belongs to other windows, too
+        return self._enter(whole, start, end)
+
+    def _first(self) -> int:
+        """The start of the first window that has not closed and holds a pane."""
+        windowing: Sliding = self.windowing
+        return max(self.next, min(self.open) - windowing.size_us + windowing.every_us)
+
+    def _rearm(self) -> None:
+        self._wake(self.windowing.end(self._first()) if self.open else None)
+
+
+class Events(msgspec.Struct, Generic[Body], array_like=True):
+    """Some events of a window by count: when the first and the last were, and how many."""
+
+    state: Body
+    first: int
+    last: int
+    seen: int = 0
+
+
+class Counted(Windowed):
+    """Windows by count, of one part or several that windows share."""
+
+    if TYPE_CHECKING:  # a field of each prototype, typed by its body
+        parts: list[Events[Any]]
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to the last part, and close the window that it fills."""
+        windowing: Count = self.windowing
+        time = self._time(event)
+        if not self.parts or self.parts[-1].seen == windowing.every:
+            self.parts.append(Events(self.body(), time, time))
+        part = self.parts[-1]
+        part.seen, part.last = part.seen + 1, time
+        yield from emissions(self._enter(part.state, part.first, time).on_event(event))
+        if sum(part.seen for part in self.parts) == windowing.size:
+            yield from self._close()
+            del self.parts[0]
+
+    def on_batch(self) -> Iterator[Emission]:
+        """Early results of the window that is open."""
+        if self.parts and overrides(self.body, "on_batch"):
+            part = self.parts[-1]
+            yield from emissions(self._enter(part.state, part.first, part.last).on_batch())
+
+    def _close(self) -> Iterable[Emission]:
+        first, last = self.parts[0].first, self.parts[-1].last
+        whole = self.parts[0].state
+        if len(self.parts) > 1:
+            whole = self._enter(self.body(), first, last)
+            for part in self.parts:
+                whole.merge(_copy(part.state))
+        return emissions(self._enter(whole, first, last).on_close())
+
+
+class CountedToTheEnd(Counted):
+    """The same where there is an event time: what is left when the input has ended is closed then."""
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to the last part, and ask to be woken at the end of the input."""
+        yield from super().on_event(event)
+        self._wake(FOREVER if self.parts and self.parts[-1].seen < self.windowing.every else None)
+
+    def on_timer(self) -> Iterator[Emission]:
+        """Close what is left."""
+        if self._mark >= FOREVER:
+            yield from self._close()
+            self.parts = []
+
+
+def _copy(state: Any) -> Any:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
+
+
+def windowed(body: type[ProcessingElement], windowing: Windowing, field: str | None) -> type[Windowed]:
+    """The prototype that keeps an instance of ``body`` for each window.
+
+    Parameters
+    ----------
+    field: of the events, which holds their time; None for windows by count without one.
+    """
+    parts: Any = dict[int, Part[body]]  # type: ignore[valid-type]
+    base: type[Windowed]
+    if isinstance(windowing, Count):
+        base, parts = (Counted if field is None else CountedToTheEnd), list[Events[body]]  # type: ignore[valid-type]
+    elif isinstance(windowing, Session):
+        base = Sessions
+    else:
+        base = Panes if shares_panes(body, windowing) else Aligned
+    name = "parts" if isinstance(windowing, Count) else "open"
+    made: Any = msgspec.defstruct(
+        body.__name__, [(name, parts, msgspec.field(default_factory=list if name == "parts" else dict))], bases=(base,),
+        module=body.__module__, dict=True,
+        namespace={"body": body, "windowing": windowing, "time_of": None if field is None else attrgetter(field)},
+    )  # fmt: skip
+    prototype: type[Windowed] = made
+    return prototype
+
+
+def shares_panes(body: type[ProcessingElement], windowing: Windowing) -> bool:
+    """Whether windows are merged from parts that they share: the body says how, and asks for nothing between."""
+    plain = not (overrides(body, "on_batch") or overrides(body, "on_late") or windowing.allowed_us)
+    return isinstance(windowing, Sliding) and windowing.shared and overrides(body, "merge") and plain

@@ -1,0 +1,242 @@
+"""Which windows an event belongs to. Times are in microseconds since the epoch, UTC."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.app.duration import Duration, seconds
+from penstock.errors import TopologyError
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+FOREVER = 253_402_300_799 * SECOND
+"""The end of the year 9999: later than any event, and what the watermark is once the input has ended."""
+
+
+class Window(NamedTuple):
+    """A window: events from ``start`` to before ``end``, in UTC.
+
+    A window by count has the time of its first event as start, and that of its last one as end.
+    """
+
+    start: datetime
+    end: datetime
+
+
+def microseconds(moment: datetime) -> int:
+    """Since the epoch; a time without a zone is in UTC."""
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * SECOND)
+
+
+def moment(at: int) -> datetime:
+    """The time of a number of microseconds since the epoch."""
+    return datetime.fromtimestamp(at // SECOND, UTC) + timedelta(microseconds=at % SECOND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windowing:
+    """How an element's events are divided into windows.
+
+    Parameters
+    ----------
+    at: the field of the events that holds their time, a datetime; the source's ``event_time`` unless given.
+    allowed: how long after a window has closed its state is kept for late events, by the watermark.
+    """
+
+    at: str | None = None
+    allowed: Duration = 0.0
+
+    timed: ClassVar[bool] = True
+    """Whether windows are spans of time."""
+
+    @property
+    def allowed_us(self) -> int:
+        """Microseconds after which a closed window is forgotten."""
+        return _micros(self.allowed)
+
+
+@dataclass(frozen=True, init=False)
+class Sliding(Windowing):
+    """Windows of one length that begin every so often, and overlap where that is less.
+
+    Parameters
+    ----------
+    size, every: length of a window, and from one's start to the next one's.
+    offset: of the starts, from midnight in UTC or in the zone on 1 January 1970.
+    zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days: they begin at midnight there, whatever the clock
+        does in between.
+
+    Raises
+    ------
+    TopologyError: a length is zero or out of its range, or there is no such zone.
+    """
+
+    size: Duration
+    every: Duration
+    offset: Duration
+    zone: str | None
+
+    def __init__(
+        self, size: Duration, every: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
+        allowed: Duration = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(at=at, allowed=allowed)
+        for name, value in (("size", size), ("every", every), ("offset", offset), ("zone", zone)):
+            object.__setattr__(self, name, value)
+        if not 0 < self.every_us <= self.size_us:
+            raise TopologyError(
+                f"A window of {size} every {every}: both must be longer than zero, and the second no longer than the first, "
+                "or events between windows would be in none."
+            )
+        if self.offset_us >= self.every_us:
+            raise TopologyError(f"A window every {every} with an offset of {offset}: give a shorter one.")
+        if zone is None:
+            return
+        if self.size_us % DAY or self.every_us % DAY:
+            raise TopologyError(
+                f"A window of {size} every {every} in a time zone: give whole days; shorter windows are the same in all zones "
+                "but for an offset."
+            )
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise TopologyError(f"There is no time zone {zone!r}; write one as 'Europe/Zurich'.") from error
+
+    @property
+    def size_us(self) -> int:
+        """Microseconds of a window; of clock time, in a zone."""
+        return _micros(self.size)
+
+    @property
+    def every_us(self) -> int:
+        """Microseconds from start to start."""
+        return _micros(self.every)
+
+    @property
+    def offset_us(self) -> int:
+        """Microseconds of the offset."""
+        return _micros(self.offset)
+
+    def starts(self, time: int) -> Iterator[int]:
+        """Of the windows that a time lies in, the latest first."""
+        clock = self._clock(time)
+        start = (clock - self.offset_us) // self.every_us * self.every_us + self.offset_us
+        while start > clock - self.size_us:
+            yield self._instant(start)
+            start -= self.every_us
+
+    def end(self, start: int) -> int:
+        """Of the window that begins at a time."""
+        return start + self.size_us if self.zone is None else self._instant(self._clock(start) + self.size_us)
+
+    def pane(self, time: int) -> int:
+        """The start of the part that windows share; parts are ``every`` long where windows are a multiple of that."""
+        return next(self.starts(time))
+
+    @property
+    def shared(self) -> bool:
+        """Whether windows are made of whole panes, more than one."""
+        return self.zone is None and self.size_us != self.every_us and self.size_us % self.every_us == 0
+
+    def _clock(self, time: int) -> int:
+        """What clocks in the zone show, as if it were UTC."""
+        if self.zone is None:
+            return time
+        local = moment(time).astimezone(ZoneInfo(self.zone))
+        return microseconds(local.replace(tzinfo=UTC))
+
+    def _instant(self, clock: int) -> int:
+        """When clocks in the zone show that; the first time, where they are put back over it."""
+        if self.zone is None:
+            return clock
+        return microseconds(moment(clock).replace(tzinfo=ZoneInfo(self.zone), fold=0))
+
+    def __str__(self) -> str:
+        zone = "" if self.zone is None else f" in {self.zone}"
+        offset = f" from {span(self.offset_us)}" if self.offset_us else ""
+        every = "" if self.every_us == self.size_us else f" every {span(self.every_us)}"
+        return f"{span(self.size_us)}{every}{offset}{zone}"
+
+
+class Tumbling(Sliding):
+    """Windows of one length, one after the other; see `Sliding` for the parameters."""
+
+    def __init__(
+        self, size: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
+        allowed: Duration = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(size, size, offset=offset, zone=zone, at=at, allowed=allowed)
+
+
+@dataclass(frozen=True, init=False)
+class Session(Windowing):
+    """Windows that end when no event of the key has come for so long; an event between two joins them.
+
+    Parameters
+    ----------
+    gap: after the last event, at which the window ends.
+
+    Raises
+    ------
+    TopologyError: the gap is zero.
+    """
+
+    gap: Duration
+
+    def __init__(self, gap: Duration, *, at: str | None = None, allowed: Duration = 0.0) -> None:
+        super().__init__(at=at, allowed=allowed)
+        object.__setattr__(self, "gap", gap)
+        if self.gap_us <= 0:
+            raise TopologyError(f"A session with a gap of {gap}: it must be longer than zero.")
+
+    @property
+    def gap_us(self) -> int:
+        """Microseconds of the gap."""
+        return _micros(self.gap)
+
+    def __str__(self) -> str:
+        return f"session, gap {span(self.gap_us)}"
+
+
+@dataclass(frozen=True, init=False)
+class Count(Windowing):
+    """Windows of so many events of a key, in the order in which they come.
+
+    Parameters
+    ----------
+    size: events of a window. every: events from one's start to the next one's; ``size`` unless given.
+
+    Raises
+    ------
+    TopologyError: a number is below one, or the size no multiple of ``every``.
+    """
+
+    size: int
+    every: int
+    timed: ClassVar[bool] = False
+
+    def __init__(self, size: int, every: int | None = None, *, at: str | None = None) -> None:
+        super().__init__(at=at)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "every", size if every is None else every)
+        if not 1 <= self.every <= self.size or self.size % self.every:
+            raise TopologyError(
+                f"A window of {size} events every {every}: give whole numbers above zero, the first a multiple of the second."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.size:,} events" + ("" if self.every == self.size else f" every {self.every:,}")
+
+
+def _micros(duration: Duration) -> int:
+    return round(seconds(duration) * SECOND)
+
+
+def span(micros: int) -> str:
+    """A duration as people write it, in microseconds."""
+    for unit, size in (("d", DAY), ("h", 3600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1000)):
+        if micros >= size and micros % size == 0:
+            return f"{micros // size} {unit}"
+    return f"{micros / SECOND:g} s"

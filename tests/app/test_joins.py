@@ -1,0 +1,204 @@
+"""Joins in memory, against joins by brute force over the whole input."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import App, Event
+from penstock.errors import TopologyError
+from penstock.testing import TopologyDriver
+from penstock.testing.driver import Crash
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+LATENESS = 5
+
+
+class Order(Event):
+    item: int
+    number: int
+    at: datetime
+
+
+class Payment(Event):
+    item: int
+    amount: int
+    at: datetime
+
+
+class Paid(Event):
+    number: int | None
+    amount: int | None
+
+
+def at(seconds):
+    return T0 + timedelta(seconds=seconds)
+
+
+def sources():
+    app = App("joins")
+    orders = app.source("Orders", Order, event_time="at", lateness=LATENESS)
+    payments = app.source("Payments", Payment, event_time="at", lateness=LATENESS)
+    paid = app.stream("Paid", Paid)
+    app.sink("Out", paid)
+    return app, orders, payments, paid
+
+
+def interval(within, how):
+    app, orders, payments, paid = sources()
+
+    @app.join(orders, payments, key="item", within=within, emits=paid, how=how)
+    def match(order, payment):
+        return paid(order and order.number, payment and payment.amount)
+
+    return app
+
+
+def latest(how="left", within=None):
+    app, orders, payments, paid = sources()
+
+    @app.join_latest(orders, payments, key="item", emits=paid, how=how, within=within)
+    def match(order, payment):
+        return paid(order.number, payment and payment.amount)
+
+    return app
+
+
+def results(driver):
+    return sorted(((p.number, p.amount) for p in driver.output("Out")), key=str)
+
+
+times = st.integers(0, 40).map(at)
+orders_given = st.lists(st.tuples(st.integers(0, 1), times), max_size=12)
+
+
+def numbered(kind, rows):
+    return [kind(item, number, time) for number, (item, time) in enumerate(rows)]
+
+
+def deliver(driver, events, data):
+    """In an order shaken within the lateness, cut anywhere, with crashes."""
+    shaken = {id(event): event.at + timedelta(seconds=data.draw(st.integers(0, LATENESS))) for event in events}
+    left = sorted(events, key=lambda event: shaken[id(event)])
+    while left:
+        count = data.draw(st.integers(1, len(left)))
+        part = {
+            "Orders": [event for event in left[:count] if type(event) is Order],
+            "Payments": [event for event in left[:count] if type(event) is Payment],
+        }
+        if part["Orders"] and data.draw(st.booleans()):
+            driver.crash_at(0)
+            with pytest.raises(Crash):
+                driver.batch(part)
+        driver.batch(part)
+        left = left[count:]
+    driver.finish()
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "full"])
+@pytest.mark.parametrize("within", [("-4 s", "3 s"), (0, "6 s"), ("2 s", "4 s"), (-6.0, -1.0)])
+@given(left=orders_given, right=orders_given, data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_an_interval_join_is_that_of_the_definition(within, how, left, right, data):
+    orders, payments = numbered(Order, left), numbered(Payment, right)
+    driver = TopologyDriver(interval(within, how))
+    deliver(driver, [*orders, *payments], data)
+    low, high = (float(str(end).removesuffix(" s")) for end in within)
+    pairs = [
+        (o, p) for o in orders for p in payments if o.item == p.item and low <= (p.at - o.at).total_seconds() <= high
+    ]
+    wanted = [(o.number, p.amount) for o, p in pairs]
+    if how != "inner":
+        wanted += [(o.number, None) for o in orders if o not in [o for o, _ in pairs]]
+    if how == "full":
+        wanted += [(None, p.amount) for p in payments if p not in [p for _, p in pairs]]
+    assert results(driver) == sorted(wanted, key=str)
+
+
+@pytest.mark.parametrize(("how", "within"), [("left", None), ("inner", None), ("left", "5 s")])
+@given(left=orders_given, right=st.lists(st.tuples(st.integers(0, 1), times), max_size=12, unique=True), data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_each_event_meets_the_version_in_force(how, within, left, right, data):
+    orders, payments = numbered(Order, left), numbered(Payment, right)
+    driver = TopologyDriver(latest(how, within))
+    deliver(driver, [*orders, *payments], data)
+    wanted = []
+    for order in orders:
+        versions = [p for p in payments if p.item == order.item and p.at <= order.at]
+        version = max(versions, key=lambda p: p.at, default=None)
+        if version is not None and within is not None and order.at - version.at > timedelta(seconds=5):
+            version = None
+        if version is not None or how == "left":
+            wanted.append((order.number, version and version.amount))
+    assert results(driver) == sorted(wanted, key=str)
+
+
+def test_what_cannot_match_any_more_is_dropped():
+    driver = TopologyDriver(interval(("-1 s", "1 s"), "inner"), partitions=1)
+    sizes = []
+    for second in range(0, 4000, 10):
+        driver.batch({"Orders": [Order(1, second, at(second))], "Payments": [Payment(1, second, at(second))]})
+        sizes.append(
+            sum(len(content) for store in driver._committed.stores.values() for content in store._content.values())
+        )
+    assert max(sizes[50:]) <= max(sizes[:50])
+    assert len(driver.output("Out")) == 400
+
+
+def test_the_unmatched_are_said_once_nothing_can_match_them_and_not_before():
+    driver = TopologyDriver(interval((0, "10 s"), "left"))
+    driver.batch({"Orders": [Order(1, 1, at(0)), Order(2, 2, at(15))], "Payments": [Payment(3, 3, at(15))]})
+    driver.batch()
+    assert results(driver) == []  # the watermark is 10: a payment of that time would match
+    driver.batch({"Orders": [Order(2, 3, at(15.001))], "Payments": [Payment(3, 3, at(15.001))]})
+    driver.batch()
+    assert results(driver) == [(1, None)]
+
+
+class Reading(Event):
+    sensor: str
+    value: int
+    at: datetime
+
+
+@given(rows=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60)), max_size=30), cut=st.integers(1, 5))
+@settings(max_examples=50, deadline=None)
+def test_events_pass_once_within_a_time(rows, cut):
+    app = App("once")
+    readings = app.source("Readings", Reading, event_time="at")
+    into = app.stream("Fresh", Reading)
+    app.sink("Out", into)
+    app.distinct(readings, key="sensor", within="10 s", into=into)
+    driver = TopologyDriver(app)
+    events = [Reading(sensor, n, at(second)) for n, (sensor, second) in enumerate(sorted(rows, key=lambda row: row[1]))]
+    for place in range(0, len(events), cut):
+        driver.batch({"Readings": events[place : place + cut]})
+    wanted, last = [], {}
+    for event in events:
+        if event.at - last.get(event.sensor, at(-100)) >= timedelta(seconds=10):
+            wanted.append(event)
+            last[event.sensor] = event.at
+    assert sorted(driver.output("Out"), key=lambda r: r.value) == wanted
+
+
+def test_wrong_joins_are_refused():
+    app, orders, payments, paid = sources()
+    derived = app.stream("Derived", Payment)
+
+    def pair(one, other): ...
+
+    for make, words in (
+        (lambda: app.join(orders, payments, key="item", within=("3 s", "-3 s"), emits=paid)(pair), ["lesser end"]),
+        (lambda: app.join(orders, orders, key="item", within=(0, 1), emits=paid)(pair), ["told apart"]),
+        (lambda: app.join(orders, payments, key="item", within=(0, 1), emits=paid, how="outer")(pair), ["'outer'", "full"]),
+        (lambda: app.join_latest(orders, payments, key="item", emits=paid, how="full")(pair), ["'full'", "inner"]),
+        (lambda: app.join(orders, derived, key="item", within=(0, 1), emits=paid)(pair), ["Derived", "at="]),
+        (lambda: app.distinct(orders, key="item", within=0, into=app.stream("Same", Order)), ["longer"]),
+        (lambda: app.distinct(orders, key="item", within=1, into=paid), ["Order"]),
+    ):  # fmt: skip
+        with pytest.raises(TopologyError) as refusal:
+            make()
+        assert all(word in str(refusal.value) for word in words), refusal.value
+    app.join(orders, derived, key="item", within=("-1 min", "5 min"), emits=paid, at=(None, "at"))(pair)
+    assert app._elements[-1].note == "join -1 min to 5 min, inner"

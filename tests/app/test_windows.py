@@ -1,0 +1,485 @@
+"""Windows of the event dialect, in memory, against windows by brute force over the whole input."""
+
+import statistics
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import App, Count, Event, ProcessingElement, Session, Sliding, Tumbling, reducers
+from penstock.app.state import check_state_fits, describe_state
+from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
+from penstock.testing import TopologyDriver
+from penstock.testing.driver import Crash
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+LATENESS = 5
+
+
+class Bid(Event):
+    item: int
+    price: int
+    at: datetime
+
+
+class Sales(Event):
+    item: int
+    bids: int
+    total: int
+    start: datetime
+    end: datetime
+
+
+def at(seconds):
+    return T0 + timedelta(seconds=seconds)
+
+
+def application(window, *, merges=True, late="dead-letter"):
+    app = App("sales")
+    bids = app.source("Bids", Bid, event_time="at", lateness=LATENESS, late=late)
+    sales = app.stream("Sales", Sales)
+    app.sink("Out", sales)
+
+    class Sum(ProcessingElement):
+        bids: int = 0
+        total: int = 0
+
+        def on_event(self, bid):
+            self.bids += 1
+            self.total += bid.price
+
+        def on_close(self):
+            yield sales(self.key, self.bids, self.total, self.window.start, self.window.end)
+
+    class Merging(Sum):
+        def merge(self, other):
+            self.bids += other.bids
+            self.total += other.total
+
+    app.element(bids, key="item", window=window, emits=sales, name="Sum")(Merging if merges else Sum)
+    return app
+
+
+def by_brute_force(window, bids):
+    """Each window's bids, found from the definition, without order or state."""
+    found = defaultdict(list)
+    for bid in bids:
+        second = (bid.at - T0).total_seconds()
+        if isinstance(window, Session):
+            found[bid.item].append(bid)
+            continue
+        size, every = window.size_us / 1e6, window.every_us / 1e6
+        for number in range(-200, 200):
+            if number * every <= second < number * every + size:
+                found[bid.item, at(number * every), at(number * every + size)].append(bid)
+    if isinstance(window, Session):
+        sessions = {}
+        for item, own in found.items():
+            own.sort(key=lambda bid: bid.at)
+            parts = [[own[0]]]
+            for bid in own[1:]:
+                if bid.at - parts[-1][-1].at < timedelta(microseconds=window.gap_us):
+                    parts[-1].append(bid)
+                else:
+                    parts.append([bid])
+            for part in parts:
+                sessions[item, part[0].at, part[-1].at + timedelta(microseconds=window.gap_us)] = part
+        found = sessions
+    return sorted(
+        (item, len(own), sum(bid.price for bid in own), start, end) for (item, start, end), own in found.items()
+    )
+
+
+def results(driver):
+    return sorted((s.item, s.bids, s.total, s.start, s.end) for s in driver.output("Out"))
+
+
+bids = st.builds(
+    Bid, item=st.integers(0, 2), price=st.integers(1, 99), at=st.integers(0, 60_000).map(lambda ms: at(ms / 1000))
+)
+WINDOWS = [
+    Tumbling("10 s"), Sliding("10 s", "2 s"), Sliding("9 s", "4 s"), Sliding("6 s", "2 s"), Session("3 s"), Session("500 ms"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("merges", [True, False])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(events=st.lists(bids, max_size=40), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_windows_are_those_of_the_definition_whatever_the_order_the_cut_and_the_crashes(window, merges, events, data):
+    if isinstance(window, Session) and not merges:
+        return
+    shaken = {id(event): event.at + timedelta(seconds=data.draw(st.floats(0, LATENESS))) for event in events}
+    delivered = sorted(events, key=lambda event: shaken[id(event)])
+    driver = TopologyDriver(application(window, merges=merges), partitions=2)
+    left = delivered
+    while left:
+        count = data.draw(st.integers(1, len(left)))
+        if data.draw(st.booleans()):
+            driver.crash_at(data.draw(st.integers(0, count - 1)))
+            with pytest.raises(Crash):
+                driver.batch({"Bids": left[:count]})
+        driver.batch({"Bids": left[:count]})
+        left = left[count:]
+    driver.finish()
+    assert results(driver) == by_brute_force(window, events)
+
+
+def test_a_window_closes_once_the_watermark_has_passed_its_end_and_not_before():
+    driver = TopologyDriver(application(Tumbling("10 s")))
+    driver.batch({"Bids": [Bid(1, 5, at(2)), Bid(1, 6, at(14.9))]})
+    driver.batch()
+    assert results(driver) == []  # the watermark is 9.9
+    driver.batch({"Bids": [Bid(2, 1, at(15))]})
+    driver.batch()
+    assert results(driver) == [(1, 1, 5, at(0), at(10))]
+
+
+def test_an_event_is_late_once_its_windows_have_closed_not_when_it_is_older_than_the_watermark():
+    driver = TopologyDriver(application(Sliding("10 s", "5 s"), merges=False), dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(17))]})
+    driver.batch()  # the watermark is 12
+    driver.batch({"Bids": [Bid(1, 10, at(6)), Bid(1, 100, at(4.9))]})
+    driver.finish()
+    assert results(driver) == [(1, 1, 1, at(10), at(20)), (1, 1, 1, at(15), at(25)), (1, 1, 10, at(5), at(15))]
+    assert [letter["error"] for letter in driver.dead_letters] == [driver.dead_letters[0]["error"]]
+    assert "its windows have closed" in driver.dead_letters[0]["error"]
+    assert driver.elements["Sum"].late == 1
+
+
+def test_late_events_may_be_dropped_and_are_counted():
+    driver = TopologyDriver(application(Tumbling("10 s"), late="drop"), dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(100))]})
+    driver.batch()
+    driver.batch({"Bids": [Bid(1, 1, at(3))]})
+    assert driver.dead_letters == []
+    assert driver.elements["Sum"].late == 1
+
+
+def test_within_the_allowed_lateness_a_window_gives_a_new_result():
+    driver = TopologyDriver(application(Tumbling("10 s", allowed="20 s")), dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(1)), Bid(1, 1, at(16))]})
+    driver.batch()
+    assert results(driver) == [(1, 1, 1, at(0), at(10))]
+    driver.batch({"Bids": [Bid(1, 7, at(2)), Bid(1, 7, at(3))]})
+    assert results(driver)[-1] == (1, 3, 15, at(0), at(10))
+    driver.batch({"Bids": [Bid(1, 1, at(35))]})
+    driver.batch()  # the watermark is 30
+    driver.batch({"Bids": [Bid(1, 7, at(4))]})
+    assert len(driver.dead_letters) == 1
+
+
+def test_on_late_takes_what_comes_within_the_allowed_lateness():
+    app = App("late")
+    source = app.source("Bids", Bid, event_time="at")
+    sales = app.stream("Sales", Sales)
+    app.sink("Out", sales)
+
+    @app.element(source, key="item", window=Tumbling("10 s", allowed="20 s"), emits=sales)
+    class Sum(ProcessingElement):
+        bids: int = 0
+
+        def on_event(self, bid):
+            self.bids += 1
+
+        def on_close(self):
+            return sales(self.key, self.bids, 0, *self.window)
+
+        def on_late(self, bid):
+            return sales(self.key, -1, bid.price, *self.window)
+
+    driver = TopologyDriver(app)
+    driver.batch({"Bids": [Bid(1, 1, at(1)), Bid(1, 1, at(12))]})
+    driver.batch()
+    driver.batch({"Bids": [Bid(1, 9, at(2))]})
+    assert [(s.bids, s.total) for s in driver.output("Out")] == [(1, 0), (-1, 9)]
+
+
+def test_early_results_come_once_a_batch_for_each_window_that_was_touched():
+    app = App("early")
+    source = app.source("Bids", Bid, event_time="at")
+    sales = app.stream("Sales", Sales)
+    app.sink("Out", sales)
+
+    @app.element(source, key="item", window=Tumbling("10 s"), emits=sales)
+    class Sum(ProcessingElement):
+        bids: int = 0
+
+        def on_event(self, bid):
+            self.bids += 1
+
+        def on_batch(self):
+            return sales(self.key, self.bids, 0, *self.window)
+
+    driver = TopologyDriver(app)
+    driver.batch({"Bids": [Bid(1, 1, at(1)), Bid(1, 1, at(2)), Bid(1, 1, at(11))]})
+    driver.batch({"Bids": [Bid(1, 1, at(12))]})
+    assert [(s.bids, s.start) for s in driver.output("Out")] == [(2, at(0)), (1, at(10)), (2, at(10))]
+
+
+@pytest.mark.parametrize(("size", "every", "counts"), [(3, 3, [3, 3, 1]), (4, 2, [4, 4, 3]), (1, 1, [1] * 7)])
+def test_windows_by_count(size, every, counts):
+    driver = TopologyDriver(application(Count(size, every)))
+    for second in range(7):
+        driver.batch({"Bids": [Bid(1, 10**second, at(second))]})
+    driver.finish()
+    assert [s.bids for s in driver.output("Out")] == counts
+    assert driver.output("Out")[0].total == sum(10**second for second in range(size))
+    assert driver.output("Out")[0].end == at(size - 1)
+
+
+def test_a_day_in_a_zone_has_23_24_or_25_hours():
+    zurich = ZoneInfo("Europe/Zurich")
+    window = Tumbling("1 day", zone="Europe/Zurich")
+    for day, hours in ((datetime(2026, 3, 29), 23), (datetime(2026, 3, 30), 24), (datetime(2026, 10, 25), 25)):
+        noon = round(day.replace(hour=12, tzinfo=zurich).timestamp() * 1e6)
+        (start,) = window.starts(noon)
+        assert datetime.fromtimestamp(start / 1e6, zurich).replace(tzinfo=None) == day
+        assert (window.end(start) - start) / 3.6e9 == hours
+
+
+def test_an_offset_moves_the_starts():
+    driver = TopologyDriver(application(Tumbling("10 s", offset="3 s")))
+    driver.batch({"Bids": [Bid(1, 1, at(2)), Bid(1, 1, at(3))]})
+    driver.finish()
+    assert [(start, end) for *_, start, end in results(driver)] == [(at(-7), at(3)), (at(3), at(13))]
+
+
+def test_windows_behind_windows_close_in_the_same_batch():
+    app = application(Tumbling("10 s"))
+    sales = app.topology().stream("Sales")
+    highest = app.stream("Highest", Sales)
+    app.sink("Most", highest)
+
+    @app.element(sales, key="start", window=Tumbling("10 s", at="start"), emits=highest)
+    class Most(ProcessingElement):
+        total: int = 0
+        item: int = 0
+
+        def on_event(self, sale):
+            self.total, self.item = max((self.total, self.item), (sale.total, sale.item))
+
+        def on_close(self):
+            return highest(self.item, 0, self.total, *self.window)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 5, at(1)), Bid(2, 9, at(2)), Bid(1, 3, at(3)), Bid(3, 1, at(40))]})
+    driver.batch()
+    assert [(s.item, s.total, s.start) for s in driver.output("Most")] == [(2, 9, at(0))]
+    driver.finish()
+    assert [(s.item, s.total) for s in driver.output("Most")] == [(2, 9), (3, 1)]
+    assert driver.dead_letters == []
+
+
+def test_after_the_end_nothing_comes():
+    driver = TopologyDriver(application(Tumbling("10 s")))
+    driver.finish()
+    with pytest.raises(TopologyError, match="has ended"):
+        driver.batch({"Bids": [Bid(1, 1, at(1))]})
+
+
+def test_timers_on_event_time_fire_at_the_end_and_a_crash_before_it_changes_nothing():
+    app = App("timers")
+    source = app.source("Bids", Bid, event_time="at")
+    sales = app.stream("Sales", Sales)
+    app.sink("Out", sales)
+
+    @app.element(source, key="item", timers="event", emits=sales)
+    class Later(ProcessingElement):
+        fired: int = 0
+
+        def on_event(self, bid):
+            self.set_timer(at=bid.at + timedelta(hours=1))
+
+        def on_timer(self):
+            self.fired += 1
+            if self.fired < 3:
+                self.set_timer(at=at(7200))
+            return sales(self.key, self.fired, 0, at(0), at(0))
+
+    driver = TopologyDriver(app)
+    driver.batch({"Bids": [Bid(1, 1, at(1))]})
+    driver.finish()
+    assert [s.bids for s in driver.output("Out")] == [1, 2, 3]
+
+
+class Bare(ProcessingElement):
+    def on_event(self, bid): ...
+
+
+class Closing(Bare):
+    def on_close(self): ...
+
+
+class Timed(Closing):
+    def on_timer(self): ...
+
+
+class Stateful(Closing):
+    seen = 0
+
+
+def plain(bid): ...
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "words"),
+    [
+        (Closing, {"window": Tumbling("10 s")}, ["no key", "key='field'"]),
+        (Bare, {"window": Tumbling("10 s"), "key": "item"}, ["on_close"]),
+        (Timed, {"window": Tumbling("10 s"), "key": "item"}, ["on_timer"]),
+        (plain, {"window": Tumbling("10 s"), "key": "item"}, ["ProcessingElement"]),
+        (Closing, {"window": "10 s", "key": "item"}, ["'10 s'", "Tumbling"]),
+        (Closing, {"window": Session("1 s"), "key": "item"}, ["merge"]),
+        (Closing, {"window": Count(4, 2), "key": "item"}, ["merge"]),
+        (Closing, {"window": Tumbling("10 s", at="price"), "key": "item"}, ["'price'", "datetime"]),
+        (Closing, {"window": Tumbling("10 s"), "key": "item", "expires": "1 s"}, ["expires="]),
+        (Closing, {"key": "item"}, ["on_close", "window="]),
+    ],
+)
+def test_wrong_use_is_refused_before_anything_runs(body, options, words):
+    app = App("wrong")
+    source = app.source("Bids", Bid, event_time="at")
+    with pytest.raises(TopologyError) as refusal:
+        app.element(source, **options)(body)
+    assert all(word in str(refusal.value) for word in words), refusal.value
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tumbling("0 s"), ["longer than zero"]),
+        (lambda: Sliding("1 s", "2 s"), ["no longer than"]),
+        (lambda: Tumbling("1 h", zone="Europe/Zurich"), ["whole days"]),
+        (lambda: Tumbling("1 d", zone="Zurich/Europe"), ["Zurich/Europe"]),
+        (lambda: Tumbling("10 s", offset="10 s"), ["shorter"]),
+        (lambda: Session("0 s"), ["longer than zero"]),
+        (lambda: Count(5, 2), ["multiple"]),
+        (lambda: Count(0), ["above zero"]),
+    ],
+)
+def test_windows_that_cannot_be_are_refused(make, words):
+    with pytest.raises(TopologyError) as refusal:
+        make()
+    assert all(word in str(refusal.value) for word in words)
+
+
+def test_a_window_without_a_clock_is_refused():
+    app = App("clockless")
+    source = app.source("Bids", Bid)
+    with pytest.raises(TopologyError, match="event_time="):
+        app.element(source, key="item", window=Tumbling("10 s"))(Closing)
+    app.element(source, key="item", window=Tumbling("10 s", at="at"))(Closing)
+    with pytest.raises(TopologyError, match="would never come"):
+        app.topology()
+    with pytest.raises(TopologyError, match="late='process'"):
+        application(Tumbling("10 s"), late="process").topology()
+    with pytest.raises(ConfigurationError):
+        Tumbling("ten seconds")
+
+
+def test_what_a_checkpoint_holds_of_windows_is_checked():
+    stored = describe_state(application(Tumbling("10 s")).topology())
+    assert stored["Sum"]["state"] == {"windows": "10 s", "window.bids": "int", "window.total": "int"}
+    with pytest.raises(IncompatibleStateError, match="10 s and is now 20 s"):
+        check_state_fits(stored, describe_state(application(Tumbling("20 s")).topology()))
+
+
+def test_the_graph_says_which_windows():
+    elements = application(Sliding("1 h", "1 min")).topology().to_json()["elements"]
+    assert elements[0]["note"] == "1 h every 1 min"
+
+
+class Summary(Event):
+    item: int
+    start: datetime
+    bids: int
+    total: int
+    mean: float
+    least: int
+    most: int
+    opening: int
+    closing: int
+    best: list[Bid]
+    prices: int
+    all: list[int]
+    product: int
+
+
+def summaries(window, results="final"):
+    app = App("summaries")
+    source = app.source("Bids", Bid, event_time="at", lateness=LATENESS)
+    into = app.stream("Summaries", Summary)
+    app.sink("Out", into)
+    app.aggregate(
+        source, key="item", window=window, into=into, results=results, bids=reducers.count(), total=reducers.sum("price"),
+        mean=reducers.mean("price"), least=reducers.min("price"), most=reducers.max("price"), opening=reducers.first("price"),
+        closing=reducers.last("price"), best=reducers.top(2, by="price"), prices=reducers.distinct("price"),
+        all=reducers.collect("price"),
+        product=reducers.fold(1, lambda state, bid: state * bid.price % 1009, lambda one, two: one * two % 1009),
+    )  # fmt: skip
+    return app
+
+
+@pytest.mark.parametrize("window", [Tumbling("10 s"), Sliding("10 s", "2 s"), Session("3 s")], ids=str)
+@given(
+    events=st.lists(bids, max_size=25, unique_by=(lambda bid: bid.at, lambda bid: bid.price)),
+    seed=st.randoms(use_true_random=False),
+)
+@settings(max_examples=30, deadline=None)
+def test_reducers_are_what_their_names_say_in_whatever_order(window, events, seed):
+    driver = TopologyDriver(summaries(window))
+    shaken = sorted(events, key=lambda bid: bid.at + timedelta(seconds=seed.uniform(0, LATENESS)))
+    for place in range(0, len(shaken), 4):
+        driver.batch({"Bids": shaken[place : place + 4]})
+    driver.finish()
+    found = {(s.item, s.start): s for s in driver.output("Out")}
+    spans = {(item, start): end for item, _, _, start, end in by_brute_force(window, events)}
+    assert found.keys() == spans.keys()
+    for (item, start), summary in found.items():
+        own = sorted((b for b in events if b.item == item and start <= b.at < spans[item, start]), key=lambda b: b.at)
+        prices = [bid.price for bid in own]
+        product = 1
+        for price in prices:
+            product = product * price % 1009
+        assert summary == Summary(
+            item, start, len(own), sum(prices), pytest.approx(statistics.mean(prices)), min(prices), max(prices), prices[0],
+            prices[-1], sorted(own, key=lambda bid: -bid.price)[:2], len(set(prices)), prices, product,
+        )  # fmt: skip
+
+
+def test_updates_come_in_each_batch_and_finals_at_the_end():
+    for results, counts in (("updates", [1, 2]), ("both", [1, 2, 2]), ("final", [2])):
+        driver = TopologyDriver(summaries(Tumbling("10 s"), results))
+        driver.batch({"Bids": [Bid(1, 2, at(1))]})
+        driver.batch({"Bids": [Bid(1, 3, at(2))]})
+        driver.finish()
+        assert [summary.bids for summary in driver.output("Out")] == counts
+
+
+class Few(Event):
+    item: int
+    bids: int
+
+
+@pytest.mark.parametrize(
+    ("window", "made", "words"),
+    [
+        (Tumbling("1 s"), {}, ["bids", "no reducer"]),
+        (Tumbling("1 s"), {"bids": 3}, ["bids=3", "reducers.count()"]),
+        (Tumbling("1 s"), {"bids": reducers.count(), "more": reducers.count()}, ["more"]),
+        (Tumbling("1 s"), {"bids": reducers.sum("cost")}, ["'cost'", "price"]),
+        (Tumbling("1 s"), {"bids": reducers.sum("at")}, ["'at'", "float"]),
+        (Session("1 s"), {"bids": reducers.fold(0, max)}, ["merge="]),
+        (Tumbling("1 s"), {"bids": reducers.count(), "results": "all"}, ["results='all'", "updates"]),
+    ],
+)
+def test_an_aggregate_that_does_not_fit_is_refused(window, made, words):
+    app = App("wrong")
+    source = app.source("Bids", Bid, event_time="at")
+    with pytest.raises(TopologyError) as refusal:
+        app.aggregate(source, key="item", window=window, into=app.stream("Few", Few), **made)
+    assert all(word in str(refusal.value) for word in words), refusal.value
