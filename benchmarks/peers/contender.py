@@ -48,7 +48,9 @@ class Contender:
         """Make its environment unless it is there; returns what stands for the placeholders."""
         for program in self.programs:
             if shutil.which(program) is None:
-                sys.exit(f"{self.title} needs {program}: install it (Debian has it as {program}), or name others with --only.")
+                sys.exit(
+                    f"{self.title} needs {program}: install it (Debian has it as {program}), or name others with --only."
+                )
         place = ENVIRONMENTS / self.name
         values = {"java": str(java_home() / "bin" / "java"), "python": sys.executable}
         if self.python:
@@ -95,7 +97,9 @@ def _jars(coordinate: str) -> Jars:
 def _compiled(sources: Path, classes: Path, libraries: Sequence[Path]) -> Path:
     compiler = java_home() / "bin" / "javac"
     if not compiler.exists():
-        sys.exit(f"{compiler} is missing: install a Java with its compiler (default-jdk-headless), or leave out this contender.")
+        sys.exit(
+            f"{compiler} is missing: install a Java with its compiler (default-jdk-headless), or leave out this contender."
+        )
     shutil.rmtree(classes, ignore_errors=True)
     path = ":".join(f"{library}/*" for library in libraries)
     subprocess.run([compiler, "-cp", path, "-d", classes, *sources.glob("*.java")], check=True)

@@ -1,6 +1,6 @@
 """Measures the S4 application on other engines and on Penstock, each alone; see README.md.
 
-    python benchmarks/peers/run.py [--only NAME] [--times 3] [--bulk 500000] [--output DIRECTORY]
+python benchmarks/peers/run.py [--only NAME] [--times 3] [--bulk 500000] [--output DIRECTORY]
 """
 
 import argparse
@@ -55,7 +55,11 @@ def _measure(contender: Contender, words: list[str], bulk: int, path: Path) -> N
         print(f"{path.stem}: {error}", file=sys.stderr, flush=True)
         return
     path.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{path.stem}: {result['words_per_s']:,.0f} words/s, lost {result['lost']}, doubled {result['doubled']}", file=sys.stderr, flush=True)
+    print(
+        f"{path.stem}: {result['words_per_s']:,.0f} words/s, lost {result['lost']}, doubled {result['doubled']}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _table(contenders: Iterable[Contender], directory: Path) -> Iterable[str]:

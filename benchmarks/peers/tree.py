@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -46,10 +47,8 @@ class Tree:
 
     def _signal(self, number: signal.Signals) -> None:
         for pid in self._all():
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                pass
 
     def _all(self) -> list[int]:
         return [self._pid, *descendants(self._pid)]

@@ -37,7 +37,9 @@ class Trial:
     directory: for the contender's state and what it says.
     """
 
-    def __init__(self, contender: Contender, broker: KafkaBroker, words: Sequence[str], bulk: int, directory: Path) -> None:
+    def __init__(
+        self, contender: Contender, broker: KafkaBroker, words: Sequence[str], bulk: int, directory: Path
+    ) -> None:
         self._contender, self._broker, self._bulk = contender, broker, bulk
         self._words = cycle(words)
         self._wanted = {"Three": 0, "Eleven": 0}
@@ -166,7 +168,9 @@ class Trial:
         counts = [sum(expected([text], KEYS).values()) for text in texts]
         for by, found in expected(texts, KEYS).items():
             self._wanted[by] += found
-        producer = Producer({"bootstrap.servers": self._broker.brokers, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
+        producer = Producer(
+            {"bootstrap.servers": self._broker.brokers, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+        )
         for number, text in enumerate(texts):
             if rate is not None:
                 while (ahead := began + number / rate - time.time()) > 0:

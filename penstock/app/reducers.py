@@ -12,7 +12,7 @@ import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin
+from typing import Any, Generic, Self, TypeVar, Union, get_args, get_origin
 
 from penstock.app.event import Event, field_types
 from penstock.errors import TopologyError
@@ -30,6 +30,13 @@ class Reducer(ABC, Generic[State]):
 
     def __init__(self, field: str | None = None) -> None:
         self.field = field
+        self.wanted: Callable[[Any], Any] | None = None
+        """Which events it takes; all of them unless given."""
+
+    def where(self, wanted: Callable[[Any], Any]) -> Self:
+        """The same of those events only for which a function is true."""
+        self.wanted = wanted
+        return self
 
     @abstractmethod
     def kind(self, event: type[Event]) -> Any:
@@ -114,7 +121,7 @@ class sum(Reducer[Any]):
 
 
 class mean(Reducer[tuple[float, int]]):
-    """The mean of a field; a float."""
+    """The mean of a field; a float, or None of no event."""
 
     def __init__(self, field: str) -> None:
         super().__init__(field)
@@ -133,8 +140,8 @@ class mean(Reducer[tuple[float, int]]):
     def merge(self, state: tuple[float, int], later: tuple[float, int]) -> tuple[float, int]:
         return state[0] + later[0], state[1] + later[1]
 
-    def result(self, state: tuple[float, int]) -> float:
-        return state[0] / state[1]
+    def result(self, state: tuple[float, int]) -> float | None:
+        return state[0] / state[1] if state[1] else None
 
 
 class _Chosen(Reducer[Any]):
@@ -177,7 +184,7 @@ class max(_Chosen):
 
 
 class _Timed(Reducer[Any]):
-    """The value of one event, chosen by its time."""
+    """The value of one event, chosen by its time; None of no event."""
 
     def kind(self, event: type[Event]) -> Any:
         return _or_none(tuple[int, self.value_type(event)])  # type: ignore[misc]
@@ -189,7 +196,7 @@ class _Timed(Reducer[Any]):
         return state if later is None else self.add(state, later[1], later[0])
 
     def result(self, state: Any) -> Any:
-        return state[1]
+        return None if state is None else state[1]
 
 
 class first(_Timed):

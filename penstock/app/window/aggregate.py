@@ -29,6 +29,8 @@ class Reducing(ProcessingElement):
         """Add it to each."""
         time = 0 if self.time_of is None else microseconds(type(self).time_of(event))
         for name, reducer in self.reducers.items():
+            if reducer.wanted is not None and not reducer.wanted(event):
+                continue
             value = event if reducer.field is None else getattr(event, reducer.field)
             setattr(self, name, reducer.add(getattr(self, name), value, time))
 
