@@ -31,7 +31,7 @@ class Contender:
     python: requirements of its environment; the clone's own environment where there are none.
     maven: coordinates of Java libraries. java: a directory of sources to compile.
     programs: that the machine must have.
-    command: with placeholders, see contenders.toml. options: whether it takes the contract's options, or names them in its command.
+    command: with placeholders, see contenders.toml. share: of the words that wait it gets, where all of them would take minutes. options: whether it takes the contract's options, or names them in its command.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Contender:
     java: str = ""
     programs: list[str] = field(default_factory=list)
     options: bool = True
+    share: float = 1.0
 
     def prepare(self) -> dict[str, str]:
         """Make its environment unless it is there; returns what stands for the placeholders."""

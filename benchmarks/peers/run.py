@@ -1,6 +1,6 @@
 """Measures the S4 application on other engines and on Penstock, each alone; see README.md.
 
-python benchmarks/peers/run.py [--only NAME] [--times 3] [--bulk 500000] [--output DIRECTORY]
+python benchmarks/peers/run.py [--only NAME] [--times 3] [--bulk 250000] [--output DIRECTORY]
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=[contender.name for contender in read_contenders()])
     parser.add_argument("--times", type=int, default=3, help="trials of each")
-    parser.add_argument("--bulk", type=int, default=500_000, help="words that wait when throughput is measured")
+    parser.add_argument("--bulk", type=int, default=250_000, help="words that wait when throughput is measured")
     parser.add_argument("--output", type=Path, default=Path("data/peers/results"))
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)

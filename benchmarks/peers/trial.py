@@ -20,9 +20,9 @@ from penstock.bench.servers.process import Process, kill
 KEYS = 4
 FEW = 1_000
 """Words of the cold start."""
-SCHEDULED_S = 15.0
+SCHEDULED_S = 12.0
 PATIENCE_S = 180.0
-SETTLED_S = 10.0
+SETTLED_S = 8.0
 """Without a change, after which nothing more is waited for."""
 WARM = 0.25
 """Of the words that wait: until then a contender gets warm."""
@@ -40,7 +40,7 @@ class Trial:
     def __init__(
         self, contender: Contender, broker: KafkaBroker, words: Sequence[str], bulk: int, directory: Path
     ) -> None:
-        self._contender, self._broker, self._bulk = contender, broker, bulk
+        self._contender, self._broker, self._bulk = contender, broker, round(bulk * contender.share)
         self._words = cycle(words)
         self._wanted = {"Three": 0, "Eleven": 0}
         shutil.rmtree(directory, ignore_errors=True)

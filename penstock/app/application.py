@@ -65,6 +65,7 @@ class App:
         event_time: str | None = None,
         lateness: Duration = 0.0,
         late: LatePolicy = "dead-letter",
+        idle: Duration | None = None,
         sample: Callable[[int], E] | None = None,
     ) -> Source[E]:
         """Declare a stream that comes from outside.
@@ -74,9 +75,13 @@ class App:
         uri: where from, unless ``--source NAME=URI`` says otherwise: a URI, or a connector.
         event_time, lateness, late: the field that holds the event's own time, how long after the
             greatest one seen an event may still come, and what becomes of one that comes later.
+        idle: how long the source may be silent, in processing time, before the watermark goes on without it; it holds the others
+            back for as long as it takes unless given. One that wakes is judged by the common watermark.
         sample: makes the n-th event, for runs whose source is the generator.
         """
-        source = Source(name, event_type, uri=uri, event_time=event_time, lateness=lateness, late=late, sample=sample)
+        source = Source(
+            name, event_type, uri=uri, event_time=event_time, lateness=lateness, late=late, idle=idle, sample=sample
+        )
         self._streams.append(source)
         return source
 

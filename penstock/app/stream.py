@@ -60,6 +60,8 @@ class EventTime:
     field: str
     lateness: float
     late: LatePolicy
+    idle: float | None = None
+    """Seconds without an event after which the others' watermark goes on without this source; never unless given."""
 
 
 class Source(Stream[E]):
@@ -74,6 +76,7 @@ class Source(Stream[E]):
         event_time: str | None = None,
         lateness: Duration = 0.0,
         late: LatePolicy = "dead-letter",
+        idle: Duration | None = None,
         sample: Callable[[int], E] | None = None,
     ) -> None:
         super().__init__(name, event_type)
@@ -91,7 +94,9 @@ class Source(Stream[E]):
                     f"Source {name}: event_time names {event_time!r}, which must be a field of "
                     f"{event_type.__name__} of type datetime."
                 )
-            self.event_time = EventTime(event_time, seconds(lateness), late)
+            self.event_time = EventTime(event_time, seconds(lateness), late, None if idle is None else seconds(idle))
+        elif idle is not None:
+            raise TopologyError(f"Source {name}: idle= lets the watermark go on, so it needs event_time='field'.")
 
 
 @dataclass(frozen=True)

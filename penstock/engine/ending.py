@@ -46,8 +46,7 @@ class Ending:
             if watermark_ms(group.checkpoint) >= FOREVER_MS:
                 continue
             if self._has_run(group.group.name):
-                execution = self._queries[place]._jsq.streamingQuery()
-                execution.watermarkTracker().setWatermark(FOREVER_MS)
+                raise_watermark(self._queries[place], FOREVER_MS)
             else:
                 self._begin(place)
             return False
@@ -64,6 +63,13 @@ class Ending:
             return False
         progress = self._queries[place].lastProgress
         return progress is None or bool(progress.stateOperators)
+
+
+def raise_watermark(query: StreamingQuery, mark_ms: int) -> None:
+    """Let a query's watermark be so many milliseconds since the epoch from its next trigger on, unless it is greater."""
+    tracker = query._jsq.streamingQuery().watermarkTracker()
+    if mark_ms > tracker.currentWatermark():
+        tracker.setWatermark(mark_ms)
 
 
 def watermark_ms(checkpoint: Path) -> int:

@@ -15,12 +15,13 @@ from penstock.connectors.source import Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
-from penstock.engine.ending import Ending, forget_completion
+from penstock.engine.ending import Ending, forget_completion, raise_watermark
 from penstock.engine.ledger import BatchRecord, clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.native import NativeWriter, births_of, compile_native
 from penstock.engine.report import Totals, report_of
 from penstock.engine.watch import Watch
+from penstock.engine.watermarks import Watermarks
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
@@ -38,6 +39,10 @@ class MicroBatches:
         self._binding, self._live = binding, live
         self._totals, self._lock = Totals(), threading.Lock()
         self._repeated: dict[tuple[str, int | None], int] = {}
+        self._watermarks = {
+            group.name: Watermarks(source for source in binding.topology.sources if source.name in group.sources)
+            for group in binding.groups
+        }
         self._has_run: set[str] = set()
         """Groups whose queries have run a micro-batch since they were started."""
         self.names = frozenset(group.name for group in binding.groups)
@@ -66,7 +71,7 @@ class MicroBatches:
                     queries,
                     lambda: self._is_idle(groups, queries),
                     lambda: self._has_ended(ending),
-                    lambda: self._show(queries),
+                    lambda: self._look(groups, queries),
                     lambda: self._note_progress(groups),
                     lambda failed: self._again(spark, groups, queries, queries.index(failed), started_us),
                 )
@@ -141,6 +146,7 @@ class MicroBatches:
                 if not group.ledger.commit(record):
                     return
                 self._totals.add(record, external, handed_on)
+            self._watermarks[group.group.name].note(record.sources)
             taken = sum(source.accepted for source in record.sources.values())
             self._live.batch(taken, time.monotonic() - begun, record)
 
@@ -160,6 +166,13 @@ class MicroBatches:
             # But for the last batch, which Spark may read again if it has not noted that it is done.
             for bound, position in group.positions(back=1):
                 bound.note_progress(f"run in {self._binding.recording.directory}", position)
+
+    def _look(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> None:
+        for group, query in zip(groups, queries, strict=True):
+            mark = self._watermarks[group.group.name].without_idle_ms()
+            if mark is not None and group.group.name in self._has_run:
+                raise_watermark(query, mark)
+        self._show(queries)
 
     def _show(self, queries: list[StreamingQuery]) -> None:
         if not self._live.waits:

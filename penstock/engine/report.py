@@ -1,6 +1,7 @@
 """The report of a run: a pure function of what was recorded."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from penstock.app.topology import Topology
 from penstock.connectors.source import Reckoning
 from penstock.engine.ledger import BatchRecord
 from penstock.runtime.histogram import Histogram
+from penstock.runtime.lineage import NONE
 from penstock.runtime.output import LETTERS
 from penstock.runtime.tally import Counts, ElementTally
 
@@ -78,6 +80,7 @@ def report_of(
             element.name: _element(totals.elements.get(element.name, ElementTally()), element.keyed)
             for element in topology.elements
         },
+        "watermarks": _watermarks(topology, totals),
         "throughput_events_per_s": round(rows / busy_ms * 1000, 1) if busy_ms else None,
         "latency_ms": _rounded(totals.latency_ms.summary()),
         "batches": totals.batches,
@@ -86,6 +89,19 @@ def report_of(
             "latency_ms": "measured: intended send time to commit of the result, quantiles within 0.5%",
             "service_time_us": "measured: one event's handling, one in 64 sampled",
         },
+    }
+
+
+def _watermarks(topology: Topology, totals: Totals) -> dict[str, Any]:
+    """How far each source with an event time is, the one that holds the others back first."""
+    reached = {
+        source.name: totals.source(source.name).newest_us / 1e6 - source.event_time.lateness
+        for source in topology.sources
+        if source.event_time is not None and totals.source(source.name).newest_us != NONE
+    }
+    return {
+        name: datetime.fromtimestamp(mark, UTC).isoformat()
+        for name, mark in sorted(reached.items(), key=lambda item: item[1])
     }
 
 

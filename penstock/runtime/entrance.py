@@ -117,6 +117,7 @@ class Entrance:
             times = [_microseconds(own_time(event)) for event in batch.events(self._stage.wiring)]
             batch.lineage = batch.lineage._replace(time=np.array(times, np.int64))
             self.greatest_time = max(self.greatest_time, *times)
+            self._tally.newest_us = max(self._tally.newest_us, self.greatest_time)
         self._stage.greatest_time = max(self._stage.greatest_time, self.greatest_time)
         self._stage.route(batch)
 

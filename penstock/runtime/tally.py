@@ -79,6 +79,14 @@ class SourceTally(Merged):
     blank: int = 0
     accepted: int = 0
     late_dropped: int = 0
+    newest_us: int = NONE
+    """The greatest event time, where the source has one."""
+
+    def merge(self, other: Any) -> None:
+        """Add what was read elsewhere."""
+        newest = max(self.newest_us, other.newest_us)
+        super().merge(other)
+        self.newest_us = newest
 
 
 class Births(msgspec.Struct):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.app.application import App
 from penstock.app.event import Event
-from penstock.app.stream import Sink
+from penstock.app.stream import Sink, Source
 from penstock.app.window.windowing import FOREVER, SECOND
 from penstock.errors import PenstockError, TopologyError
 from penstock.runtime.entrance import Entrance
@@ -39,6 +39,8 @@ class _Committed:
     ended: bool = False
     greatest_times: dict[str, float] = field(default_factory=dict)
     """By source, in seconds since the epoch."""
+    last_heard: dict[str, datetime] = field(default_factory=dict)
+    """By source, the processing time of its last event."""
     outputs: dict[str, list[Any]] = field(default_factory=dict)
     tallies: list[Tally] = field(default_factory=list)
 
@@ -100,6 +102,7 @@ class TopologyDriver:
             for partition in range(partitions)
         }
         self._committed = _Committed(stores)
+        self._start = start
         self._crash_at: int | None = None
 
     def advance(self, seconds: float) -> None:
@@ -134,6 +137,7 @@ class TopologyDriver:
         committed.stores = attempt.stores
         committed.greatest_times = attempt.greatest_times
         committed.tallies.extend(attempt.tallies)
+        committed.last_heard |= {name: self.now for name, given in (events or {}).items() if given}
         for name, records in outputs.items():
             committed.outputs.setdefault(name, []).extend(records)
         self._advance_watermark()
@@ -169,11 +173,18 @@ class TopologyDriver:
                 totals.setdefault(name, ElementTally()).merge(one)
         return totals
 
+    def _is_idle(self, source: Source[Any]) -> bool:
+        assert source.event_time is not None
+        silent = (self.now - self._committed.last_heard.get(source.name, self._start)).total_seconds()
+        return source.event_time.idle is not None and silent >= source.event_time.idle
+
     def _advance_watermark(self) -> None:
-        """As Spark does: the least over the sources, in whole milliseconds, and never back."""
+        """As Spark does: the least over the sources, in whole milliseconds, and never back; without those that are idle."""
+        timed = [source for source in self._topology.sources if source.event_time is not None]
+        speaking = [source for source in timed if not self._is_idle(source)] or timed
         marks = [
             self._committed.greatest_times.get(source.name, 0.0) - source.event_time.lateness
-            for source in self._topology.sources
+            for source in speaking
             if source.event_time is not None
         ]
         mark = int(min(marks, default=0.0) * 1000) / 1000

@@ -483,3 +483,32 @@ def test_an_aggregate_that_does_not_fit_is_refused(window, made, words):
     with pytest.raises(TopologyError) as refusal:
         app.aggregate(source, key="item", window=window, into=app.stream("Few", Few), **made)
     assert all(word in str(refusal.value) for word in words), refusal.value
+
+
+def test_a_silent_source_holds_the_watermark_back_unless_it_is_idle():
+    def run(idle):
+        app = App("two")
+        one = app.source("One", Bid, event_time="at", idle=idle)
+        other = app.source("Other", Bid, event_time="at", idle=idle)
+        few = app.stream("Few", Few)
+        app.sink("Out", few)
+        for source in (one, other):
+            app.aggregate(
+                source, key="item", window=Tumbling("10 s"), into=few, bids=reducers.count(), name=source.name
+            )
+        driver = TopologyDriver(app, dead_letters=True)
+        driver.batch({"One": [Bid(1, 1, at(1))], "Other": [Bid(2, 1, at(2))]})
+        driver.advance(20)
+        driver.batch({"One": [Bid(1, 1, at(50))]})
+        driver.batch()
+        early = len(driver.output("Out"))
+        driver.batch({"Other": [Bid(2, 1, at(4))]})  # it wakes, and is judged by the common watermark
+        return early, len(driver.dead_letters)
+
+    assert run(None) == (0, 0)
+    assert run("10 s") == (2, 1)
+
+
+def test_idle_needs_an_event_time():
+    with pytest.raises(TopologyError, match="event_time="):
+        App("wrong").source("Bids", Bid, idle="10 s")

@@ -274,3 +274,21 @@ sequel.aggregate(
 @sequel.query(sequel_bids, emits=raw)
 def pass_on(frame):
     return frame
+
+
+class Beat(Event):
+    at: datetime
+
+
+def _two(name, idle):
+    app = App(name)
+    bids = app.source("Bids", Bid, event_time="at", lateness="3 seconds")
+    beats = app.source("Beats", Beat, event_time="at", idle=idle)
+    sold = app.stream("Sold", Sold)
+    app.sink("Out", sold)
+    app.sink("All", beats)
+    app.aggregate(bids, key="item", window=Sliding("10 s", "5 s"), into=sold, bids=reducers.count())
+    return app
+
+
+patient, impatient = _two("patient", None), _two("impatient", "500 ms")

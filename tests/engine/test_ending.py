@@ -148,3 +148,17 @@ def test_a_kill_between_the_end_of_the_input_and_of_the_run_changes_nothing(run_
     )
     assert told(result) == windows(bids)
     assert told_best(result) == best(bids)
+
+
+def test_a_silent_source_holds_the_others_back_unless_it_is_idle(run_app, tmp_path):
+    bids = write(tmp_path / "in", range(4))
+    (tmp_path / "beats").mkdir()
+    (tmp_path / "beats" / "1.jsonl").write_text(json.dumps({"at": T0.isoformat()}) + "\n")
+    sources = {"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1", "Beats": f"jsonl:{tmp_path / 'beats'}"}
+    assert run_app("patient", sources=sources, until_idle="pause").output("Out") == []
+    result = run_app("impatient", sources=sources, until_idle="pause")
+    newest = max(bid["at"] for bid in bids)
+    closed = [w for w in windows(bids) if T0 + timedelta(seconds=w[1] + 10) <= newest - timedelta(seconds=3)]
+    assert told(result) == closed != []
+    held, *_ = result.report["watermarks"]
+    assert held == "Beats"

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-ROWS = 100_000
+ROWS = 50_000
 """Of a micro-batch at most."""
 
 
