@@ -14,8 +14,8 @@ import msgspec
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted, ProcessingElement
 from penstock.app.event import Event
+from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission, Stream
-from penstock.app.window.windowed import emissions
 from penstock.app.window.windowing import FOREVER, SECOND, microseconds, span
 from penstock.errors import TopologyError
 
@@ -35,7 +35,7 @@ class Held(msgspec.Struct, Generic[E], array_like=True):
 _time = attrgetter("time")
 
 
-class Joining(ProcessingElement):
+class Joining(Stepwise):
     """What all joins have in common."""
 
     left_type: ClassVar[type[Event]]
@@ -84,28 +84,36 @@ class IntervalJoin(Joining):
             held.met = other.met = True
             yield from self._pair(event, other.event) if is_left else self._pair(other.event, event)
         insort(own, held, key=_time)
-        self._rearm()
+        self.rearm()
 
-    def on_timer(self) -> Iterator[Emission]:
-        """Drop what nothing can match any more, and say what has met nothing."""
-        mark = self._mark
-        for held in self._drop(self.left, mark - self.upper):
-            if self.how != "inner" and not held.met:
-                yield from self._pair(held.event, None)
-        for held in self._drop(self.right, mark + self.lower):
-            if self.how == "full" and not held.met:
-                yield from self._pair(None, held.event)
-        self._rearm()
+    def is_due(self) -> bool:
+        """Whether something is held that nothing can match any more."""
+        ends = self._ends()
+        return bool(ends) and min(ends)[0] < self._mark
 
-    def _drop(self, held: list[Held[Any]], before: int) -> list[Held[Any]]:
-        count = bisect_left(held, before, key=_time)
-        dropped = held[:count]
-        del held[:count]
-        return dropped
+    def step(self) -> Iterable[Emission]:
+        """Drop it, and say so if it has met nothing."""
+        is_left = self._earliest_is_left()
+        held = (self.left if is_left else self.right).pop(0)
+        if held.met or self.how == "inner" or (self.how == "left" and not is_left):
+            return ()
+        return self._pair(held.event, None) if is_left else self._pair(None, held.event)
 
-    def _rearm(self) -> None:
-        ends = [held.time + self.upper for held in self.left[:1]] + [held.time - self.lower for held in self.right[:1]]
-        self._wake_after(ends)
+    def skip(self) -> Any:
+        """Drop it."""
+        return (self.left if self._earliest_is_left() else self.right).pop(0).event
+
+    def rearm(self) -> None:
+        """Once the watermark is past the time at which the next one can be dropped."""
+        self._wake_after([end for end, _ in self._ends()])
+
+    def _ends(self) -> list[tuple[int, bool]]:
+        """Until when the earliest of each side may be matched, and whether it is a left one."""
+        ends = [(held.time + self.upper, True) for held in self.left[:1]]
+        return ends + [(held.time - self.lower, False) for held in self.right[:1]]
+
+    def _earliest_is_left(self) -> bool:
+        return min(self._ends())[1]
 
 
 class LatestJoin(Joining):
@@ -119,27 +127,29 @@ class LatestJoin(Joining):
             insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=_time)
         else:
             insort(self.right, Held(event, microseconds(type(self).right_time(event))), key=_time)
-        self._rearm()
+        self.rearm()
 
-    def on_timer(self) -> Iterator[Emission]:
-        """Pair what the watermark has passed; keep the version that is in force, and those that come."""
-        count = bisect_left(self.left, self._mark, key=_time)
-        for held in self.left[:count]:
-            place = bisect_right(self.right, held.time, key=_time) - 1
-            version = self.right[place] if place >= 0 else None
-            if version is not None and self.within is not None and held.time - version.time > self.within:
-                version = None
-            if version is not None:
-                yield from self._pair(held.event, version.event)
-            elif self.how != "inner":
-                yield from self._pair(held.event, None)
-        del self.left[:count]
-        in_force = bisect_right(self.right, self._mark, key=_time) - 1
+    def is_due(self) -> bool:
+        """Whether the watermark has passed a left event."""
+        return bool(self.left) and self.left[0].time < self._mark
+
+    def step(self) -> Iterable[Emission]:
+        """Pair it with the version in force at its time."""
+        held = self.left.pop(0)
+        place = bisect_right(self.right, held.time, key=_time) - 1
+        version = self.right[place] if place >= 0 else None
+        if version is None or (self.within is not None and held.time - version.time > self.within):
+            return () if self.how == "inner" else self._pair(held.event, None)
+        return self._pair(held.event, version.event)
+
+    def skip(self) -> Any:
+        """Leave it out."""
+        return self.left.pop(0).event
+
+    def rearm(self) -> None:
+        """Once the watermark is past the next left event, or past a version that puts the one before out of force."""
+        in_force = bisect_right(self.right, min([self._mark, *(held.time for held in self.left[:1])]), key=_time) - 1
         del self.right[: max(0, in_force)]
-        self._rearm()
-
-    def _rearm(self) -> None:
-        # A second version that the watermark passes makes the first one of no use.
         self._wake_after([held.time for held in (*self.left[:1], *self.right[1:2])])
 
 

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
+from penstock.app.stepwise import Stepwise
 from penstock.app.stream import Emission
 from penstock.errors import LateEventError, StateError
 from penstock.runtime.delivery import Delivery
@@ -293,10 +294,12 @@ class Container:
         self._emitter.collect(instance.state.on_event(self._batch.delivery.again(row)))
         instance.due = self._context.due
 
-    def _bury(self, error: BaseException, born: int) -> None:
-        """Keep the failure of a hook that no single event has called."""
+    def _bury(self, error: BaseException, born: int, event: Any = None) -> None:
+        """Keep the failure of a hook that no single event has called, with the event that had waited for it, if one had."""
         lineage = Lineage(born, NONE, LAST, self._stage.tally.partition)
-        self._stage.letters.bury(self.element.name, self.element.inputs[0], None, error, lineage)
+        came_by = (stream for stream in self.element.inputs if stream.event_type is type(event))
+        stream = next(came_by, self.element.inputs[0])
+        self._stage.letters.bury(self.element.name, stream, event, error, lineage)
 
     def _refuse_late(self, delivery: Delivery) -> set[int]:
         """The rows of events that are late and whose sources' policies keep them from being handled.
@@ -398,10 +401,30 @@ class Container:
             self._keepable(identity, entry)
         except FAULTS as error:
             self._adopt(identity, entry.state.key, self._decode(before))
-            self._bury(error, NONE)
+            if isinstance(entry.state, Stepwise):
+                self._step_by_step(identity)
+            else:
+                self._bury(error, NONE)
         else:
             entry.due = self._context.due
             self._emitter.add_uncaused(emissions, NONE)
+
+    def _step_by_step(self, identity: bytes) -> None:
+        """Take the steps of a timer one by one, so that one that fails keeps no other from being taken."""
+        while self._live[identity].state.is_due():
+            entry = self._live[identity]
+            before = self._encode(entry)
+            try:
+                emissions = self._emitter.collect(entry.state.step())
+                self._keepable(identity, entry)
+            except FAULTS as error:
+                self._adopt(identity, entry.state.key, self._decode(before))
+                self._bury(error, NONE, self._live[identity].state.skip())
+            else:
+                self._emitter.add_uncaused(emissions, NONE)
+        entry = self._live[identity]
+        entry.state.rearm()
+        entry.due = self._context.due
 
     def _note_timers(self) -> None:
         """Tell each page's header when the earliest of its timers is due."""

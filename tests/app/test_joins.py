@@ -202,3 +202,20 @@ def test_wrong_joins_are_refused():
         assert all(word in str(refusal.value) for word in words), refusal.value
     app.join(orders, derived, key="item", within=("-1 min", "5 min"), emits=paid, at=(None, "at"))(pair)
     assert app._elements[-1].note == "join -1 min to 5 min, inner"
+
+
+def test_a_pairing_that_fails_keeps_no_other_from_being_made():
+    app, orders, payments, paid = sources()
+
+    @app.join(orders, payments, key="item", within=(0, "1 s"), emits=paid, how="left")
+    def match(order, payment):
+        if order.number == 2:
+            raise ValueError("not this one")
+        yield paid(order.number, None)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Orders": [Order(1, number, at(number)) for number in (1, 2, 3)]})
+    driver.finish()
+    assert results(driver) == [(1, None), (3, None)]
+    (letter,) = driver.dead_letters
+    assert (letter["event"]["number"], letter["error"]) == (2, "ValueError: not this one")

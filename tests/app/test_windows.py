@@ -512,3 +512,31 @@ def test_a_silent_source_holds_the_watermark_back_unless_it_is_idle():
 def test_idle_needs_an_event_time():
     with pytest.raises(TopologyError, match="event_time="):
         App("wrong").source("Bids", Bid, idle="10 s")
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_a_window_whose_result_fails_keeps_no_other_from_closing(merges):
+    app = App("failing")
+    source = app.source("Bids", Bid, event_time="at")
+    few = app.stream("Few", Few)
+    app.sink("Out", few)
+
+    class Sum(ProcessingElement):
+        bids: int = 0
+
+        def on_event(self, bid):
+            self.bids += 1
+
+        def on_close(self):
+            if self.window.start == at(10):
+                raise ValueError("not this one")
+            yield few(self.key, self.bids)
+
+    if merges:
+        Sum.merge = lambda self, other: setattr(self, "bids", self.bids + other.bids)
+    app.element(source, key="item", window=Sliding("10 s", "5 s"), emits=few)(Sum)
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(second)) for second in (1, 11, 21, 31)]})
+    driver.finish()
+    assert len(driver.output("Out")) == 7  # of eight windows
+    assert [letter["error"] for letter in driver.dead_letters] == ["ValueError: not this one"]

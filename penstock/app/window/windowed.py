@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from penstock.app.element import Emitted, ProcessingElement, overrides
+from penstock.app.element import ProcessingElement, overrides
+from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowing import (
     FOREVER,
@@ -44,7 +45,7 @@ class Part(msgspec.Struct, Generic[Body], array_like=True):
     again: bool = False
 
 
-class Windowed(ProcessingElement):
+class Windowed(Stepwise):
     """What all windows have in common."""
 
     body: ClassVar[type[ProcessingElement]]
@@ -86,13 +87,6 @@ def _micros(mark: float | None) -> int:
     return -FOREVER if mark is None else round(mark * SECOND)
 
 
-def emissions(emitted: Emitted) -> Iterable[Emission]:
-    """What a hook has yielded, returned, or not."""
-    if emitted is None:
-        return ()
-    return (emitted,) if isinstance(emitted, Emission) else emitted
-
-
 class Spans(Windowed):
     """Windows that are spans of time: aligned ones and sessions."""
 
@@ -118,7 +112,7 @@ class Spans(Windowed):
             else:
                 part.again = part.closed
                 yield from emissions(state.on_event(event))
-        self._rearm()
+        self.rearm()
 
     def on_batch(self) -> Iterator[Emission]:
         """Early results of open windows, and new ones of those that had closed."""
@@ -133,25 +127,35 @@ class Spans(Windowed):
             elif not part.closed and overrides(self.body, "on_batch"):
                 yield from emissions(self._enter(part.state, start, part.end).on_batch())
 
-    def on_timer(self) -> Iterator[Emission]:
-        """Close what the watermark has passed, in order, and forget what is kept no longer."""
-        mark, allowed = self._mark, self.windowing.allowed_us
-        for start, part in sorted(self.open.items(), key=lambda item: (item[1].end, item[0])):
-            if part.end > mark:
-                break
-            if not part.closed:
-                part.closed = True
-                yield from emissions(self._enter(part.state, start, part.end).on_close())
-            if part.end + allowed <= mark:
-                del self.open[start]
-        self._rearm()
+    def is_due(self) -> bool:
+        """Whether the watermark has passed the end of a window, or the time for which a closed one is kept."""
+        return bool(self.open) and self._next()[0] <= self._mark
+
+    def step(self) -> Iterator[Emission]:
+        """Close the window that ends first, and forget it once it is kept no longer."""
+        _, start = self._next()
+        part = self.open[start]
+        if part.end + self.windowing.allowed_us <= self._mark:
+            del self.open[start]
+        if not part.closed:
+            part.closed = True
+            yield from emissions(self._enter(part.state, start, part.end).on_close())
+
+    def skip(self) -> None:
+        """Forget it."""
+        del self.open[self._next()[1]]
+
+    def _next(self) -> tuple[int, int]:
+        """When something is to be done with a window, and its start."""
+        allowed = self.windowing.allowed_us
+        return min((part.end + allowed * part.closed, start) for start, part in self.open.items())
 
     def _windows(self, time: int) -> list[int]:
         raise NotImplementedError
 
-    def _rearm(self) -> None:
-        allowed = self.windowing.allowed_us
-        self._wake(min((part.end + allowed * part.closed for part in self.open.values()), default=None))
+    def rearm(self) -> None:
+        """At the end that comes first."""
+        self._wake(self._next()[0] if self.open else None)
 
 
 class Aligned(Spans):
@@ -216,17 +220,23 @@ class Panes(Windowed):
         if part is None:
             part = self.open[start] = Part(self.body(), end)
         yield from emissions(self._enter(part.state, start, end).on_event(event))
-        self._rearm()
+        self.rearm()
 
-    def on_timer(self) -> Iterator[Emission]:
-        """Close the windows that the watermark has passed, in order, and forget panes of which it has passed the last."""
-        windowing: Sliding = self.windowing
-        while self.open and windowing.end(start := self._first()) <= self._mark:
-            end = windowing.end(start)
-            yield from emissions(self._merged(start, end).on_close())
-            self.next = start + windowing.every_us
-            self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
-        self._rearm()
+    def is_due(self) -> bool:
+        """Whether the watermark has passed the end of a window."""
+        return bool(self.open) and self.windowing.end(self._first()) <= self._mark
+
+    def step(self) -> Iterator[Emission]:
+        """Close the first window, and forget its first pane, of which it was the last."""
+        start = self._first()
+        whole = self._merged(start, self.windowing.end(start))
+        self.skip()
+        yield from emissions(whole.on_close())
+
+    def skip(self) -> None:
+        """Go on to the next window."""
+        self.next = self._first() + self.windowing.every_us
+        self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
 
     def _merged(self, start: int, end: int) -> Any:
         whole = self._enter(self.body(), start, end)
@@ -240,7 +250,8 @@ class Panes(Windowed):
         windowing: Sliding = self.windowing
         return max(self.next, min(self.open) - windowing.size_us + windowing.every_us)
 
-    def _rearm(self) -> None:
+    def rearm(self) -> None:
+        """At the end of the first window."""
         self._wake(self.windowing.end(self._first()) if self.open else None)
 
 
@@ -255,6 +266,8 @@ class Events(msgspec.Struct, Generic[Body], array_like=True):
 
 class Counted(Windowed):
     """Windows by count, of one part or several that windows share."""
+
+    on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
         parts: list[Events[Any]]
@@ -291,16 +304,30 @@ class Counted(Windowed):
 class CountedToTheEnd(Counted):
     """The same where there is an event time: what is left when the input has ended is closed then."""
 
+    on_timer = Stepwise.on_timer
+
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Hand it to the last part, and ask to be woken at the end of the input."""
         yield from super().on_event(event)
-        self._wake(FOREVER if self.parts and self.parts[-1].seen < self.windowing.every else None)
+        self.rearm()
 
-    def on_timer(self) -> Iterator[Emission]:
+    def is_due(self) -> bool:
+        """Whether the input has ended and something is left."""
+        return bool(self.parts) and self._mark >= FOREVER
+
+    def step(self) -> Iterator[Emission]:
         """Close what is left."""
-        if self._mark >= FOREVER:
-            yield from self._close()
-            self.parts = []
+        closing = self._close()
+        self.parts = []
+        yield from closing
+
+    def skip(self) -> None:
+        """Forget it."""
+        self.parts = []
+
+    def rearm(self) -> None:
+        """Only at the end of the input."""
+        self._wake(FOREVER if self.parts and self.parts[-1].seen < self.windowing.every else None)
 
 
 def _copy(state: Any) -> Any:

@@ -1,0 +1,43 @@
+"""Prototypes whose timers do several things at once, each of which may fail for itself."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from penstock.app.element import Emitted, ProcessingElement
+from penstock.app.stream import Emission
+
+
+class Stepwise(ProcessingElement):
+    """A prototype whose timer takes steps: windows that close, say. If one raises, the container takes them one by one."""
+
+    def is_due(self) -> bool:
+        """Whether there is a step to take."""
+        raise NotImplementedError
+
+    def step(self) -> Iterable[Emission]:
+        """Take the next step."""
+        raise NotImplementedError
+
+    def skip(self) -> Any:
+        """Leave out the next step, which has failed; returns the event that is lost by that, if it is one."""
+        raise NotImplementedError
+
+    def rearm(self) -> None:
+        """Set the timer for the step that comes next."""
+        raise NotImplementedError
+
+    def on_timer(self) -> Emitted:
+        """Take all steps that are due."""
+        return self._steps()
+
+    def _steps(self) -> Iterator[Emission]:
+        while self.is_due():
+            yield from self.step()
+        self.rearm()
+
+
+def emissions(emitted: Emitted) -> Iterable[Emission]:
+    """What a hook has yielded, returned, or not."""
+    if emitted is None:
+        return ()
+    return (emitted,) if isinstance(emitted, Emission) else emitted
