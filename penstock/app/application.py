@@ -7,7 +7,9 @@ from typing import Any, Literal, TypeVar
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
 from penstock.app.joins import How, interval_join, interval_text, latest_join, once
+from penstock.app.ordered import in_order
 from penstock.app.parameter import Parameter, given_value
+from penstock.app.pattern import Condition, matching
 from penstock.app.reducers import Reducer
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
 from penstock.app.topology import Topology
@@ -125,6 +127,8 @@ class App:
         expires: Duration | None = None,
         timers: Literal["processing", "event"] = "processing",
         window: Windowing | None = None,
+        ordered: bool = False,
+        at: str | None = None,
     ) -> Callable[[Body], Body]:
         """Declare a PE in the event dialect: a function of one event, or a `ProcessingElement`.
 
@@ -136,13 +140,22 @@ class App:
         expires: how long an instance is kept after the last event it got; its state then starts anew.
         timers: whether ``set_timer`` means processing time or event time (the watermark).
         window: a state for each window of a key, as ``Tumbling("10 s")``; ``on_close`` gives its result.
+        ordered: events of a key are handed on in the order of their own times, once the watermark has passed them; what comes
+            out then depends neither on the order in which they come nor on the micro-batches.
+        at: the field that holds the time of events that are ordered, where their streams are no sources with an ``event_time``.
         """
         if window is not None:
             if every is not None or expires is not None or timers != "processing":
                 raise TopologyError(
                     f"Element {name or 'with a window'}: a window has its own timers and end; drop every=, expires= and timers=."
                 )
-            return self._declare_windowed(inputs, emits, key=key, window=window, name=name)
+            return self._declare_windowed(inputs, emits, key=key, window=window, name=name, ordered=ordered, at=at)
+        if ordered:
+            if timers == "processing":
+                timers = "event"
+            return self._declare_ordered(
+                inputs, emits, key=key, name=name, every=every, expires=expires, timers=timers, at=at
+            )
         return self._declare("event", inputs, emits, key=key, name=name, every=every, expires=expires, timers=timers)
 
     def aggregate(
@@ -234,6 +247,42 @@ class App:
         return self._joined(left, table, key, emits, at, name, f"join with the latest, {how}",
                             lambda label, pair, times: latest_join(label, pair, left, table, times, within, how))  # fmt: skip
 
+    def pattern(
+        self,
+        inputs: Stream[Any],
+        *,
+        key: str | Sequence[str],
+        then: Sequence[Condition],
+        within: Duration,
+        emits: Streams,
+        without: Condition | None = None,
+        at: str | None = None,
+        name: str | None = None,
+    ) -> Callable[[Body], Body]:
+        """Declare a PE that finds sequences of a key's events: a function of the events found, one for each step.
+
+        Parameters
+        ----------
+        then: the steps, each a function that says whether an event fits; other events may lie between.
+        without: which event ends a sequence that has begun.
+        within: the longest time from the first to the last event.
+        at: the field that holds the events' times, where the stream is no source with an ``event_time``.
+
+        Raises
+        ------
+        TopologyError: there are fewer than two steps, or no time.
+        """
+
+        def decorate(body: Body) -> Body:
+            label = str(name or getattr(body, "__name__", "pattern"))
+            time = own_time(label, inputs, at)
+            prototype = matching(label, inputs.event_type, time, then, without, within, body)
+            element = declare(prototype, "event", inputs, emits, key=key, name=label)
+            self._elements.append(in_order(replace(element, note=f"{len(then)} steps within {within}"), [time]))
+            return body
+
+        return decorate
+
     def distinct(
         self,
         inputs: Stream[Any],
@@ -294,12 +343,27 @@ class App:
 
         return decorate
 
-    def _declare_windowed(self, inputs: Streams, emits: Streams, **options: Any) -> Callable[[Body], Body]:
+    def _declare_windowed(
+        self, inputs: Streams, emits: Streams, *, ordered: bool = False, at: str | None = None, **options: Any
+    ) -> Callable[[Body], Body]:
         def decorate(body: Body) -> Body:
-            self._elements.append(declare_windowed(body, inputs, emits, **options))
+            element = declare_windowed(body, inputs, emits, **options)
+            self._elements.append(self._in_order(element, at or options["window"].at) if ordered else element)
             return body
 
         return decorate
+
+    def _declare_ordered(
+        self, inputs: Streams, emits: Streams, *, at: str | None, **options: Any
+    ) -> Callable[[Body], Body]:
+        def decorate(body: Body) -> Body:
+            self._elements.append(self._in_order(declare(body, "event", inputs, emits, **options), at))
+            return body
+
+        return decorate
+
+    def _in_order(self, element: Element, at: str | None) -> Element:
+        return in_order(element, [own_time(element.name, stream, at) for stream in element.inputs])
 
     def topology(self) -> Topology:
         """The whole topology, checked.

@@ -131,6 +131,8 @@ class Element:
     timers: Literal["processing", "event"] = "processing"
     window: Any = None
     """Its `penstock.app.window.Windowing`, or None."""
+    ordered: bool = False
+    """Whether its events are handed on in the order of their times."""
     note: str = ""
     """What a drawing says of it besides its key: its windows, or what it joins."""
 
@@ -141,8 +143,8 @@ class Element:
 
     @property
     def judges_lateness(self) -> bool:
-        """Whether its windows say which events are late, and not the watermark alone."""
-        return self.window is not None and self.window.timed
+        """Whether its windows, or the order of its events, say which events are late, and not the watermark alone."""
+        return self.ordered or (self.window is not None and self.window.timed)
 
     @property
     def prototype(self) -> type[ProcessingElement] | None:

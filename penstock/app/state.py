@@ -63,12 +63,18 @@ def check_state_fits(stored: dict[str, Any], present: dict[str, Any]) -> None:
 
 
 def _state_fields(element: Element) -> dict[str, str]:
-    prototype = element.prototype
-    assert prototype is not None
+    prototype: Any = element.prototype
+    described = {}
+    if element.ordered:
+        described["events"] = "held, in order"
+        prototype = prototype.body
     if isinstance(element.window, Windowing):
-        body = prototype.body  # type: ignore[attr-defined]
-        return {"windows": str(element.window), **{f"window.{name}": kind for name, kind in _fields(body).items()}}
-    return _fields(prototype)
+        body = prototype.body
+        return described | {
+            "windows": str(element.window),
+            **{f"window.{name}": kind for name, kind in _fields(body).items()},
+        }
+    return described | _fields(prototype)
 
 
 def _fields(prototype: type[ProcessingElement]) -> dict[str, str]:

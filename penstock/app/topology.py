@@ -212,8 +212,8 @@ class Topology:
             )
         if element.judges_lateness and any(event_time.late == "process" for event_time in timed):
             raise TopologyError(
-                f"Element {element.name} has windows, and a source says late='process', but a closed window takes no event: "
-                "keep windows for longer, as Tumbling('10 s', allowed='1 minute'), and say late='dead-letter' or 'drop'."
+                f"Element {element.name} ({element.note}) cannot process late events, as a source wants by late='process': say "
+                "late='dead-letter' or 'drop', and keep windows for longer, as Tumbling('10 s', allowed='1 minute')."
             )
 
     def _check_known(self, stream: Stream[Any], who: str) -> None:

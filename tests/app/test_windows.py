@@ -540,3 +540,101 @@ def test_a_window_whose_result_fails_keeps_no_other_from_closing(merges):
     driver.finish()
     assert len(driver.output("Out")) == 7  # of eight windows
     assert [letter["error"] for letter in driver.dead_letters] == ["ValueError: not this one"]
+
+
+class Trace(Event):
+    item: int
+    prices: list[int]
+
+
+def ordered(window=None):
+    app = App("ordered")
+    source = app.source("Bids", Bid, event_time="at", lateness=LATENESS)
+    traces = app.stream("Traces", Trace)
+    app.sink("Out", traces)
+
+    class Running(ProcessingElement):
+        prices: list[int] = []
+
+        def on_event(self, bid):
+            self.prices.append(bid.price)
+            self.set_timer(at=bid.at + timedelta(seconds=4))
+
+        def on_timer(self):  # four seconds of event time without an event
+            yield traces(self.key, self.prices)
+            self.prices = []
+
+    class Closing(ProcessingElement):
+        prices: list[int] = []
+
+        def on_event(self, bid):
+            self.prices.append(bid.price)
+
+        def on_close(self):
+            yield traces(self.key, self.prices)
+
+    app.element(source, key="item", emits=traces, ordered=True, window=window)(Running if window is None else Closing)
+    return app
+
+
+@given(events=st.lists(bids, max_size=25, unique_by=lambda bid: bid.at), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_events_in_order_give_the_same_whatever_the_delivery_and_the_cut(events, data):
+    shaken = sorted(events, key=lambda bid: bid.at + timedelta(seconds=data.draw(st.floats(0, LATENESS))))
+    plain, windowed = TopologyDriver(ordered()), TopologyDriver(ordered(Tumbling("10 s")))
+    left = shaken
+    while left:
+        count = data.draw(st.integers(1, len(left)))
+        for driver in (plain, windowed):
+            driver.batch({"Bids": left[:count]})
+        left = left[count:]
+    for driver in (plain, windowed):
+        driver.finish()
+    wanted, spans = [], defaultdict(list)
+    for item in range(3):
+        runs = [[]]
+        for bid in sorted((bid for bid in events if bid.item == item), key=lambda bid: bid.at):
+            if runs[-1] and bid.at - runs[-1][-1].at >= timedelta(seconds=4):
+                runs.append([])
+            runs[-1].append(bid)
+            spans[item, (bid.at - T0) // timedelta(seconds=10)].append(bid.price)
+        wanted += [Trace(item, [bid.price for bid in run]) for run in runs if run]
+    assert sorted(plain.output("Out"), key=repr) == sorted(wanted, key=repr)
+    assert sorted(windowed.output("Out"), key=repr) == sorted(
+        (Trace(k[0], prices) for k, prices in spans.items()), key=repr
+    )
+
+
+def test_an_event_that_fails_in_order_is_a_dead_letter_and_the_others_go_on():
+    app = App("poison")
+    source = app.source("Bids", Bid, event_time="at")
+    few = app.stream("Few", Few)
+    app.sink("Out", few)
+
+    @app.element(source, key="item", emits=few, ordered=True)
+    class Picky(ProcessingElement):
+        seen: int = 0
+
+        def on_event(self, bid):
+            self.seen += 1
+            if bid.price == 13:
+                raise ValueError("thirteen")
+            yield few(self.key, self.seen)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Bids": [Bid(1, price, at(second)) for second, price in ((3, 7), (1, 5), (2, 13))]})
+    driver.finish()
+    assert [out.bids for out in driver.output("Out")] == [1, 2]
+    (letter,) = driver.dead_letters
+    assert (letter["event"]["price"], letter["error"]) == (13, "ValueError: thirteen")
+
+
+def test_what_is_late_for_the_order_is_a_dead_letter():
+    driver = TopologyDriver(ordered(), dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(30))]})
+    driver.batch()
+    driver.batch({"Bids": [Bid(1, 2, at(3))]})
+    assert ["in order" in letter["error"] for letter in driver.dead_letters] == [True]
+    assert describe_state(ordered(Tumbling("10 s")).topology())["Closing"]["state"] == {
+        "events": "held, in order", "windows": "10 s", "window.prices": "list[int]",
+    }  # fmt: skip

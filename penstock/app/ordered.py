@@ -1,0 +1,151 @@
+"""Prototypes whose events are handed to the author's class in the order of their own times, once none can come before them."""
+
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import msgspec
+
+from penstock.app.element import Element, ProcessingElement, overrides
+from penstock.app.event import Event
+from penstock.app.joins import Held
+from penstock.app.stepwise import Stepwise, emissions
+from penstock.app.stream import Emission
+from penstock.app.window.windowing import FOREVER, SECOND, microseconds, moment
+from penstock.errors import LateEventError, TopologyError
+
+
+class Ordered(Stepwise):
+    """Holds events until the watermark has passed them; its fields are the body's instance and the events by type.
+
+    While an event is handed on, the watermark that the body sees is the event's own time, so that its timers and windows fall
+    into place between events.
+    """
+
+    body: ClassVar[type[ProcessingElement]]
+    times: ClassVar[Mapping[type[Event], tuple[str, Callable[[Any], Any]]]]
+    """By type of event: the field that holds those, and what reads their time."""
+
+    wake: float | None = None
+    """When the body's own timer is due; seconds."""
+
+    def on_event(self, event: Any) -> None:
+        """Hold it.
+
+        Raises
+        ------
+        LateEventError: later ones have been handed on.
+        """
+        name, time_of = self.times[type(event)]
+        time = microseconds(time_of(event))
+        if time < _micros(self._context.fired):
+            raise LateEventError(
+                f"the event is of {moment(time).isoformat()}, and later ones have been handled in order"
+            )
+        insort(getattr(self, name), Held(event, time), key=_time)
+        self.rearm()
+
+    def is_due(self) -> bool:
+        """Whether an event can be handed on, or the body's timer is due."""
+        return self._next() is not None
+
+    def step(self) -> Iterator[Emission]:
+        """Do whichever comes first."""
+        place = self._next()
+        assert place is not None
+        time, name = place
+        if name is None:
+            self.wake = None
+            yield from self._within(time, lambda body: body.on_timer())
+        else:
+            held = getattr(self, name).pop(0)
+            yield from self._within(time, lambda body: body.on_event(held.event))
+
+    def skip(self) -> Any:
+        """Leave it out."""
+        place = self._next()
+        assert place is not None
+        _, name = place
+        if name is not None:
+            return getattr(self, name).pop(0).event
+        self.wake = None
+        return None
+
+    def rearm(self) -> None:
+        """Once the watermark is past the first event held, or at the body's own timer."""
+        ends = [(held[0].time + 1) / SECOND for held in self._held().values() if held]
+        self._context.due = min([*ends, *([] if self.wake is None else [self.wake])], default=None)
+
+    def _next(self) -> tuple[int, str | None] | None:
+        """The time of what comes next, and the field of its event; None for the body's timer, which comes before events of its time."""
+        mark = _micros(self._context.watermark)
+        heads = [(held[0].time, name) for name, held in self._held().items() if held and held[0].time < mark]
+        first = min(heads, default=None)
+        if self.wake is not None and round(self.wake * SECOND) <= (mark if first is None else first[0]):
+            return round(self.wake * SECOND), None
+        return first
+
+    def _held(self) -> dict[str, list[Held[Any]]]:
+        return {name: getattr(self, name) for name, _ in self.times.values()}
+
+    def _within(self, time: int, call: Callable[[Any], Any]) -> Iterator[Emission]:
+        """Call a hook of the body as if the watermark were at a time."""
+        context, body = self._context, self.inner  # type: ignore[attr-defined]
+        mark, context.watermark, context.due = context.watermark, time / SECOND, self.wake
+        body.key, body._context = self.key, context
+        try:
+            yield from emissions(call(body))
+        finally:
+            self.wake, context.watermark = context.due, mark
+
+
+_time = attrgetter("time")
+
+
+def _micros(mark: float | None) -> int:
+    return -FOREVER if mark is None else round(mark * SECOND)
+
+
+def in_order(element: Element, fields: Sequence[str]) -> Element:
+    """The same element with its events in the order of their times.
+
+    Parameters
+    ----------
+    fields: which hold the times, one for each of its inputs.
+
+    Raises
+    ------
+    TopologyError: it has no key, or says results once a micro-batch, or two of its inputs carry one type of event.
+    """
+    prototype = element.prototype
+    if prototype is None or not element.keyed:
+        raise TopologyError(
+            f"Element {element.name} is to get its events in order: give it a key, as only instances hold events."
+        )
+    body = getattr(prototype, "body", prototype)
+    if overrides(body, "on_batch") or element.every is not None:
+        raise TopologyError(
+            f"Element {element.name} gets its events in order, long after their micro-batch: say results in on_event, on_close "
+            "or on_timer, and not in on_batch or on_interval."
+        )
+    kinds = [stream.event_type for stream in element.inputs]
+    times = {
+        kind: (f"held{number}", attrgetter(field))
+        for number, (kind, field) in enumerate(zip(kinds, fields, strict=True))
+    }
+    if len(times) < len(kinds):
+        raise TopologyError(
+            f"Element {element.name} gets its events in order: give each of its inputs an event type of its own."
+        )
+    held: list[Any] = [
+        (f"held{number}", list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
+        for number, kind in enumerate(kinds)
+    ]
+    made: Any = msgspec.defstruct(
+        prototype.__name__, [("inner", prototype, msgspec.field(default_factory=prototype)), *held], bases=(Ordered,),
+        module=prototype.__module__, dict=True, namespace={"body": prototype, "times": times},
+    )  # fmt: skip
+    note = f"{element.note}, in order" if element.note else "in order"
+    return replace(element, body=made, timers="event", note=note, ordered=True)

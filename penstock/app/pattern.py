@@ -1,0 +1,79 @@
+"""Sequences of events of a key within a time: A, then B, without C in between."""
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock.app.duration import Duration, seconds
+from penstock.app.element import Emitted, ProcessingElement
+from penstock.app.event import Event
+from penstock.app.stepwise import emissions
+from penstock.app.stream import Emission
+from penstock.app.window.windowing import SECOND, microseconds
+from penstock.errors import TopologyError
+
+Condition = Callable[[Any], Any]
+
+
+class Matching(ProcessingElement):
+    """Follows the sequences that have begun; it gets its events in the order of their times.
+
+    An event that fits what a sequence waits for takes it a step further, others are passed over. Each first event begins one
+    sequence.
+    """
+
+    then: ClassVar[Sequence[Condition]]
+    without: ClassVar[Condition | None]
+    within: ClassVar[int]
+    time_of: ClassVar[Callable[[Any], Any]]
+    found: ClassVar[Callable[..., Emitted]]
+
+    if TYPE_CHECKING:  # a field of each prototype, typed by its stream
+        begun: list[list[Any]]
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Take sequences further, begin one, and give up those that cannot be any more."""
+        oldest = microseconds(type(self).time_of(event)) - self.within
+        alive = [sequence for sequence in self.begun if microseconds(type(self).time_of(sequence[0])) >= oldest]
+        if self.without is not None and type(self).without(event):  # type: ignore[misc]
+            alive = []
+        self.begun = []
+        for sequence in alive:
+            if self.then[len(sequence)](event):
+                sequence = [*sequence, event]
+            if len(sequence) == len(self.then):
+                yield from emissions(type(self).found(*sequence))
+            else:
+                self.begun.append(sequence)
+        if self.then[0](event):
+            self.begun.append([event])
+
+
+def matching(
+    name: str, event: type[Event], time: str, then: Sequence[Condition], without: Condition | None, within: Duration,
+    found: Callable[..., Emitted],
+) -> type[Matching]:  # fmt: skip
+    """The prototype of a pattern.
+
+    Raises
+    ------
+    TopologyError: it has fewer than two steps, or no time.
+    """
+    span = round(seconds(within) * SECOND)
+    if len(then) < 2 or not all(map(callable, then)) or not (without is None or callable(without)):
+        raise TopologyError(
+            f"Pattern {name}: give two or more functions of an event as steps, as then=[is_small, is_large], and without= as one."
+        )
+    if not span:
+        raise TopologyError(f"Pattern {name}: within={within!r} is no time; give a longer one.")
+    made: Any = msgspec.defstruct(
+        name, [("begun", list[list[event]], msgspec.field(default_factory=list))], bases=(Matching,), dict=True,  # type: ignore[valid-type]
+        namespace={
+            "then": tuple(then), "without": None if without is None else staticmethod(without), "within": span,
+            "time_of": attrgetter(time), "found": staticmethod(found),
+        },
+    )  # fmt: skip
+    prototype: type[Matching] = made
+    return prototype
