@@ -2,41 +2,36 @@
 
 import os
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
 
 import penstock
-from penstock.app.spelling import did_you_mean
+from penstock.cli.lazy import LazyGroup
 from penstock.errors import PenstockError
 from penstock.extras import needs
 
-VERBS = ("run", "adapter", "graph", "new", "observe", "predict", "tune", "queue", "allocate", "reproduce", "bench")
+VERBS = {
+    "run": "Run an application on Spark.",
+    "adapter": "Take events from clients over HTTP, and answer with results.",
+    "graph": "Check an application's topology, and draw it.",
+    "new": "Make a small project: an application, its test, its input.",
+    "observe": "Say what a recording shows of a query.",
+    "predict": "Predict the latency of a recorded query at another setting.",
+    "tune": "Say which trigger to set for a latency target.",
+    "queue": "Solve, sweep, optimise and simulate the queue of one server.",
+    "allocate": "Allocate the tasks of a graph to resources.",
+    "reproduce": "Reproduce a figure of the papers.",
+    "bench": "Evaluations that anyone can repeat.",
+}
 
 
-class _Verbs(click.Group):
-    """One command per module of this package, imported when it is needed: ``run`` need not wait for SciPy."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
-            near = did_you_mean(args[0], VERBS) or f"; there are {', '.join(VERBS)}."
-            raise click.UsageError(f"There is no command {args[0]}{near}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        command: click.Command = getattr(import_module(f"penstock.cli.{cmd_name}"), cmd_name)
-        return command
-
-
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup,
+    package="penstock.cli",
+    lines=VERBS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(penstock.__version__, prog_name="penstock")
 def cli() -> None:
     """Stream processing on Apache Spark that knows how long events will wait.

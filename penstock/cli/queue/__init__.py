@@ -1,26 +1,18 @@
 """``penstock queue``: solve, sweep, optimise and simulate one server."""
 
-from importlib import import_module
-
 import click
 
-COMMANDS = ("solve", "sweep", "optimize", "simulate")
+from penstock.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "solve": "Solve a server: mean numbers, transfers, response times.",
+    "sweep": "Solve a server at every combination of some parameters' values.",
+    "optimize": "Find the batch size and timer of least cost, jointly.",
+    "simulate": "Simulate a server with any variability of arrivals and services.",
+}
 
 
-class _Commands(click.Group):
-    """One command per module of this package."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"penstock.cli.queue.{cmd_name}"), cmd_name)
-        return command
-
-
-@click.group(cls=_Commands)
+@click.group(cls=LazyGroup, package="penstock.cli.queue", lines=COMMANDS)
 def queue() -> None:
     """Predict how long events wait in a server with an external and an internal queue.
 

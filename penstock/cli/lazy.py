@@ -1,0 +1,44 @@
+"""A group of commands, each imported when it is asked for: `penstock --help` need not wait for SciPy."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+from penstock.app.spelling import did_you_mean
+
+
+class LazyGroup(click.Group):
+    """One command per module of a package.
+
+    Parameters
+    ----------
+    package: whose modules hold each a command of their name.
+    lines: what each does, in a line, by name; a test sees that the commands exist.
+    """
+
+    def __init__(self, *arguments: Any, package: str, lines: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._package, self._lines = package, lines
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lines)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self._lines:
+            near = did_you_mean(args[0], self._lines) or f"; there are {', '.join(self._lines)}."
+            raise click.UsageError(f"There is no command {args[0]}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lines:
+            return None
+        command: click.Command = getattr(import_module(f"{self._package}.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._lines.items()))
