@@ -147,6 +147,12 @@ class Element:
         return self.ordered or (self.window is not None and self.window.timed)
 
     @property
+    def waits_for_watermark(self) -> bool:
+        """Whether it has timers on event time, which windows and joins are made of, too."""
+        timed = self.prototype is not None and (overrides(self.prototype, "on_timer") or self.every is not None)
+        return timed and self.timers == "event"
+
+    @property
     def prototype(self) -> type[ProcessingElement] | None:
         """The class from which instances are made, or None where the body is a function."""
         return self.body if isinstance(self.body, type) else None

@@ -13,7 +13,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.app.window.windowing import FOREVER
 from penstock.connectors.checkpoint import batches
 from penstock.engine.binding import BoundGroup
-from penstock.engine.stateful import time_mode_of
 
 FOREVER_MS = FOREVER // 1000
 
@@ -57,8 +56,7 @@ class Ending:
         if not batches(group.checkpoint, "offsets"):
             return False
         if not group.group.native:
-            wiring = group.wiring.resolve()
-            return any(time_mode_of(wiring, hop) == "EventTime" for hop in range(1, wiring.hops + 1))
+            return any(element.waits_for_watermark for element in group.topology.elements)
         if watermark_ms(group.checkpoint) == 0:
             return False
         progress = self._queries[place].lastProgress
