@@ -200,15 +200,10 @@ class Topology:
 
     def _check_window(self, element: Element) -> None:
         timed = [source.event_time for source in self.sources if source.event_time is not None]
-        if (
-            element.note
-            and element.timers == "event"
-            and not timed
-            and (element.window is None or element.window.timed)
-        ):
+        if element.waits_for_watermark and not timed:
             raise TopologyError(
-                f"Element {element.name} ({element.note}) waits for a watermark, which would never come: declare a source with "
-                "event_time='field'."
+                f"Element {element.name} ({element.note or 'timers on event time'}) waits for a watermark, which would never come: "
+                "declare a source with event_time='field'."
             )
         if element.judges_lateness and any(event_time.late == "process" for event_time in timed):
             raise TopologyError(
