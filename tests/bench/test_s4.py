@@ -54,11 +54,11 @@ def drained(throughput):
 
 @pytest.mark.parametrize("limit", [650.0, 930.0, 1400.0])
 def test_a_search_closes_in_on_what_is_sustained(limit):
-    cells, search = [drained(1000.0)], Search(1, 8, 6)
+    cells, search = [drained(1000.0)], Search(1, 8, 7)
     while (trial := search.next(cells)) is not None:
         assert trial.trial
         cells.append(a_trial(trial.rate, kept=trial.rate <= limit))
-    assert len(cells) == 7
+    assert len(cells) == 8
     found = sustained(cells[1:])
     assert found.rate <= limit < found.over
     assert found.over / found.rate < 1.05

@@ -96,7 +96,8 @@ class Report:
             lost = sum(cell["lost"] for cell in self._grid)
             return f"{lost} events lost in {len(self._grid)} runs."
         if about == "nodes" and most:
-            kept = {where: found.rate for where, found in self._sustained().items() if found.rate}
+            # Where no trial failed, the rate is a lower bound, of which a ratio says nothing.
+            kept = {where: found.rate for where, found in self._sustained().items() if found.rate and found.over}
             answers = [f"Throughput over that of one node: {_gains(most)}."]
             answers += [f"Sustainable throughput over that of one node: {_gains(kept)}."] if kept else []
             return " ".join(answers)
@@ -137,16 +138,15 @@ class Report:
 
     def _scalability(self) -> Iterable[Part]:
         yield Heading(2, "Scalability and lost events (the paper's Figures 3 and 4)")
-        groups = defaultdict[tuple[int, int, str, int], list[Cell]](list)
+        groups = defaultdict[tuple[int, int, float, int], list[Cell]](list)
         for cell in self._grid:
-            rate = "as fast as it can" if cell["rate"] is None else f"{cell['rate']:g}/s"
-            groups[cell["nodes"], cell["keys"], rate, cell["events"]].append(cell)
+            groups[cell["nodes"], cell["keys"], cell["rate"] or float("inf"), cell["events"]].append(cell)
         rows = []
         for (nodes, keys, rate, words), cells in sorted(groups.items()):
             counted, wanted = (statistics.mean(cell[name] for cell in cells) for name in ("processed", "expected"))
             p95 = [cell["latency"]["p95"] for cell in cells if cell["latency"]]
             rows.append((
-                nodes, keys, rate, f"{words:,}", f"{counted:,.0f} of {wanted:,.0f}",
+                nodes, keys, _rate(rate), f"{words:,}", f"{counted:,.0f} of {wanted:,.0f}",
                 f"{sum(cell['lost'] for cell in cells)}", _mean([cell["throughput"] for cell in cells]),
                 _mean([cell["seconds"] for cell in cells], ".1f"), _mean(p95, ".1f"),
             ))  # fmt: skip
@@ -181,7 +181,8 @@ class Report:
         most = self._most()
         rows = [
             (
-                nodes, keys, f"{found.rate:,.0f}" if found.rate else "none", f"{found.over:,.0f}" if found.over else "none",
+                nodes, keys, f"{'' if found.over else 'at least '}{found.rate:,.0f}" if found.rate else "none",
+                f"{found.over:,.0f}" if found.over else "none",
                 f"{most[nodes, keys]:,.0f}",
             )
             for (nodes, keys), found in searched.items()
@@ -269,7 +270,7 @@ def _processors(cell: Cell) -> list[float]:
 def _gains(throughput: dict[tuple[int, int], float]) -> str:
     """Over that of one node, by keys."""
     return "; ".join(
-        f"{keys} keys: "
+        f"{keys} {'key' if keys == 1 else 'keys'}: "
         + ", ".join(
             f"{nodes} nodes {throughput[nodes, keys] / throughput[1, keys]:.2f}" for nodes in (2, 3) if (nodes, keys) in throughput
         )
@@ -318,7 +319,12 @@ def _throughput_plot(most: dict[tuple[int, int], float]) -> bytes:
     figure, axes = _figure()
     for index, keys in enumerate(sorted({keys for _, keys in most})):
         points = sorted((nodes, value) for (nodes, of), value in most.items() if of == keys)
-        axes.plot(*zip(*points, strict=True), marker=MARKERS[index], color=COLOURS[index], label=f"{keys} keys")
+        axes.plot(
+            *zip(*points, strict=True),
+            marker=MARKERS[index],
+            color=COLOURS[index],
+            label=f"{keys} {'key' if keys == 1 else 'keys'}",
+        )
     axes.set_xticks(sorted({nodes for nodes, _ in most}))
     axes.set_xlabel("nodes")
     axes.set_ylabel("words per second (measured)")

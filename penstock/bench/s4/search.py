@@ -11,8 +11,8 @@ BOUND_S = 15.0
 """A rate is sustained where no word waits longer. Micro-batches back to back need two of theirs; a queue that grows needs more."""
 TRIAL_S = 30.0
 """Of words in a trial, twice the bound: at 1.1 times what can be sustained, the last words wait for longer than it."""
-LEAST, MOST = 0.6, 1.5
-"""Where the rate is looked for, in throughputs of words that all wait already."""
+LEAST, MOST = 0.6, 3.0
+"""Where the rate is looked for, in throughputs of words that all wait already, whose first micro-batches take longest."""
 SMALLEST, LARGEST = 100.0, 50_000.0
 """Words per second that are tried at all."""
 
@@ -36,7 +36,7 @@ class Search:
 
     Parameters
     ----------
-    trials: it may take; each halves what is left, of 2.5 times at first.
+    trials: it may take; each halves what is left, of 5 times at first.
     """
 
     nodes: int
