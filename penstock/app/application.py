@@ -142,14 +142,16 @@ class App:
         window: a state for each window of a key, as ``Tumbling("10 s")``; ``on_close`` gives its result.
         ordered: events of a key are handed on in the order of their own times, once the watermark has passed them; what comes
             out then depends neither on the order in which they come nor on the micro-batches.
-        at: the field that holds the time of events that are ordered, where their streams are no sources with an ``event_time``.
+        at: the field that holds the time of events that are ordered or have windows, where their streams are no sources with an
+            ``event_time``.
         """
         if window is not None:
             if every is not None or expires is not None or timers != "processing":
                 raise TopologyError(
                     f"Element {name or 'with a window'}: a window has its own timers and end; drop every=, expires= and timers=."
                 )
-            return self._declare_windowed(inputs, emits, key=key, window=window, name=name, ordered=ordered, at=at)
+            window = window if at is None else window.by(at)
+            return self._declare_windowed(inputs, emits, key=key, window=window, name=name, ordered=ordered)
         if ordered:
             if timers == "processing":
                 timers = "event"
@@ -344,11 +346,11 @@ class App:
         return decorate
 
     def _declare_windowed(
-        self, inputs: Streams, emits: Streams, *, ordered: bool = False, at: str | None = None, **options: Any
+        self, inputs: Streams, emits: Streams, *, ordered: bool = False, **options: Any
     ) -> Callable[[Body], Body]:
         def decorate(body: Body) -> Body:
             element = declare_windowed(body, inputs, emits, **options)
-            self._elements.append(self._in_order(element, at or options["window"].at) if ordered else element)
+            self._elements.append(self._in_order(element, options["window"].at) if ordered else element)
             return body
 
         return decorate

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from penstock.app.duration import Duration, seconds
-from penstock.app.element import Emitted, ProcessingElement
+from penstock.app.element import Emitted
 from penstock.app.event import Event
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission, Stream
@@ -86,6 +86,10 @@ class IntervalJoin(Joining):
         insort(own, held, key=_time)
         self.rearm()
 
+    def is_empty(self) -> bool:
+        """Whether nothing is held."""
+        return not (self.left or self.right)
+
     def is_due(self) -> bool:
         """Whether something is held that nothing can match any more."""
         ends = self._ends()
@@ -127,7 +131,11 @@ class LatestJoin(Joining):
             insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=_time)
         else:
             insort(self.right, Held(event, microseconds(type(self).right_time(event))), key=_time)
-        self.rearm()
+        self._arm()  # and nothing is dropped: what windows say in this micro-batch may still come, and be older
+
+    def is_empty(self) -> bool:
+        """Whether there is neither a version nor an event that waits for one."""
+        return not (self.left or self.right)
 
     def is_due(self) -> bool:
         """Whether the watermark has passed a left event."""
@@ -147,13 +155,17 @@ class LatestJoin(Joining):
         return self.left.pop(0).event
 
     def rearm(self) -> None:
-        """Once the watermark is past the next left event, or past a version that puts the one before out of force."""
+        """Drop versions that are out of force."""
         in_force = bisect_right(self.right, min([self._mark, *(held.time for held in self.left[:1])]), key=_time) - 1
         del self.right[: max(0, in_force)]
+        self._arm()
+
+    def _arm(self) -> None:
+        """Once the watermark is past the next left event, or past a version that puts the one before out of force."""
         self._wake_after([held.time for held in (*self.left[:1], *self.right[1:2])])
 
 
-class Once(ProcessingElement):
+class Once(Stepwise):
     """Lets an event through unless another one of its key, less than a span away, has been."""
 
     time_of: ClassVar[Callable[[Any], Any]]
@@ -161,24 +173,38 @@ class Once(ProcessingElement):
     into: ClassVar[Stream[Any]]
 
     passed: list[int] = []
+    """Times of those let through, in order."""
 
     def on_event(self, event: Any) -> Emission | None:
         """Pass it on, or not."""
         time = microseconds(type(self).time_of(event))
-        if any(abs(time - earlier) < self.within for earlier in self.passed):
+        place = bisect_left(self.passed, time)
+        if any(abs(time - near) < self.within for near in self.passed[max(0, place - 1) : place + 1]):
             return None
-        insort(self.passed, time)
-        self._rearm()
+        self.passed.insert(place, time)
+        self.rearm()
         return type(self).into.emit(event)
 
-    def on_timer(self) -> None:
-        """Forget what no event can be close to any more."""
-        mark = round(self._context.watermark * SECOND)
-        self.passed = [time for time in self.passed if time + self.within > mark]
-        self._rearm()
+    def is_due(self) -> bool:
+        """Whether there is a time that no event can be close to any more."""
+        return bool(self.passed) and self.passed[0] + self.within <= round(self._context.watermark * SECOND)
 
-    def _rearm(self) -> None:
+    def step(self) -> Iterable[Emission]:
+        """Forget it."""
+        self.skip()
+        return ()
+
+    def skip(self) -> None:
+        """Forget it."""
+        del self.passed[0]
+
+    def rearm(self) -> None:
+        """For the first of them."""
         self._context.due = (self.passed[0] + self.within) / SECOND if self.passed else None
+
+    def is_empty(self) -> bool:
+        """Whether none is remembered."""
+        return not self.passed
 
 
 def interval_join(

@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -13,8 +14,12 @@ from penstock.app.event import Event
 from penstock.app.joins import Held
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
+from penstock.app.window.windowed import Windowed
 from penstock.app.window.windowing import FOREVER, SECOND, microseconds, moment
 from penstock.errors import LateEventError, TopologyError
+
+REARMED_AT_MOST = 1000
+"""How often the body's timer may fire in a row, without an event in between."""
 
 
 class Ordered(Stepwise):
@@ -30,6 +35,8 @@ class Ordered(Stepwise):
 
     wake: float | None = None
     """When the body's own timer is due; seconds."""
+    in_a_row: int = 0
+    """How often that has fired since the last event."""
 
     def on_event(self, event: Any) -> None:
         """Hold it.
@@ -45,6 +52,7 @@ class Ordered(Stepwise):
                 f"the event is of {moment(time).isoformat()}, and later ones have been handled in order"
             )
         insort(getattr(self, name), Held(event, time), key=_time)
+        self.in_a_row = 0
         self.rearm()
 
     def is_due(self) -> bool:
@@ -58,20 +66,37 @@ class Ordered(Stepwise):
         time, name = place
         if name is None:
             self.wake = None
-            yield from self._within(time, lambda body: body.on_timer())
+            self.in_a_row += 1
+            with self._as_of(time) as body:
+                if isinstance(body, Stepwise):
+                    yield from body.step() if body.is_due() else ()
+                    body.rearm()
+                else:
+                    yield from emissions(body.on_timer())
         else:
             held = getattr(self, name).pop(0)
-            yield from self._within(time, lambda body: body.on_event(held.event))
+            self.in_a_row = 0
+            with self._as_of(time) as body:
+                yield from emissions(body.on_event(held.event))
 
     def skip(self) -> Any:
         """Leave it out."""
         place = self._next()
         assert place is not None
-        _, name = place
+        time, name = place
         if name is not None:
             return getattr(self, name).pop(0).event
         self.wake = None
+        with self._as_of(time) as body:
+            if isinstance(body, Stepwise):
+                body.skip()
+                body.rearm()
         return None
+
+    def is_empty(self) -> bool:
+        """Whether no event is held, and the body keeps nothing either."""
+        inner = self.inner  # type: ignore[attr-defined]
+        return not any(self._held().values()) and isinstance(inner, Stepwise) and inner.is_empty()
 
     def rearm(self) -> None:
         """Once the watermark is past the first event held, or at the body's own timer."""
@@ -83,6 +108,8 @@ class Ordered(Stepwise):
         mark = _micros(self._context.watermark)
         heads = [(held[0].time, name) for name, held in self._held().items() if held and held[0].time < mark]
         first = min(heads, default=None)
+        if self.wake is not None and self.in_a_row >= REARMED_AT_MOST and first is None:
+            return None  # a timer that sets itself again and again would never let the input end
         if self.wake is not None and round(self.wake * SECOND) <= (mark if first is None else first[0]):
             return round(self.wake * SECOND), None
         return first
@@ -90,13 +117,14 @@ class Ordered(Stepwise):
     def _held(self) -> dict[str, list[Held[Any]]]:
         return {name: getattr(self, name) for name, _ in self.times.values()}
 
-    def _within(self, time: int, call: Callable[[Any], Any]) -> Iterator[Emission]:
-        """Call a hook of the body as if the watermark were at a time."""
+    @contextmanager
+    def _as_of(self, time: int) -> Iterator[Any]:
+        """The body, as if the watermark were at a time."""
         context, body = self._context, self.inner  # type: ignore[attr-defined]
         mark, context.watermark, context.due = context.watermark, time / SECOND, self.wake
         body.key, body._context = self.key, context
         try:
-            yield from emissions(call(body))
+            yield body
         finally:
             self.wake, context.watermark = context.due, mark
 
@@ -124,7 +152,7 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
         raise TopologyError(
             f"Element {element.name} is to get its events in order: give it a key, as only instances hold events."
         )
-    body = getattr(prototype, "body", prototype)
+    body = prototype.body if issubclass(prototype, Windowed) else prototype
     if overrides(body, "on_batch") or element.every is not None:
         raise TopologyError(
             f"Element {element.name} gets its events in order, long after their micro-batch: say results in on_event, on_close "

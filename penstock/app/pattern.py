@@ -1,15 +1,15 @@
 """Sequences of events of a key within a time: A, then B, without C in between."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock.app.duration import Duration, seconds
-from penstock.app.element import Emitted, ProcessingElement
+from penstock.app.element import Emitted
 from penstock.app.event import Event
-from penstock.app.stepwise import emissions
+from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowing import SECOND, microseconds
 from penstock.errors import TopologyError
@@ -17,7 +17,7 @@ from penstock.errors import TopologyError
 Condition = Callable[[Any], Any]
 
 
-class Matching(ProcessingElement):
+class Matching(Stepwise):
     """Follows the sequences that have begun; it gets its events in the order of their times.
 
     An event that fits what a sequence waits for takes it a step further, others are passed over. Each first event begins one
@@ -49,6 +49,31 @@ class Matching(ProcessingElement):
                 self.begun.append(sequence)
         if self.then[0](event):
             self.begun.append([event])
+        self.rearm()
+
+    def is_due(self) -> bool:
+        """Whether the watermark says that the oldest sequence cannot be completed any more."""
+        return bool(self.begun) and self._end() < round(self._context.watermark * SECOND)
+
+    def step(self) -> Iterable[Emission]:
+        """Give it up."""
+        self.skip()
+        return ()
+
+    def skip(self) -> None:
+        """Give it up."""
+        del self.begun[0]
+
+    def rearm(self) -> None:
+        """For the oldest sequence."""
+        self._context.due = (self._end() + 1) / SECOND if self.begun else None
+
+    def is_empty(self) -> bool:
+        """Whether no sequence has begun."""
+        return not self.begun
+
+    def _end(self) -> int:
+        return microseconds(type(self).time_of(self.begun[0][0])) + self.within
 
 
 def matching(

@@ -102,13 +102,13 @@ class sum(Reducer[Any]):
         super().__init__(field)
 
     def kind(self, event: type[Event]) -> Any:
-        self._kind = self.value_type(event)
-        if self._kind not in (int, float, Decimal):
+        kind = self.value_type(event)
+        if kind not in (int, float, Decimal):
             raise TopologyError(f"sum({self.field!r}) is of {event.__name__}, where that is no int, float or Decimal.")
-        return self._kind
+        return kind
 
     def start(self) -> Any:
-        return self._kind()
+        return 0
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         return state + value
@@ -255,7 +255,12 @@ class distinct(Reducer[set[Any]]):
         super().__init__(field)
 
     def kind(self, event: type[Event]) -> Any:
-        return set[self.value_type(event)]  # type: ignore[misc]
+        value = self.value_type(event)
+        if get_origin(value) in (list, dict):
+            raise TopologyError(
+                f"distinct({self.field!r}) is of {event.__name__}, where that is a {value}, which has no equal."
+            )
+        return set[value]  # type: ignore[valid-type]
 
     def start(self) -> set[Any]:
         return set()
@@ -296,15 +301,21 @@ class fold(Reducer[Any]):
 
     Parameters
     ----------
-    initial: the state of no event; it is copied for each window, and its type is what the state is kept as.
-    step: from the state and an event to the state. merge: of two parts, where windows share them or sessions join.
+    initial: the state of no event; it is copied for each window. step: from the state and an event to the state.
+    merge: of two parts, where windows share them or sessions join.
+    kind: the state's type, as ``list[Decimal]``; that of ``initial`` unless given, which says nothing of what a list holds.
     """
 
     def __init__(
-        self, initial: Any, step: Callable[[Any, Any], Any], merge: Callable[[Any, Any], Any] | None = None
+        self,
+        initial: Any,
+        step: Callable[[Any, Any], Any],
+        merge: Callable[[Any, Any], Any] | None = None,
+        kind: Any = None,
     ) -> None:
         super().__init__()
         self._initial, self._step, self._merge = initial, step, merge
+        self._kind = type(initial) if kind is None else kind
 
     @property
     def merges(self) -> bool:
@@ -312,7 +323,11 @@ class fold(Reducer[Any]):
         return self._merge is not None
 
     def kind(self, event: type[Event]) -> Any:
-        return type(self._initial)
+        if self._kind in (list, dict, set, tuple, type(None)):
+            raise TopologyError(
+                f"fold({self._initial!r}, ...) keeps a {self._kind.__name__} and does not say of what: add kind=, as kind=list[float]."
+            )
+        return self._kind
 
     def start(self) -> Any:
         return copy.deepcopy(self._initial)

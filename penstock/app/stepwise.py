@@ -26,6 +26,10 @@ class Stepwise(ProcessingElement):
         """Set the timer for the step that comes next."""
         raise NotImplementedError
 
+    def is_empty(self) -> bool:
+        """Whether nothing is kept that an instance made anew would not have, so that this one can be forgotten."""
+        return False
+
     def on_timer(self) -> Emitted:
         """Take all steps that are due."""
         return self._steps()

@@ -1,12 +1,16 @@
 """The end of the input: the watermark passes everything, and Spark closes all windows in a last micro-batch of each group.
 
-Spark plans a micro-batch without data once the watermark has advanced, and notes the watermark in its log of offsets; so a
-run that is killed on the way repeats the last micro-batch like any other.
+Whenever the watermark has advanced, Spark plans a micro-batch without data: an entry of its log of offsets with the offsets of
+the one before and the new watermark. The last micro-batch is planned so, while the query is stopped, for Spark's own watermark
+follows events only. A run that is killed on the way repeats it like any other.
 """
 
 import json
+import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,32 +27,25 @@ class Ending:
     Parameters
     ----------
     groups: in their order. queries: theirs.
-    begin: takes the place of a group whose query has run no micro-batch since it was started, and makes it repeat its last one:
-        Spark plans none without data before.
-    has_run: whether the query of a group has run one.
+    end: stops the query of the group at a place, plans its last micro-batch, and starts it again.
     """
 
     def __init__(
-        self, groups: Sequence[BoundGroup], queries: Sequence[StreamingQuery], begin: Callable[[int], None],
-        has_run: Callable[[str], bool],
-    ) -> None:  # fmt: skip
-        self._groups, self._queries, self._begin, self._has_run = groups, queries, begin, has_run
+        self, groups: Sequence[BoundGroup], queries: Sequence[StreamingQuery], end: Callable[[int], None]
+    ) -> None:
+        self._groups, self._queries, self._end = groups, queries, end
         self.final = False
         """Whether any group had something that the end has closed."""
 
     def over(self) -> bool:
-        """Whether all groups have had their last micro-batch; called when all is idle, and begins the next one's end."""
+        """Whether all groups have had their last micro-batch; called when all is idle, and begins the next one's."""
         for place, group in enumerate(self._groups):
             if not self._waits(place, group):
                 continue
             self.final = True
-            if watermark_ms(group.checkpoint) >= FOREVER_MS:
-                continue
-            if self._has_run(group.group.name):
-                raise_watermark(self._queries[place], FOREVER_MS)
-            else:
-                self._begin(place)
-            return False
+            if _last_planned(group.checkpoint)[1]["batchWatermarkMs"] < FOREVER_MS:
+                self._end(place)
+                return False
         return True
 
     def _waits(self, place: int, group: BoundGroup) -> bool:
@@ -57,30 +54,42 @@ class Ending:
             return False
         if not group.group.native:
             return any(element.waits_for_watermark for element in group.topology.elements)
-        if watermark_ms(group.checkpoint) == 0:
+        if _last_planned(group.checkpoint)[1]["batchWatermarkMs"] == 0:
             return False
         progress = self._queries[place].lastProgress
         return progress is None or bool(progress.stateOperators)
 
 
+def plan_last(checkpoint: Path) -> None:
+    """Plan the last micro-batch of a query that is stopped and has completed the one before."""
+    number, metadata, others = _last_planned(checkpoint)
+    metadata |= {"batchWatermarkMs": FOREVER_MS, "batchTimestampMs": time.time_ns() // 1_000_000}
+    version, *offsets = others
+    draft = checkpoint / "offsets" / f".{number + 1}.draft"
+    with draft.open("w") as file:
+        file.write("\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets]))
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(checkpoint / "offsets" / str(number + 1))
+
+
+def has_ended(checkpoint: Path) -> bool:
+    """Whether a query's last micro-batch has been planned."""
+    return bool(batches(checkpoint, "offsets")) and _last_planned(checkpoint)[1]["batchWatermarkMs"] >= FOREVER_MS
+
+
+def _last_planned(checkpoint: Path) -> tuple[int, dict[str, Any], list[str]]:
+    """The last entry of the log of offsets: its number, what it says of the micro-batch, and its other lines."""
+    number = batches(checkpoint, "offsets")[-1]
+    version, metadata, *offsets = (checkpoint / "offsets" / str(number)).read_text().splitlines()
+    return number, json.loads(metadata), [version, *offsets]
+
+
 def raise_watermark(query: StreamingQuery, mark_ms: int) -> None:
-    """Let a query's watermark be so many milliseconds since the epoch from its next trigger on, unless it is greater."""
+    """Let a query's watermark be so many milliseconds since the epoch after the micro-batch that it runs, unless it is greater.
+
+    Only while one runs: Spark has fixed the watermark of the next one once it has looked for data in vain.
+    """
     tracker = query._jsq.streamingQuery().watermarkTracker()
     if mark_ms > tracker.currentWatermark():
         tracker.setWatermark(mark_ms)
-
-
-def watermark_ms(checkpoint: Path) -> int:
-    """The watermark of the last micro-batch that was planned; 0 where there is none."""
-    planned = batches(checkpoint, "offsets")
-    if not planned:
-        return 0
-    metadata = json.loads((checkpoint / "offsets" / str(planned[-1])).read_text().splitlines()[1])
-    return int(metadata["batchWatermarkMs"])
-
-
-def forget_completion(checkpoint: Path) -> None:
-    """Remove the note that the last micro-batch is complete, as if the driver had died before it, so that Spark repeats it."""
-    last = batches(checkpoint, "commits")[-1]
-    (checkpoint / "commits" / str(last)).unlink()
-    (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from penstock.connectors.source import Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
-from penstock.engine.ending import Ending, forget_completion, raise_watermark
+from penstock.engine.ending import Ending, plan_last, raise_watermark
 from penstock.engine.ledger import BatchRecord, clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.native import NativeWriter, births_of, compile_native
@@ -43,8 +43,6 @@ class MicroBatches:
             group.name: Watermarks(source for source in binding.topology.sources if source.name in group.sources)
             for group in binding.groups
         }
-        self._has_run: set[str] = set()
-        """Groups whose queries have run a micro-batch since they were started."""
         self.names = frozenset(group.name for group in binding.groups)
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
@@ -61,17 +59,12 @@ class MicroBatches:
             try:
                 for group in groups:
                     queries.append(self._start(spark, group, started_us))
-                ending = Ending(
-                    groups,
-                    queries,
-                    lambda place: self._anew(spark, groups, queries, place, started_us),
-                    self._has_run.__contains__,
-                )
+                ending = Ending(groups, queries, lambda place: self._end(spark, groups, queries, place, started_us))
                 watch.until_over(
                     queries,
                     lambda: self._is_idle(groups, queries),
                     lambda: self._has_ended(ending),
-                    lambda: self._look(groups, queries),
+                    lambda: self._show(queries),
                     lambda: self._note_progress(groups),
                     lambda failed: self._again(spark, groups, queries, queries.index(failed), started_us),
                 )
@@ -100,12 +93,12 @@ class MicroBatches:
         queries[place] = self._start(spark, group, started_us)
         return True
 
-    def _anew(
+    def _end(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
     ) -> None:
-        """Make a group repeat its last micro-batch, which the ledger has."""
+        """Run the last micro-batch of a group, in which all that waits for the watermark comes."""
         queries[place].stop()
-        forget_completion(groups[place].checkpoint)
+        plan_last(groups[place].checkpoint)
         queries[place] = self._start(spark, groups[place], started_us)
 
     def _has_ended(self, ending: Ending) -> bool:
@@ -118,11 +111,10 @@ class MicroBatches:
         return over
 
     def _start(self, spark: SparkSession, group: BoundGroup, started_us: int) -> StreamingQuery:
-        self._has_run.discard(group.group.name)
         frame, tallies = (_native if group.group.native else _compiled)(spark, group, started_us)
         writer = frame.writeStream.queryName(group.group.name).option("checkpointLocation", str(group.checkpoint))
         writer = writer.trigger(processingTime=f"{round(self._binding.trigger * 1000)} milliseconds")
-        writer = writer.foreachBatch(self._committer(group, tallies))
+        writer = writer.foreachBatch(self._committer(spark, group, tallies))
         try:
             return writer.start()
         except AnalysisException as error:
@@ -131,7 +123,9 @@ class MicroBatches:
             # An aggregation without a watermark cannot append; its rows are what a batch has changed.
             return writer.outputMode("update").start()
 
-    def _committer(self, group: BoundGroup, tallies: TalliesOf) -> Callable[[DataFrame, int], None]:
+    def _committer(
+        self, spark: SparkSession, group: BoundGroup, tallies: TalliesOf
+    ) -> Callable[[DataFrame, int], None]:
         external, handed_on = group.external, group.handed_on
 
         def commit(batch: DataFrame, number: int) -> None:
@@ -140,17 +134,24 @@ class MicroBatches:
                 bound.vouch(Position(group.checkpoint, place, number))
             offsets = offsets_checksum(group.checkpoint, number)
             counted = tallies(batch, number)  # which runs the batch; only then is it time to commit
-            self._has_run.add(group.group.name)
             record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
             with self._lock:
                 if not group.ledger.commit(record):
                     return
                 self._totals.add(record, external, handed_on)
-            self._watermarks[group.group.name].note(record.sources)
+            self._go_on_without_idle(spark, group, record)
             taken = sum(source.accepted for source in record.sources.values())
             self._live.batch(taken, time.monotonic() - begun, record)
 
         return commit
+
+    def _go_on_without_idle(self, spark: SparkSession, group: BoundGroup, record: BatchRecord) -> None:
+        """Let the watermark pass that of sources that have fallen silent."""
+        watermarks = self._watermarks[group.group.name]
+        watermarks.note(record.sources)
+        mark = watermarks.without_idle_ms()
+        if mark is not None:
+            raise_watermark(next(query for query in spark.streams.active if query.name == group.group.name), mark)
 
     def _is_idle(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> bool:
         if any(query.status["isDataAvailable"] for query in queries):
@@ -166,13 +167,6 @@ class MicroBatches:
             # But for the last batch, which Spark may read again if it has not noted that it is done.
             for bound, position in group.positions(back=1):
                 bound.note_progress(f"run in {self._binding.recording.directory}", position)
-
-    def _look(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> None:
-        for group, query in zip(groups, queries, strict=True):
-            mark = self._watermarks[group.group.name].without_idle_ms()
-            if mark is not None and group.group.name in self._has_run:
-                raise_watermark(query, mark)
-        self._show(queries)
 
     def _show(self, queries: list[StreamingQuery]) -> None:
         if not self._live.waits:

@@ -207,6 +207,7 @@ class Container:
         Returns the time at which a timer of this container is next due, if there is one.
         """
         self._fire()
+        self._drop_empty()
         self._note_timers()
         self._sweep()
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
@@ -438,6 +439,13 @@ class Container:
         for number, entry in zip(numbers, self._live.values(), strict=True):
             if number not in visited:
                 self._pages.note_due(number, entry.next_due)
+
+    def _drop_empty(self) -> None:
+        """Forget instances whose windows have all closed, say: one made anew would be the same."""
+        if issubclass(self.prototype, Stepwise):
+            for identity, entry in list(self._live.items()):
+                if entry.due is None and entry.state.is_empty():
+                    self._forget(identity)
 
     def _sweep(self) -> None:
         """Drop expired instances from a few pages."""

@@ -219,3 +219,45 @@ def test_a_pairing_that_fails_keeps_no_other_from_being_made():
     assert results(driver) == [(1, None), (3, None)]
     (letter,) = driver.dead_letters
     assert (letter["event"]["number"], letter["error"]) == (2, "ValueError: not this one")
+
+
+def test_a_version_stays_for_what_windows_say_in_the_same_micro_batch():
+    from penstock import Tumbling, reducers
+
+    class Closed(Event):
+        item: int
+        end: datetime
+        count: int
+
+    app, orders, payments, paid = sources()
+    closed = app.stream("Closed", Closed)
+    app.aggregate(orders, key="item", window=Tumbling("10 s"), into=closed, count=reducers.count())
+
+    @app.join_latest(closed, payments, key="item", emits=paid, at=("end", None))
+    def look(window, payment):
+        return paid(window.count, payment and payment.amount)
+
+    driver = TopologyDriver(app)
+    driver.batch(
+        {"Orders": [Order(1, 1, at(1))], "Payments": [Payment(1, second, at(second)) for second in (5, 12, 13)]}
+    )
+    driver.batch({"Orders": [Order(2, 2, at(30))], "Payments": [Payment(2, 0, at(30))]})
+    driver.batch({"Payments": [Payment(1, 31, at(31))]})
+    driver.finish()
+    assert (1, 5) in results(driver)
+
+
+def test_nothing_is_kept_of_keys_that_are_seen_no_more():
+    app = App("once")
+    readings = app.source("Readings", Reading, event_time="at")
+    into = app.stream("Fresh", Reading)
+    app.sink("Out", into)
+    app.distinct(readings, key="sensor", within="5 s", into=into)
+    driver = TopologyDriver(app, partitions=1)
+    sizes = []
+    for second in range(200):
+        driver.batch({"Readings": [Reading(f"{second}-{n}", n, at(second)) for n in range(20)]})
+        sizes.append(
+            sum(len(content) for store in driver._committed.stores.values() for content in store._content.values())
+        )
+    assert max(sizes[100:]) <= 1.2 * max(sizes[:100])

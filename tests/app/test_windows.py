@@ -638,3 +638,193 @@ def test_what_is_late_for_the_order_is_a_dead_letter():
     assert describe_state(ordered(Tumbling("10 s")).topology())["Closing"]["state"] == {
         "events": "held, in order", "windows": "10 s", "window.prices": "list[int]",
     }  # fmt: skip
+
+
+def test_an_instance_is_forgotten_once_its_windows_have_closed():
+    driver = TopologyDriver(application(Tumbling("1 s")), partitions=1)
+    sizes = []
+    for second in range(0, 600, 3):
+        driver.batch({"Bids": [Bid(1000 * second + n, 1, at(second)) for n in range(20)]})
+        sizes.append(
+            sum(len(content) for store in driver._committed.stores.values() for content in store._content.values())
+        )
+    assert max(sizes[100:]) <= 1.2 * max(sizes[:100])
+    assert len(driver.output("Out")) > 3900
+
+
+def test_windows_that_overlap_do_not_share_what_an_event_holds():
+    class Tagged(Event):
+        key: int
+        tags: list[str]
+        at: datetime
+
+    class Tags(Event):
+        tags: list[str]
+
+    def run(cut):
+        app = App("tags")
+        source = app.source("Tagged", Tagged, event_time="at")
+        out = app.stream("Tags", Tags)
+        app.sink("Out", out)
+
+        @app.element(source, key="key", window=Sliding("10 s", "5 s"), emits=out)
+        class Collect(ProcessingElement):
+            tags: list[str] = []
+
+            def on_event(self, event):
+                if self.tags:
+                    self.tags += event.tags
+                else:
+                    self.tags = event.tags
+
+            def on_close(self):
+                yield out(self.tags)
+
+        driver = TopologyDriver(app)
+        events = [Tagged(1, [letter], at(6)) for letter in "ab"]
+        for place in range(0, 2, cut):
+            driver.batch({"Tagged": events[place : place + cut]})
+        driver.finish()
+        return [out.tags for out in driver.output("Out")]
+
+    assert run(1) == run(2) == [["a", "b"], ["a", "b"]]
+
+
+def test_late_events_reach_only_windows_that_have_not_closed_however_their_state_is_kept():
+    for merges in (False, True):
+        driver = TopologyDriver(application(Sliding("10 s", "5 s"), merges=merges))
+        driver.batch({"Bids": [Bid(1, 1, at(17))]})
+        driver.batch()  # the watermark is 12
+        driver.batch({"Bids": [Bid(1, 1, at(6))]})
+        driver.finish()
+        assert [start for *_, start, _ in results(driver)] == [at(5), at(10), at(15)]
+
+
+@pytest.mark.parametrize(
+    ("size", "every", "events", "counts"), [(4, 2, 2, [2]), (4, 2, 4, [4]), (3, 3, 3, [3]), (4, 1, 6, [4, 4, 4])]
+)
+def test_windows_by_count_say_at_the_end_what_has_not_been_said(size, every, events, counts):
+    driver = TopologyDriver(application(Count(size, every)))
+    driver.batch({"Bids": [Bid(1, 1, at(second)) for second in range(events)]})
+    driver.finish()
+    assert [s.bids for s in driver.output("Out")] == counts
+
+
+@pytest.mark.parametrize("window", [Count(3), Tumbling("10 s", allowed="60 s")], ids=str)
+def test_updates_are_said_of_full_windows_and_of_late_events(window):
+    driver = TopologyDriver(summaries(window, "updates"))
+    driver.batch({"Bids": [Bid(1, price, at(price)) for price in (1, 2, 3)]})
+    assert [summary.bids for summary in driver.output("Out")] == [3]
+    if isinstance(window, Tumbling):
+        driver.batch({"Bids": [Bid(2, 1, at(30))]})
+        driver.batch()
+        driver.batch({"Bids": [Bid(1, 4, at(4))]})
+        assert driver.output("Out")[-1].bids == 4
+
+
+def test_a_day_whose_midnight_is_skipped_ends_with_the_day():
+    window = Tumbling("1 day", zone="America/Santiago")
+    zone = ZoneInfo("America/Santiago")
+    (start,) = window.starts(round(datetime(2026, 9, 6, 12, tzinfo=zone).timestamp() * 1e6))
+    assert window.end(start) == round(datetime(2026, 9, 7, tzinfo=zone).timestamp() * 1e6)
+    assert (window.end(start) - start) / 3.6e9 == 23
+
+
+def test_sessions_that_merge_know_their_key():
+    app = App("merging")
+    source = app.source("Bids", Bid, event_time="at", lateness=20)
+    few = app.stream("Few", Few)
+    app.sink("Out", few)
+
+    @app.element(source, key="item", window=Session("5 s"), emits=few)
+    class Visit(ProcessingElement):
+        bids: int = 0
+
+        def on_event(self, bid):
+            self.bids += 1
+
+        def merge(self, other):
+            assert self.key == other.key == 1
+            assert self.window.start < other.window.start
+            self.bids += other.bids
+
+        def on_close(self):
+            yield few(self.key, self.bids)
+
+    driver = TopologyDriver(app)
+    driver.batch({"Bids": [Bid(1, 1, at(0)), Bid(1, 1, at(8))]})
+    driver.batch({"Bids": [Bid(1, 1, at(4))]})
+    driver.finish()
+    assert driver.output("Out") == [Few(1, 3)]
+
+
+def test_a_timer_that_sets_itself_again_lets_the_input_end():
+    app = App("ticking")
+    source = app.source("Bids", Bid, event_time="at")
+    few = app.stream("Few", Few)
+    app.sink("Out", few)
+
+    @app.element(source, key="item", emits=few, ordered=True)
+    class Ticking(ProcessingElement):
+        ticks: int = 0
+
+        def on_event(self, bid):
+            self.set_timer(at=bid.at + timedelta(seconds=10))
+
+        def on_timer(self):
+            self.ticks += 1
+            self.set_timer(at=self.watermark + timedelta(seconds=10))
+
+    driver = TopologyDriver(app)
+    driver.batch({"Bids": [Bid(1, 1, at(1))]})
+    driver.finish()
+
+
+def test_a_window_in_order_whose_result_fails_keeps_no_other_from_closing():
+    app = App("failing")
+    source = app.source("Bids", Bid, event_time="at")
+    few = app.stream("Few", Few)
+    app.sink("Out", few)
+
+    @app.element(source, key="item", window=Tumbling("10 s"), emits=few, ordered=True)
+    class Sum(ProcessingElement):
+        bids: int = 0
+
+        def on_event(self, bid):
+            self.bids += 1
+
+        def on_close(self):
+            if self.window.start == at(0):
+                raise ValueError("not this one")
+            yield few(self.key, self.bids)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(second)) for second in (1, 21, 41, 61)]})
+    driver.finish()
+    assert (len(driver.output("Out")), len(driver.dead_letters)) == (3, 1)
+
+
+def test_a_result_may_have_any_field():
+    class Odd(Event):
+        item: int
+        result: int
+        keys: int
+        spans: int
+
+    app = App("odd")
+    source = app.source("Bids", Bid, event_time="at")
+    odd = app.stream("Odd", Odd)
+    app.sink("Out", odd)
+    app.aggregate(
+        source,
+        key="item",
+        window=Tumbling("1 s"),
+        into=odd,
+        result=reducers.count(),
+        keys=reducers.count(),
+        spans=reducers.count(),
+    )
+    driver = TopologyDriver(app)
+    driver.batch({"Bids": [Bid(1, 1, at(1))]})
+    driver.finish()
+    assert driver.output("Out") == [Odd(1, 1, 1, 1)]

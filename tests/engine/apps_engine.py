@@ -230,6 +230,7 @@ def slowly(word):
 class Sold(Event):
     item: str
     start: datetime
+    end: datetime
     bids: int
 
 
@@ -248,7 +249,7 @@ ending.sink("Top", most)
 ending.aggregate(timed_bids, key="item", window=Sliding("10 s", "5 s"), into=sold, bids=reducers.count(), name="sell")
 
 
-@ending.element(sold, key="start", window=Tumbling("5 s", at="start"), emits=most)
+@ending.element(sold, key="start", window=Tumbling("5 s", at="end"), emits=most)
 class Best(ProcessingElement):
     bids: int = 0
     item: str = ""
@@ -257,7 +258,7 @@ class Best(ProcessingElement):
         self.bids, self.item = max((self.bids, self.item), (event.bids, event.item))
 
     def on_close(self):
-        yield most(self.window.start, self.item, self.bids)
+        yield most(self.key, self.item, self.bids)
 
 
 sequel = App("sequel")
@@ -284,10 +285,11 @@ def _two(name, idle):
     app = App(name)
     bids = app.source("Bids", Bid, event_time="at", lateness="3 seconds")
     beats = app.source("Beats", Beat, event_time="at", idle=idle)
-    sold = app.stream("Sold", Sold)
+    sold, echoes = app.stream("Sold", Sold), app.stream("Echoes", Beat)
     app.sink("Out", sold)
-    app.sink("All", beats)
+    app.sink("All", echoes)
     app.aggregate(bids, key="item", window=Sliding("10 s", "5 s"), into=sold, bids=reducers.count())
+    app.element(beats, emits=echoes, name="echo")(echoes.emit)
     return app
 
 

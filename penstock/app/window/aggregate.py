@@ -1,6 +1,6 @@
 """A class made of reducers, for windows whose results need no code of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
@@ -28,41 +28,46 @@ class Reducing(ProcessingElement):
     def on_event(self, event: Any) -> None:
         """Add it to each."""
         time = 0 if self.time_of is None else microseconds(type(self).time_of(event))
-        for name, reducer in self.reducers.items():
+        for state, reducer in self._states():
             if reducer.wanted is not None and not reducer.wanted(event):
                 continue
             value = event if reducer.field is None else getattr(event, reducer.field)
-            setattr(self, name, reducer.add(getattr(self, name), value, time))
+            setattr(self, state, reducer.add(getattr(self, state), value, time))
 
-    def result(self) -> Emission:
+    def _states(self) -> Iterator[tuple[str, Reducer[Any]]]:
+        """The field of each reducer's state: not its name, which may be that of something else here."""
+        return ((f"state_{number}", reducer) for number, reducer in enumerate(self.reducers.values()))
+
+    def _result(self) -> Emission:
         """An event of the window's key, its span, and what the reducers make of it."""
         key = self.key if len(self.keys) > 1 else (self.key,)
         span = {name: getattr(self.window, name) for name in self.spans}
-        found = {name: reducer.result(getattr(self, name)) for name, reducer in self.reducers.items()}
+        states = (reducer.result(getattr(self, state)) for state, reducer in self._states())
+        found = dict(zip(self.reducers, states, strict=True))
         return type(self).into(**dict(zip(self.keys, key, strict=True)), **span, **found)
 
 
 class _Final(Reducing):
     def on_close(self) -> Emission:
-        return self.result()
+        return self._result()
 
 
 class _Updates(Reducing):
     def on_batch(self) -> Emission:
-        return self.result()
+        return self._result()
 
 
 class _Both(Reducing):
     def on_batch(self) -> Emission:
-        return self.result()
+        return self._result()
 
     def on_close(self) -> Emission:
-        return self.result()
+        return self._result()
 
 
 def _merge(self: Reducing, other: Reducing) -> None:
-    for name, reducer in self.reducers.items():
-        setattr(self, name, reducer.merge(getattr(self, name), getattr(other, name)))
+    for state, reducer in self._states():
+        setattr(self, state, reducer.merge(getattr(self, state), getattr(other, state)))
 
 
 def aggregate(
@@ -79,6 +84,10 @@ def aggregate(
     ------
     TopologyError: the fields of ``into`` are not those of the key, the span and the reducers; or a reducer does not fit.
     """
+    if isinstance(name, Reducer):
+        raise TopologyError(
+            "Aggregate: a result cannot have a field called name, which names the element; call it otherwise."
+        )
     bases: dict[str, type[Reducing]] = {"final": _Final, "updates": _Updates, "both": _Both}
     if results not in bases:
         raise TopologyError(f"Aggregate {name}: results={results!r}; choose {', '.join(bases)}.")
@@ -94,11 +103,13 @@ def aggregate(
     mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
     if not mergeable and (isinstance(window, Session) or (isinstance(window, Count) and window.every < window.size)):
         raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
-    states = []
+    states: list[Any] = []
     for each, reducer in reducers.items():
         if not isinstance(reducer, Reducer):
             raise TopologyError(f"Aggregate {name}: {each}={reducer!r} is no reducer; give one, as reducers.count().")
-        states.append((each, reducer.kind(source.event_type), msgspec.field(default_factory=reducer.start)))
+        states.append(
+            (f"state_{len(states)}", reducer.kind(source.event_type), msgspec.field(default_factory=reducer.start))
+        )
     made: Any = msgspec.defstruct(
         name, states, bases=(bases[results],), dict=True,
         namespace={

@@ -6,12 +6,14 @@ state is what is kept of the windows that are open.
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
 from penstock.app.element import ProcessingElement, overrides
+from penstock.app.event import SCALARS, field_types
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowing import (
@@ -76,6 +78,11 @@ class Windowed(Stepwise):
     def _wake(self, at: int | None) -> None:
         self._context.due = None if at is None else at / SECOND
 
+    def _wake_by(self, at: int) -> None:
+        """At that time, unless the timer is set for an earlier one."""
+        due = self._context.due
+        self._context.due = at / SECOND if due is None else min(due, at / SECOND)
+
     def _late(self, time: int) -> LateEventError:
         return LateEventError(
             f"the event is of {moment(time).isoformat()}, and its windows have closed: the watermark was "
@@ -91,8 +98,9 @@ class Spans(Windowed):
     """Windows that are spans of time: aligned ones and sessions."""
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
-        open: dict[int, Part[Any]]
-    touched: list[int] = []
+        open: dict[int, Part[Any]]  # by start
+
+    touched: set[int] = set()
     """Starts of the windows that have got an event in this micro-batch."""
 
     def on_event(self, event: Any) -> Iterator[Emission]:
@@ -102,38 +110,69 @@ class Spans(Windowed):
         ------
         LateEventError: all of them have been forgotten.
         """
-        for start in self._windows(self._time(event)):
+        starts = self._windows(self._time(event))
+        for number, start in enumerate(starts):
             part = self.open[start]
             state = self._enter(part.state, start, part.end)
-            if start not in self.touched:
-                self.touched.append(start)
+            self.touched.add(start)
+            if number and not _is_flat(cast(Any, type(event))):
+                event = _copy(event)  # what one window's state keeps of it must not be another's
             if part.closed and overrides(self.body, "on_late"):
                 yield from emissions(state.on_late(event))
             else:
                 part.again = part.closed
                 yield from emissions(state.on_event(event))
-        self.rearm()
+            self._wake_by(self._deadline(part))
 
     def on_batch(self) -> Iterator[Emission]:
         """Early results of open windows, and new ones of those that had closed."""
-        touched, self.touched = self.touched, []
+        touched, self.touched = sorted(self.touched), set()
+        says_close, says_batch = (overrides(self.body, hook) for hook in ("on_close", "on_batch"))
         for start in touched:
             part = self.open.get(start)
             if part is None:
                 continue
-            if part.again:
-                part.again = False
-                yield from emissions(self._enter(part.state, start, part.end).on_close())
-            elif not part.closed and overrides(self.body, "on_batch"):
-                yield from emissions(self._enter(part.state, start, part.end).on_batch())
+            state = self._enter(part.state, start, part.end)
+            if part.again and says_close:
+                yield from emissions(state.on_close())
+            elif says_batch and (part.again or not part.closed):
+                yield from emissions(state.on_batch())
+            part.again = False
+        self.rearm()
 
     def is_due(self) -> bool:
         """Whether the watermark has passed the end of a window, or the time for which a closed one is kept."""
         return bool(self.open) and self._next()[0] <= self._mark
 
-    def step(self) -> Iterator[Emission]:
+    def step(self) -> Iterable[Emission]:
         """Close the window that ends first, and forget it once it is kept no longer."""
-        _, start = self._next()
+        return self._pass(self._next()[1])
+
+    def skip(self) -> None:
+        """Leave out its result."""
+        part = self.open[self._next()[1]]
+        if part.end + self.windowing.allowed_us <= self._mark:
+            del self.open[self._next()[1]]
+        part.closed = True
+
+    def on_timer(self) -> Iterator[Emission]:
+        """Close what the watermark has passed, in order."""
+        mark = self._mark
+        due = sorted((self._deadline(part), start) for start, part in self.open.items() if part.end <= mark)
+        for deadline, start in due:
+            if deadline <= mark:
+                yield from self._pass(start)
+        self.rearm()
+
+    def rearm(self) -> None:
+        """At the end that comes first."""
+        self._wake(self._next()[0] if self.open else None)
+
+    def is_empty(self) -> bool:
+        """Whether no window is open or kept."""
+        return not self.open
+
+    def _pass(self, start: int) -> Iterator[Emission]:
         part = self.open[start]
         if part.end + self.windowing.allowed_us <= self._mark:
             del self.open[start]
@@ -141,21 +180,16 @@ class Spans(Windowed):
             part.closed = True
             yield from emissions(self._enter(part.state, start, part.end).on_close())
 
-    def skip(self) -> None:
-        """Forget it."""
-        del self.open[self._next()[1]]
-
-    def _next(self) -> tuple[int, int]:
-        """When something is to be done with a window, and its start."""
-        allowed = self.windowing.allowed_us
-        return min((part.end + allowed * part.closed, start) for start, part in self.open.items())
-
     def _windows(self, time: int) -> list[int]:
         raise NotImplementedError
 
-    def rearm(self) -> None:
-        """At the end that comes first."""
-        self._wake(self._next()[0] if self.open else None)
+    def _deadline(self, part: Part[Any]) -> int:
+        """When something is to be done with a window."""
+        allowed: int = self.windowing.allowed_us
+        return part.end + allowed * part.closed
+
+    def _next(self) -> tuple[int, int]:
+        return min((self._deadline(part), start) for start, part in self.open.items())
 
 
 class Aligned(Spans):
@@ -185,13 +219,14 @@ class Sessions(Spans):
             raise self._late(time)
         first = min([time, *joined])
         whole = self.open.pop(joined[0]) if joined else Part(self.body(), end)
+        self._enter(whole.state, first, whole.end)
         for start in joined[1:]:
             other = self.open.pop(start)
             whole.state.merge(self._enter(other.state, start, other.end))
             whole.again |= other.again
         whole.end, whole.closed = end, end <= self._fired
         self.open[first] = whole
-        self.touched = [start for start in self.touched if start not in joined]
+        self.touched.difference_update(joined)
         return [first]
 
 
@@ -248,7 +283,16 @@ class Panes(Windowed):
     def _first(self) -> int:
         """The start of the first window that has not closed and holds a pane."""
         windowing: Sliding = self.windowing
-        return max(self.next, min(self.open) - windowing.size_us + windowing.every_us)
+        after = (
+            next(windowing.starts(self._fired - windowing.size_us)) + windowing.every_us
+            if self._fired > -FOREVER
+            else -FOREVER
+        )
+        return max(self.next, after, min(self.open) - windowing.size_us + windowing.every_us)
+
+    def is_empty(self) -> bool:
+        """Whether no pane is kept."""
+        return not self.open
 
     def rearm(self) -> None:
         """At the end of the first window."""
@@ -272,6 +316,9 @@ class Counted(Windowed):
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
         parts: list[Events[Any]]
 
+    unsaid: int = 0
+    """Events since a window was closed."""
+
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Hand it to the last part, and close the window that it fills."""
         windowing: Count = self.windowing
@@ -279,7 +326,7 @@ class Counted(Windowed):
         if not self.parts or self.parts[-1].seen == windowing.every:
             self.parts.append(Events(self.body(), time, time))
         part = self.parts[-1]
-        part.seen, part.last = part.seen + 1, time
+        part.seen, part.last, self.unsaid = part.seen + 1, time, self.unsaid + 1
         yield from emissions(self._enter(part.state, part.first, time).on_event(event))
         if sum(part.seen for part in self.parts) == windowing.size:
             yield from self._close()
@@ -291,14 +338,20 @@ class Counted(Windowed):
             part = self.parts[-1]
             yield from emissions(self._enter(part.state, part.first, part.last).on_batch())
 
+    def is_empty(self) -> bool:
+        """Whether no event is kept."""
+        return not self.parts
+
     def _close(self) -> Iterable[Emission]:
+        self.unsaid = 0
         first, last = self.parts[0].first, self.parts[-1].last
         whole = self.parts[0].state
         if len(self.parts) > 1:
             whole = self._enter(self.body(), first, last)
             for part in self.parts:
                 whole.merge(_copy(part.state))
-        return emissions(self._enter(whole, first, last).on_close())
+        state = self._enter(whole, first, last)
+        return emissions(state.on_close() if overrides(self.body, "on_close") else state.on_batch())
 
 
 class CountedToTheEnd(Counted):
@@ -313,7 +366,7 @@ class CountedToTheEnd(Counted):
 
     def is_due(self) -> bool:
         """Whether the input has ended and something is left."""
-        return bool(self.parts) and self._mark >= FOREVER
+        return self.unsaid > 0 and self._mark >= FOREVER
 
     def step(self) -> Iterator[Emission]:
         """Close what is left."""
@@ -323,11 +376,17 @@ class CountedToTheEnd(Counted):
 
     def skip(self) -> None:
         """Forget it."""
-        self.parts = []
+        self.parts, self.unsaid = [], 0
 
     def rearm(self) -> None:
         """Only at the end of the input."""
-        self._wake(FOREVER if self.parts and self.parts[-1].seen < self.windowing.every else None)
+        self._wake(FOREVER if self.unsaid else None)
+
+
+@lru_cache
+def _is_flat(event_type: Any) -> bool:
+    """Whether its events hold nothing that could be changed."""
+    return all(kind in SCALARS for kind in field_types(event_type).values())
 
 
 def _copy(state: Any) -> Any:

@@ -1,9 +1,10 @@
 """Which windows an event belongs to. Times are in microseconds since the epoch, UTC."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.app.duration import Duration, seconds
@@ -50,6 +51,12 @@ class Windowing:
 
     timed: ClassVar[bool] = True
     """Whether windows are spans of time."""
+
+    def by(self, field: str) -> Self:
+        """The same windows, by the times that a field holds."""
+        same = copy(self)
+        object.__setattr__(same, "at", field)
+        return same
 
     @property
     def allowed_us(self) -> int:
@@ -129,7 +136,11 @@ class Sliding(Windowing):
 
     def end(self, start: int) -> int:
         """Of the window that begins at a time."""
-        return start + self.size_us if self.zone is None else self._instant(self._clock(start) + self.size_us)
+        if self.zone is None:
+            return start + self.size_us
+        # A day whose midnight is skipped begins late by the clock; its end is that of the day all the same.
+        nominal = (self._clock(start) - self.offset_us) // self.every_us * self.every_us + self.offset_us
+        return self._instant(nominal + self.size_us)
 
     def pane(self, time: int) -> int:
         """The start of the part that windows share; parts are ``every`` long where windows are a multiple of that."""
