@@ -25,7 +25,7 @@ class InstanceContext:
     before, by which timers have fired.
     """
 
-    __slots__ = ("due", "event_time", "fired", "now", "watermark")
+    __slots__ = ("due", "event_time", "fired", "now", "watermark", "windowed")
 
     def __init__(self, now: float, watermark: float | None, event_time: bool, fired: float | None = None) -> None:
         self.now = now
@@ -33,6 +33,38 @@ class InstanceContext:
         self.event_time = event_time
         self.fired = fired
         self.due: float | None = None
+        self.windowed = WindowContext(self)
+
+
+class WindowContext:
+    """What the state of a window may know: the same, but for a timer, which is the window's own."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: InstanceContext) -> None:
+        self._context = context
+
+    @property
+    def now(self) -> float:
+        return self._context.now
+
+    @property
+    def watermark(self) -> float | None:
+        return self._context.watermark
+
+    @property
+    def event_time(self) -> bool:
+        return True
+
+    @property
+    def due(self) -> None:
+        """None: a window closes by itself."""
+
+    @due.setter
+    def due(self, due: float | None) -> None:
+        raise TypeError(
+            "A window has no timer but its end: use an element without a window for set_timer and cancel_timer."
+        )
 
 
 class ProcessingElement(msgspec.Struct, dict=True):

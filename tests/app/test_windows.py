@@ -828,3 +828,28 @@ def test_a_result_may_have_any_field():
     driver.batch({"Bids": [Bid(1, 1, at(1))]})
     driver.finish()
     assert driver.output("Out") == [Odd(1, 1, 1, 1)]
+
+
+def test_a_window_has_no_timer_but_its_end():
+    app = App("timers")
+    source = app.source("Bids", Bid, event_time="at")
+    few = app.stream("Few", Few)
+    app.sink("Out", few)
+
+    @app.element(source, key="item", window=Tumbling("10 s"), emits=few)
+    class Sum(ProcessingElement):
+        bids: int = 0
+
+        def on_event(self, bid):
+            self.bids += 1
+            if bid.price == 13:
+                self.set_timer(at=at(3))
+
+        def on_close(self):
+            yield few(self.key, self.bids)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(1)), Bid(1, 13, at(2))]})
+    driver.finish()
+    assert driver.output("Out") == [Few(1, 1)]
+    assert "no timer but its end" in driver.dead_letters[0]["error"]

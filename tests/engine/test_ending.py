@@ -76,6 +76,7 @@ def test_all_windows_close_and_then_no_event_can_come(run_app, tmp_path):
     assert told(run_app("ending", fresh=True, **options)) == windows(bids)
 
 
+@pytest.mark.slow
 def test_an_input_that_pauses_goes_on_and_ends_without_another_event(run_app, tmp_path):
     bids = write(tmp_path / "in", range(2))
     options = {"sources": {"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}}
@@ -90,6 +91,7 @@ def test_an_input_that_pauses_goes_on_and_ends_without_another_event(run_app, tm
     assert (counts["lost"], counts["duplicated"], counts["queued"]) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_windows_of_groups_joined_by_hops_close_one_after_the_other(run_app, tmp_path):
     bids = write(tmp_path / "in", range(3))
     options = {"sources": {"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}}
@@ -109,6 +111,7 @@ def test_windows_of_the_query_dialect_close(run_app, tmp_path):
     assert sorted((c.item, c.bids) for c in result.output("Out")) == [(item, 1) for item in "ab" for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_an_application_without_event_time_has_no_end(run_app, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.jsonl").write_text('{"text": "a"}\n')
@@ -152,6 +155,7 @@ def test_a_kill_between_the_end_of_the_input_and_of_the_run_changes_nothing(run_
     assert told_best(result) == best(bids)
 
 
+@pytest.mark.slow
 def test_a_silent_source_holds_the_others_back_unless_it_is_idle(run_app, tmp_path):
     bids = write(tmp_path / "in", range(4))
     (tmp_path / "beats").mkdir()

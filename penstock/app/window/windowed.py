@@ -67,7 +67,7 @@ class Windowed(Stepwise):
 
     def _enter(self, state: Any, start: int, end: int) -> Any:
         """Make a window's state know where it is, before one of its hooks is called."""
-        state.key, state._context, state.window = self.key, self._context, Window(moment(start), moment(end))
+        state.key, state._context, state.window = self.key, self._context.windowed, Window(moment(start), moment(end))
         return state
 
     def _time(self, event: Any) -> int:

@@ -333,16 +333,21 @@ def _throughput_plot(most: dict[tuple[int, int], float]) -> bytes:
 
 
 def _fault_plot(cells: Sequence[Cell]) -> bytes:
+    """A colour for each kind of kill, dashed for its repetitions."""
     figure, axes = _figure()
-    for index, cell in enumerate(cell for cell in cells if "course" in cell):
+    drawn = [cell for cell in cells if "course" in cell]
+    kinds = list(dict.fromkeys((cell["kill"], cell["nodes"]) for cell in drawn))
+    for cell in drawn:
+        kill, nodes = cell["kill"], cell["nodes"]
         times, words = zip(*cell["course"], strict=True)
-        colour = COLOURS[index % len(COLOURS)]
-        label = f"{cell['kill']} ({cell['nodes']} nodes)" + (
-            f", {cell['repetition']}" if cell["repetition"] > 1 else ""
-        )
-        axes.step(times, words, where="post", color=colour, label=label)
-        axes.axvline(cell["struck"], color=colour, linestyle=":", linewidth=1)
-    axes.set_xlabel("seconds since the first word")
+        colour = COLOURS[kinds.index((kill, nodes)) % len(COLOURS)]
+        first = cell["repetition"] == 1
+        axes.step(
+            times, words, where="post", color=colour, linestyle="-" if first else "--",
+            label=f"{kill} ({nodes} nodes)" if first else None,
+        )  # fmt: skip
+        axes.axvline(cell["struck"], color="#888888", linestyle=":", linewidth=0.8)
+    axes.set_xlabel("seconds since the first word (dashed: repeated)")
     axes.set_ylabel("words processed (measured)")
     return _png(figure)
 
