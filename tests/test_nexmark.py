@@ -15,7 +15,7 @@ from model import LATENESS_S, Auction, Bid, Person, events
 from oracle import QUERIES, found, module_of, wanted
 
 NAMES = {Person: "Persons", Auction: "Auctions", Bid: "Bids"}
-EVENTS = list(events(4_000))
+EVENTS = list(events(3_000))
 
 
 def delivered(late):
@@ -31,7 +31,7 @@ def delivered(late):
 def test_a_query_gives_the_rows_that_duckdb_finds(query, late):
     module = module_of(query)
     want = wanted(query, EVENTS)
-    for size in (4_000, 700, 90):
+    for size in (3_000, 700, 90):
         driver = TopologyDriver(module.app, partitions=3)
         given = delivered(late)
         for place in range(0, len(given), size):
