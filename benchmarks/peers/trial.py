@@ -97,8 +97,7 @@ class Trial:
     def _schedule(self, rate: float) -> dict[str, float]:
         """Latency of words that come on a schedule: until the totals say that so many have been counted."""
         before = self._want
-        began = time.time() + 0.2
-        texts, counts = self._send(round(rate * SCHEDULED_S), rate, began)
+        texts, counts, began = self._send(round(rate * SCHEDULED_S), rate)
         self._await()
         known = np.maximum.accumulate(self._totals.sums)
         places = np.searchsorted(known, before + np.cumsum(counts))
@@ -160,8 +159,8 @@ class Trial:
         if self._process.poll() is not None:
             raise TimeoutError(f"It has ended; {self._log} has the reason.")
 
-    def _send(self, count: int, rate: float | None = None, began: float = 0.0) -> tuple[list[str], list[int]]:
-        """Send words; returns them, and how many checks of each will succeed."""
+    def _send(self, count: int, rate: float | None = None) -> tuple[list[str], list[int], float]:
+        """Send words; returns them, how many checks of each will succeed, and when the first was due."""
         from confluent_kafka import Producer
 
         texts = list(islice(self._words, count))
@@ -171,6 +170,7 @@ class Trial:
         producer = Producer(
             {"bootstrap.servers": self._broker.brokers, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
         )
+        began = time.time()  # only now: counting what must come out takes seconds
         for number, text in enumerate(texts):
             if rate is not None:
                 while (ahead := began + number / rate - time.time()) > 0:
@@ -179,7 +179,7 @@ class Trial:
             if number % 1000 == 0:
                 producer.poll(0)
         producer.flush()
-        return texts, counts
+        return texts, counts, began
 
     def _make_topics(self) -> None:
         from confluent_kafka.admin import AdminClient
