@@ -15,7 +15,7 @@ from model import LATENESS_S, Auction, Bid, Person, events
 from oracle import QUERIES, found, module_of, wanted
 
 NAMES = {Person: "Persons", Auction: "Auctions", Bid: "Bids"}
-EVENTS = list(events(3_000))
+EVENTS = list(events(2_000))
 
 
 def delivered(late):
@@ -26,12 +26,14 @@ def delivered(late):
     return sorted(EVENTS, key=lambda event: event.ts + timedelta(seconds=chance.uniform(0, LATENESS_S)))
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["in-order", "late"])
+@pytest.mark.parametrize(
+    "late", [pytest.param(False, id="in-order", marks=pytest.mark.slow), pytest.param(True, id="late")]
+)
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_gives_the_rows_that_duckdb_finds(query, late):
     module = module_of(query)
     want = wanted(query, EVENTS)
-    for size in (3_000, 700, 90):
+    for size in (2_000, 600, 90):
         driver = TopologyDriver(module.app, partitions=3)
         given = delivered(late)
         for place in range(0, len(given), size):

@@ -108,7 +108,7 @@ WINDOWS = [
 @pytest.mark.parametrize("merges", [True, False])
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(events=st.lists(bids, max_size=40), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_windows_are_those_of_the_definition_whatever_the_order_the_cut_and_the_crashes(window, merges, events, data):
     if isinstance(window, Session) and not merges:
         return
@@ -429,7 +429,7 @@ def summaries(window, results="final"):
     events=st.lists(bids, max_size=25, unique_by=(lambda bid: bid.at, lambda bid: bid.price)),
     seed=st.randoms(use_true_random=False),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_reducers_are_what_their_names_say_in_whatever_order(window, events, seed):
     driver = TopologyDriver(summaries(window))
     shaken = sorted(events, key=lambda bid: bid.at + timedelta(seconds=seed.uniform(0, LATENESS)))
@@ -578,7 +578,7 @@ def ordered(window=None):
 
 
 @given(events=st.lists(bids, max_size=25, unique_by=lambda bid: bid.at), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_events_in_order_give_the_same_whatever_the_delivery_and_the_cut(events, data):
     shaken = sorted(events, key=lambda bid: bid.at + timedelta(seconds=data.draw(st.floats(0, LATENESS))))
     plain, windowed = TopologyDriver(ordered()), TopologyDriver(ordered(Tumbling("10 s")))
@@ -643,13 +643,13 @@ def test_what_is_late_for_the_order_is_a_dead_letter():
 def test_an_instance_is_forgotten_once_its_windows_have_closed():
     driver = TopologyDriver(application(Tumbling("1 s")), partitions=1)
     sizes = []
-    for second in range(0, 600, 3):
+    for second in range(0, 300, 3):
         driver.batch({"Bids": [Bid(1000 * second + n, 1, at(second)) for n in range(20)]})
         sizes.append(
             sum(len(content) for store in driver._committed.stores.values() for content in store._content.values())
         )
-    assert max(sizes[100:]) <= 1.2 * max(sizes[:100])
-    assert len(driver.output("Out")) > 3900
+    assert max(sizes[50:]) <= 1.2 * max(sizes[:50])
+    assert len(driver.output("Out")) > 1900
 
 
 def test_windows_that_overlap_do_not_share_what_an_event_holds():

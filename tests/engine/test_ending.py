@@ -73,7 +73,6 @@ def test_all_windows_close_and_then_no_event_can_come(run_app, tmp_path):
     assert result.report["counts"]["late"] == 0
     with pytest.raises(ConfigurationError, match="has ended.*--until-idle=pause"):
         run_app("ending", **options)
-    assert told(run_app("ending", fresh=True, **options)) == windows(bids)
 
 
 @pytest.mark.slow
@@ -99,6 +98,7 @@ def test_windows_of_groups_joined_by_hops_close_one_after_the_other(run_app, tmp
     assert told(with_hops) == windows(bids)
 
 
+@pytest.mark.slow
 def test_windows_of_the_query_dialect_close(run_app, tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(3):
