@@ -36,6 +36,7 @@ def latest(result):
     return {count.text: count.seen for count in result.output("Out")}
 
 
+@pytest.mark.slow
 def test_a_run_resumes_where_it_stopped(run_app, words):
     first = run_app("counter", sources=words("a", "b"))
     assert latest(first) == {"a": 1, "b": 1}
@@ -78,6 +79,7 @@ class Counter(ProcessingElement):
 """
 
 
+@pytest.mark.slow
 def test_state_survives_a_new_field_and_refuses_a_lost_one(run_app, words, tmp_path):
     code = tmp_path / "evolving.py"
     code.write_text(STATEFUL)
@@ -115,6 +117,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_more_room_resumes_it(run_app, words, small_disk):
     sources = words(*(f"word number {number}" for number in range(3000)))
     sinks = {"Out": f"jsonl:{small_disk / 'out'}"}
@@ -164,6 +167,7 @@ def test_elements_may_be_grouped(run_app, tmp_path):
     assert last == {"1": 3, "2": 2}
 
 
+@pytest.mark.slow
 def test_intervals_tick_while_nothing_arrives(run_app, tmp_path):
     out = tmp_path / "out"
 
