@@ -79,7 +79,7 @@ def bids(app: App) -> Source[Bid]:
     return app.source("Bids", Bid, event_time="ts", lateness=LATENESS_S)
 
 
-def events(count: int, seed: int = 1, rate: float = RATE) -> Iterator[Event]:
+def events(count: int, seed: int = 1, rate: float = RATE) -> Iterator[Person | Auction | Bid]:
     """Events in the order of their times."""
     chance = random.Random(seed)
     for number in range(count):

@@ -34,6 +34,17 @@ class Day(Event):
     high_auctions: int
 
 
+STATISTICS = {
+    "bids": reducers.count(),
+    "low": reducers.count().where(lambda bid: bid.price < 10_000),
+    "middle": reducers.count().where(lambda bid: 10_000 <= bid.price < 1_000_000),
+    "high": reducers.count().where(lambda bid: bid.price >= 1_000_000),
+    "bidders": reducers.distinct("bidder"),
+    "low_bidders": reducers.distinct("bidder").where(lambda bid: bid.price < 10_000),
+    "auctions": reducers.distinct("auction"),
+    "high_auctions": reducers.distinct("auction").where(lambda bid: bid.price >= 1_000_000),
+}
+
 app = App("q15")
 given = bids(app)
 of_day, days = app.stream("OfDay", DayBid), app.stream("Days", Day)
@@ -45,11 +56,4 @@ def mark(bid):
     yield of_day(f"{bid.ts:%Y-%m-%d}", bid.auction, bid.bidder, bid.price, bid.ts)
 
 
-app.aggregate(
-    of_day, key="day", window=Tumbling("1 day", at="ts"), into=days, results="updates", bids=reducers.count(),
-    low=reducers.count().where(lambda bid: bid.price < 10_000),
-    middle=reducers.count().where(lambda bid: 10_000 <= bid.price < 1_000_000),
-    high=reducers.count().where(lambda bid: bid.price >= 1_000_000),
-    bidders=reducers.distinct("bidder"), low_bidders=reducers.distinct("bidder").where(lambda bid: bid.price < 10_000),
-    auctions=reducers.distinct("auction"), high_auctions=reducers.distinct("auction").where(lambda bid: bid.price >= 1_000_000),
-)  # fmt: skip
+app.aggregate(of_day, key="day", window=Tumbling("1 day", at="ts"), into=days, results="updates", **STATISTICS)

@@ -45,7 +45,7 @@ def main() -> None:
     given = list(events(options.events))
     if options.late:
         chance = random.Random(3)
-        given.sort(key=lambda event: event.ts + timedelta(seconds=chance.uniform(0, LATENESS_S)))  # type: ignore[attr-defined]
+        given.sort(key=lambda event: event.ts + timedelta(seconds=chance.uniform(0, LATENESS_S)))
     inputs = options.output / f"input-{options.events}-{options.files}{'-late' if options.late else ''}"
     write(inputs, given, options.files)
     for query in options.query or QUERIES:

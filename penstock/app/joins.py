@@ -16,7 +16,7 @@ from penstock.app.element import Emitted
 from penstock.app.event import Event
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission, Stream
-from penstock.app.window.windowing import FOREVER, SECOND, microseconds, span
+from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
 from penstock.errors import TopologyError
 
 E = TypeVar("E")
@@ -32,7 +32,7 @@ class Held(msgspec.Struct, Generic[E], array_like=True):
     met: bool = False
 
 
-_time = attrgetter("time")
+held_time = attrgetter("time")
 
 
 class Joining(Stepwise):
@@ -56,8 +56,7 @@ class Joining(Stepwise):
 
     @property
     def _mark(self) -> int:
-        mark = self._context.watermark
-        return -FOREVER if mark is None else round(mark * SECOND)
+        return of_watermark(self._context.watermark)
 
     def _wake_after(self, times: list[int]) -> None:
         """Ask for the timer once the watermark is past the earliest of some times."""
@@ -80,10 +79,10 @@ class IntervalJoin(Joining):
             time = microseconds(type(self).right_time(event))
             own, others, first, last = self.right, self.left, time - self.upper, time - self.lower
         held = Held(event, time)
-        for other in others[bisect_left(others, first, key=_time) : bisect_right(others, last, key=_time)]:
+        for other in others[bisect_left(others, first, key=held_time) : bisect_right(others, last, key=held_time)]:
             held.met = other.met = True
             yield from self._pair(event, other.event) if is_left else self._pair(other.event, event)
-        insort(own, held, key=_time)
+        insort(own, held, key=held_time)
         self.rearm()
 
     def is_empty(self) -> bool:
@@ -128,9 +127,9 @@ class LatestJoin(Joining):
     def on_event(self, event: Any) -> None:
         """Hold it."""
         if self._is_left(event):
-            insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=_time)
+            insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=held_time)
         else:
-            insort(self.right, Held(event, microseconds(type(self).right_time(event))), key=_time)
+            insort(self.right, Held(event, microseconds(type(self).right_time(event))), key=held_time)
         self._arm()  # and nothing is dropped: what windows say in this micro-batch may still come, and be older
 
     def is_empty(self) -> bool:
@@ -144,7 +143,7 @@ class LatestJoin(Joining):
     def step(self) -> Iterable[Emission]:
         """Pair it with the version in force at its time."""
         held = self.left.pop(0)
-        place = bisect_right(self.right, held.time, key=_time) - 1
+        place = bisect_right(self.right, held.time, key=held_time) - 1
         version = self.right[place] if place >= 0 else None
         if version is None or (self.within is not None and held.time - version.time > self.within):
             return () if self.how == "inner" else self._pair(held.event, None)
@@ -156,7 +155,9 @@ class LatestJoin(Joining):
 
     def rearm(self) -> None:
         """Drop versions that are out of force."""
-        in_force = bisect_right(self.right, min([self._mark, *(held.time for held in self.left[:1])]), key=_time) - 1
+        in_force = (
+            bisect_right(self.right, min([self._mark, *(held.time for held in self.left[:1])]), key=held_time) - 1
+        )
         del self.right[: max(0, in_force)]
         self._arm()
 
@@ -187,7 +188,7 @@ class Once(Stepwise):
 
     def is_due(self) -> bool:
         """Whether there is a time that no event can be close to any more."""
-        return bool(self.passed) and self.passed[0] + self.within <= round(self._context.watermark * SECOND)
+        return bool(self.passed) and self.passed[0] + self.within <= of_watermark(self._context.watermark)
 
     def step(self) -> Iterable[Emission]:
         """Forget it."""

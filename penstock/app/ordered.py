@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock.app.element import Element, ProcessingElement, overrides
 from penstock.app.event import Event
-from penstock.app.joins import Held
+from penstock.app.joins import Held, held_time
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowed import Windowed
-from penstock.app.window.windowing import FOREVER, SECOND, microseconds, moment
+from penstock.app.window.windowing import SECOND, microseconds, moment, of_watermark
 from penstock.errors import LateEventError, TopologyError
 
 REARMED_AT_MOST = 1000
@@ -33,6 +33,9 @@ class Ordered(Stepwise):
     times: ClassVar[Mapping[type[Event], tuple[str, Callable[[Any], Any]]]]
     """By type of event: the field that holds those, and what reads their time."""
 
+    if TYPE_CHECKING:  # a field of each prototype, typed by its body
+        inner: Any
+
     wake: float | None = None
     """When the body's own timer is due; seconds."""
     in_a_row: int = 0
@@ -47,11 +50,11 @@ class Ordered(Stepwise):
         """
         name, time_of = self.times[type(event)]
         time = microseconds(time_of(event))
-        if time < _micros(self._context.fired):
+        if time < of_watermark(self._context.fired):
             raise LateEventError(
                 f"the event is of {moment(time).isoformat()}, and later ones have been handled in order"
             )
-        insort(getattr(self, name), Held(event, time), key=_time)
+        insort(getattr(self, name), Held(event, time), key=held_time)
         self.in_a_row = 0
         self.rearm()
 
@@ -95,7 +98,7 @@ class Ordered(Stepwise):
 
     def is_empty(self) -> bool:
         """Whether no event is held, and the body keeps nothing either."""
-        inner = self.inner  # type: ignore[attr-defined]
+        inner = self.inner
         return not any(self._held().values()) and isinstance(inner, Stepwise) and inner.is_empty()
 
     def rearm(self) -> None:
@@ -105,7 +108,7 @@ class Ordered(Stepwise):
 
     def _next(self) -> tuple[int, str | None] | None:
         """The time of what comes next, and the field of its event; None for the body's timer, which comes before events of its time."""
-        mark = _micros(self._context.watermark)
+        mark = of_watermark(self._context.watermark)
         heads = [(held[0].time, name) for name, held in self._held().items() if held and held[0].time < mark]
         first = min(heads, default=None)
         if self.wake is not None and self.in_a_row >= REARMED_AT_MOST and first is None:
@@ -120,20 +123,13 @@ class Ordered(Stepwise):
     @contextmanager
     def _as_of(self, time: int) -> Iterator[Any]:
         """The body, as if the watermark were at a time."""
-        context, body = self._context, self.inner  # type: ignore[attr-defined]
+        context, body = self._context, self.inner
         mark, context.watermark, context.due = context.watermark, time / SECOND, self.wake
         body.key, body._context = self.key, context
         try:
             yield body
         finally:
             self.wake, context.watermark = context.due, mark
-
-
-_time = attrgetter("time")
-
-
-def _micros(mark: float | None) -> int:
-    return -FOREVER if mark is None else round(mark * SECOND)
 
 
 def in_order(element: Element, fields: Sequence[str]) -> Element:

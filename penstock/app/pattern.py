@@ -11,7 +11,7 @@ from penstock.app.element import Emitted
 from penstock.app.event import Event
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
-from penstock.app.window.windowing import SECOND, microseconds
+from penstock.app.window.windowing import SECOND, microseconds, of_watermark
 from penstock.errors import TopologyError
 
 Condition = Callable[[Any], Any]
@@ -37,7 +37,8 @@ class Matching(Stepwise):
         """Take sequences further, begin one, and give up those that cannot be any more."""
         oldest = microseconds(type(self).time_of(event)) - self.within
         alive = [sequence for sequence in self.begun if microseconds(type(self).time_of(sequence[0])) >= oldest]
-        if self.without is not None and type(self).without(event):  # type: ignore[misc]
+        without = type(self).without
+        if without is not None and without(event):
             alive = []
         self.begun = []
         for sequence in alive:
@@ -53,7 +54,7 @@ class Matching(Stepwise):
 
     def is_due(self) -> bool:
         """Whether the watermark says that the oldest sequence cannot be completed any more."""
-        return bool(self.begun) and self._end() < round(self._context.watermark * SECOND)
+        return bool(self.begun) and self._end() < of_watermark(self._context.watermark)
 
     def step(self) -> Iterable[Emission]:
         """Give it up."""

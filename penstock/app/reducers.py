@@ -165,8 +165,9 @@ class _Chosen(Reducer[Any]):
     def result(self, state: Any) -> Any:
         return state
 
+    @abstractmethod
     def _better(self, one: Any, other: Any) -> bool:
-        raise NotImplementedError
+        """Whether one is to be kept rather than the other."""
 
 
 class min(_Chosen):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from penstock.app.stream import Source
 from penstock.runtime.lineage import NONE
@@ -16,7 +17,7 @@ class Watermarks:
     sources: of the group; those without an event time do not count.
     """
 
-    def __init__(self, sources: Iterable[Source]) -> None:  # type: ignore[type-arg]
+    def __init__(self, sources: Iterable[Source[Any]]) -> None:
         self._times = {source.name: source.event_time for source in sources if source.event_time is not None}
         began = time.monotonic()
         self._last = dict.fromkeys(self._times, began)

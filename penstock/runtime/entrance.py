@@ -1,7 +1,6 @@
 """Events that enter a stage from a source: decoded, or kept as dead letters."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.app.stream import Source
+from penstock.app.window.windowing import microseconds
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.stage import Stage
@@ -114,17 +114,12 @@ class Entrance:
         event_time = self._source.event_time
         if event_time is not None and len(batch):
             own_time = attrgetter(event_time.field)
-            times = [_microseconds(own_time(event)) for event in batch.events(self._stage.wiring)]
+            times = [microseconds(own_time(event)) for event in batch.events(self._stage.wiring)]
             batch.lineage = batch.lineage._replace(time=np.array(times, np.int64))
             self.greatest_time = max(self.greatest_time, *times)
             self._tally.newest_us = max(self._tally.newest_us, self.greatest_time)
         self._stage.greatest_time = max(self._stage.greatest_time, self.greatest_time)
         self._stage.route(batch)
-
-
-def _microseconds(moment: datetime) -> int:
-    """Since the epoch; a time without a zone is in UTC."""
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
 def _shown_row(row: pa.RecordBatch) -> bytes:

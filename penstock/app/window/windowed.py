@@ -26,6 +26,7 @@ from penstock.app.window.windowing import (
     Windowing,
     microseconds,
     moment,
+    of_watermark,
 )
 from penstock.errors import LateEventError
 
@@ -58,12 +59,12 @@ class Windowed(Stepwise):
     @property
     def _mark(self) -> int:
         """The watermark, which closes windows; before all times, where there is none."""
-        return _micros(self._context.watermark)
+        return of_watermark(self._context.watermark)
 
     @property
     def _fired(self) -> int:
         """The watermark by which windows were closed last: an event that is late for it is too late."""
-        return _micros(self._context.fired)
+        return of_watermark(self._context.fired)
 
     def _enter(self, state: Any, start: int, end: int) -> Any:
         """Make a window's state know where it is, before one of its hooks is called."""
@@ -88,10 +89,6 @@ class Windowed(Stepwise):
             f"the event is of {moment(time).isoformat()}, and its windows have closed: the watermark was "
             f"{moment(self._fired).isoformat()}"
         )
-
-
-def _micros(mark: float | None) -> int:
-    return -FOREVER if mark is None else round(mark * SECOND)
 
 
 class Spans(Windowed):

@@ -31,6 +31,11 @@ def microseconds(moment: datetime) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * SECOND)
 
 
+def of_watermark(mark: float | None) -> int:
+    """Microseconds of a watermark in seconds; before all times, where there is none."""
+    return -FOREVER if mark is None else round(mark * SECOND)
+
+
 def moment(at: int) -> datetime:
     """The time of a number of microseconds since the epoch."""
     return datetime.fromtimestamp(at // SECOND, UTC) + timedelta(microseconds=at % SECOND)
