@@ -145,20 +145,27 @@ class App:
         at: the field that holds the time of events that are ordered or have windows, where their streams are no sources with an
             ``event_time``.
         """
-        if window is not None:
-            if every is not None or expires is not None or timers != "processing":
-                raise TopologyError(
-                    f"Element {name or 'with a window'}: a window has its own timers and end; drop every=, expires= and timers=."
-                )
-            window = window if at is None else window.by(at)
-            return self._declare_windowed(inputs, emits, key=key, window=window, name=name, ordered=ordered)
-        if ordered:
-            if timers == "processing":
-                timers = "event"
-            return self._declare_ordered(
-                inputs, emits, key=key, name=name, every=every, expires=expires, timers=timers, at=at
+        if window is not None and (every is not None or expires is not None or timers != "processing"):
+            raise TopologyError(
+                f"Element {name or 'with a window'}: a window has its own timers and end; drop every=, expires= and timers=."
             )
-        return self._declare("event", inputs, emits, key=key, name=name, every=every, expires=expires, timers=timers)
+        clock: Literal["processing", "event"] = "event" if ordered else timers
+
+        def decorate(body: Body) -> Body:
+            if window is None:
+                element = declare(
+                    body, "event", inputs, emits, key=key, name=name, every=every, expires=expires, timers=clock
+                )
+                field = at
+            else:
+                by = window if at is None else window.by(at)
+                element, field = declare_windowed(body, inputs, emits, key=key, window=by, name=name), by.at
+            if ordered:
+                element = in_order(element, [own_time(element.name, stream, field) for stream in element.inputs])
+            self._elements.append(element)
+            return body
+
+        return decorate
 
     def aggregate(
         self,
@@ -189,7 +196,7 @@ class App:
         label = name or f"{into.name}Aggregate"
         field = time_field(label, (inputs,), window)
         body = aggregate(label, inputs, window, keys, into, reducers, results, field)
-        self._declare_windowed(inputs, into, key=keys, window=window, name=label)(body)
+        self.element(inputs, emits=into, key=keys, window=window, name=label)(body)
 
     def join(
         self,
@@ -344,28 +351,6 @@ class App:
             return body
 
         return decorate
-
-    def _declare_windowed(
-        self, inputs: Streams, emits: Streams, *, ordered: bool = False, **options: Any
-    ) -> Callable[[Body], Body]:
-        def decorate(body: Body) -> Body:
-            element = declare_windowed(body, inputs, emits, **options)
-            self._elements.append(self._in_order(element, options["window"].at) if ordered else element)
-            return body
-
-        return decorate
-
-    def _declare_ordered(
-        self, inputs: Streams, emits: Streams, *, at: str | None, **options: Any
-    ) -> Callable[[Body], Body]:
-        def decorate(body: Body) -> Body:
-            self._elements.append(self._in_order(declare(body, "event", inputs, emits, **options), at))
-            return body
-
-        return decorate
-
-    def _in_order(self, element: Element, at: str | None) -> Element:
-        return in_order(element, [own_time(element.name, stream, at) for stream in element.inputs])
 
     def topology(self) -> Topology:
         """The whole topology, checked.

@@ -154,6 +154,10 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
             f"Element {element.name} gets its events in order, long after their micro-batch: say results in on_event, on_close "
             "or on_timer, and not in on_batch or on_interval."
         )
+    if element.expires is not None:
+        raise TopologyError(
+            f"Element {element.name} holds events until they are in order, which expires= would lose: drop it."
+        )
     kinds = [stream.event_type for stream in element.inputs]
     times = {
         kind: (f"held{number}", attrgetter(field))

@@ -314,6 +314,10 @@ class Closing(Bare):
     def on_close(self): ...
 
 
+class Early(Bare):
+    def on_batch(self): ...
+
+
 class Timed(Closing):
     def on_timer(self): ...
 
@@ -853,3 +857,18 @@ def test_a_window_has_no_timer_but_its_end():
     driver.finish()
     assert driver.output("Out") == [Few(1, 1)]
     assert "no timer but its end" in driver.dead_letters[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "words"),
+    [
+        (Bare, {"key": "item", "expires": "1 s"}, "would lose"),
+        (Bare, {}, "give it a key"),
+        (Early, {"key": "item"}, "not in on_batch"),
+    ],
+)
+def test_events_in_order_are_refused_where_they_could_be_lost_or_have_no_order(body, options, words):
+    app = App("wrong")
+    source = app.source("Bids", Bid, event_time="at")
+    with pytest.raises(TopologyError, match=words):
+        app.element(source, ordered=True, **options)(body)

@@ -91,6 +91,14 @@ def test_an_input_that_pauses_goes_on_and_ends_without_another_event(run_app, tm
 
 
 @pytest.mark.slow
+def test_a_run_that_has_ended_can_be_begun_afresh(run_app, tmp_path):
+    bids = write(tmp_path / "in", range(2))
+    options = {"sources": {"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}}
+    run_app("ending", **options)
+    assert told(run_app("ending", fresh=True, **options)) == windows(bids)
+
+
+@pytest.mark.slow
 def test_windows_of_groups_joined_by_hops_close_one_after_the_other(run_app, tmp_path):
     bids = write(tmp_path / "in", range(3))
     options = {"sources": {"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}}
