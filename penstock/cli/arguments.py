@@ -17,6 +17,9 @@ class AppCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["app"] = next((one for one in args if one.partition(":")[0].endswith(".py")), None)
+        for one in args:
+            if one.startswith("--until-idle=") and one != PAUSE:
+                raise ConfigurationError(f"{one}: write --until-idle, or {PAUSE} where more input is to come.")
         return super().parse_args(ctx, [PAUSES if one == PAUSE else one for one in args])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -206,3 +206,10 @@ def test_drawing_to_the_screen_and_to_files(app, capsys):
 def test_help_shows_an_example(capsys, verb):
     main([verb, "--help"])
     assert "Example:" in capsys.readouterr().out
+
+
+def test_another_end_of_the_input_is_refused_with_those_that_there_are(app, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["run", "good.py", "--until-idle=stop"])
+    assert end.value.code == 2
+    assert "--until-idle=pause" in capsys.readouterr().err
