@@ -19,6 +19,8 @@ VERBS = {
     "observe": "Say what a recording shows of a query.",
     "predict": "Predict the latency of a recorded query at another setting.",
     "tune": "Say which trigger to set for a latency target.",
+    "plan": "Choose how an application is to be run, for a target or a price.",
+    "pack": "Say which applications are to share a driver.",
     "queue": "Solve, sweep, optimise and simulate the queue of one server.",
     "allocate": "Allocate the tasks of a graph to resources.",
     "reproduce": "Reproduce a figure of the papers.",

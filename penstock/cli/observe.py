@@ -1,38 +1,23 @@
 """``penstock observe``."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from penstock.app.duration import seconds
-from penstock.app.loader import load_app
-from penstock.cli.arguments import pairs
 from penstock.cli.predict import finite
+from penstock.cli.probe import probed, probes
 from penstock.cli.setting import recordings
 from penstock.errors import ConfigurationError
 from penstock.planner import Calibration, Observation, calibrate, verdicts
 from penstock.planner import observe as observed
 
-PROBES = ("0 s", "2 s", "5 s")
-"""Triggers of the probes: micro-batches of three sizes tell what a row costs from what a micro-batch costs."""
-STARTING_S = 25.0
-"""What a start and the first, slow micro-batches take besides."""
-
 
 @click.command()
 @recordings
-@click.option("--probe", is_flag=True, help="SOURCE is an application: run it three times for short, and observe that.")
-@click.option(
-    "--seconds", "length", metavar="T", default="45 s", show_default=True, help="Length of a probe, after its start."
-)
-@click.option("--source", "uris", multiple=True, metavar="NAME=URI", help="Where a probe's source reads from.")
-@click.option(
-    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
-)
+@probes
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
 def observe(
     sources: tuple[str, ...], query: str | None, recorded_cores: float | None, probe: bool, length: str, uris: tuple[str, ...],
@@ -46,7 +31,7 @@ def observe(
       penstock observe app.py --probe --source Words=generator:poisson?rate=2000
     """
     if probe:
-        sources = tuple(map(str, _probe(sources, runs, seconds(length), pairs("--source", uris))))
+        sources = probed(sources, runs, length, uris)
     observation = observed(*sources, query=query, cores=recorded_cores)
     try:
         calibration = calibrate(observation)
@@ -64,28 +49,6 @@ def observe(
     click.echo(json.dumps(finite(found), indent=2) if as_json else _shown(observation, found))
     if probe and not as_json:
         click.echo(f"Predict with: penstock predict {' '.join(sources)} --trigger 3s")
-
-
-def _probe(apps: tuple[str, ...], runs: Path, length: float, uris: dict[str, str]) -> list[Path]:
-    """Run an application at several triggers; returns the recordings."""
-    if len(apps) != 1 or not apps[0].endswith(".py"):
-        raise ConfigurationError("--probe runs one application: penstock observe app.py --probe.")
-    application, reference = load_app(apps[0], {})
-    from penstock.engine import RunOptions
-    from penstock.engine import run as run_application
-
-    options = RunOptions(runs=runs, sources=uris, duration=STARTING_S + length, fresh=True)
-    made = []
-    for number, trigger in enumerate(PROBES, 1):
-        name = f"{application.name}-probe-{number}"
-        click.echo(f"probe {number} of {len(PROBES)}: {length:g} s at a trigger of {trigger} ...", err=True)
-        result = run_application(
-            application, replace(options, name=name, trigger=seconds(trigger)), application=reference
-        )
-        made.append(result.directory)
-        if result.interrupted:
-            raise click.Abort
-    return made
 
 
 def _queries(calibration: Calibration) -> list[dict[str, Any]]:

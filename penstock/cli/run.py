@@ -1,6 +1,7 @@
 """``penstock run``: run an application on Spark."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.adapter.process import AdapterProcess
+from penstock.app.application import App
 from penstock.app.duration import seconds
 from penstock.app.topology import Topology
 from penstock.cli.arguments import PAUSES, AppCommand, loaded, pairs
@@ -16,6 +18,7 @@ from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.engine import RunOptions
+    from penstock.planner.adapting import Adapting
 
 
 @click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -55,6 +58,15 @@ if TYPE_CHECKING:
 @click.option(
     "--checkpoint-every", metavar="T", default="5 m", show_default=True, help="Length of a real-time mode's batches."
 )
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Run as a plan says.")
+@click.option(
+    "--adapt", is_flag=True, help="Keep to a bound on the latency as rates change; needs --p95, --p99, --p50 or --mean."
+)
+@click.option("--p95", metavar="T", help="With --adapt: bound on the 95th percentile of the latency.")
+@click.option("--p99", metavar="T", help="Bound on the 99th percentile.")
+@click.option("--p50", metavar="T", help="Bound on the median.")
+@click.option("--mean", metavar="T", help="Bound on the mean.")
+@click.option("--dry-run", is_flag=True, help="With --adapt: decide and write it down, and touch nothing.")
 @click.option("--archive", "archives", multiple=True, metavar="FILE", help="A packed environment for the executors.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report instead of the summary.")
@@ -93,10 +105,17 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         archives=given["archives"],
         conf=pairs("--conf", given["conf"]),
     )
+    if given["plan_file"] is not None:
+        from penstock.planner.plan import read_plan
+
+        options = read_plan(given["plan_file"]).applied(application.topology(), options)
+    options, steering = adapting(application, options, given)
     if given["real_time"] and given["adapter"]:
         raise ConfigurationError(
             "--real-time reads and writes Kafka only; start `penstock adapter` besides, with --stream."
         )
+    if given["real_time"] and (steering is not None or given["plan_file"] is not None):
+        raise ConfigurationError("--plan and --adapt choose a trigger for micro-batches; --real-time has none.")
     if given["real_time"] and given["trigger"] is not None:
         raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
     if given["real_time"]:
@@ -118,9 +137,9 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         given["spool"].mkdir(parents=True, exist_ok=True)
         with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
             click.echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
-            result = run_application(application, options, application=reference)
+            result = run_application(application, options, application=reference, steering=steering)
     else:
-        result = run_application(application, options, application=reference)
+        result = run_application(application, options, application=reference, steering=steering)
     if given["as_json"]:
         click.echo(json.dumps(result.report, indent=2))
         return
@@ -131,6 +150,31 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         click.echo(f"  the last of them    {letter['element'] or 'decoding'}: {letter['error']} ({where})")
     if result.interrupted:
         click.echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
+
+
+def adapting(
+    app: App, options: "RunOptions", given: Mapping[str, Any]
+) -> tuple["RunOptions", "Adapting | None"]:  # fmt: skip
+    """What steers the run, where that is asked for; it starts with the trigger that was decided last."""
+    bounds = {name: given[name] for name in ("p95", "p99", "p50", "mean")}
+    if not given["adapt"]:
+        asked = [f"--{name}" for name, bound in bounds.items() if bound is not None] + ["--dry-run"] * given["dry_run"]
+        if asked:
+            raise ConfigurationError(f"{asked[0]} belongs to --adapt: add that, or leave it out.")
+        return options, None
+    from penstock.cli.tune import target_of
+    from penstock.planner.adapting import Adapting
+    from penstock.planner.decisions import trigger_in_force
+
+    target = target_of(bounds)
+    if options.trigger is not None and given["plan_file"] is None:
+        raise ConfigurationError("--trigger fixes what --adapt is to choose: leave out the one or the other.")
+    directory = options.runs / (options.name or app.name)
+    decided = None if options.fresh else trigger_in_force(directory)
+    if decided is not None:
+        options = replace(options, trigger=decided)
+    trigger = app.trigger if options.trigger is None else options.trigger
+    return options, Adapting(directory, target, trigger, dry_run=given["dry_run"])
 
 
 def with_spool(topology: Topology, options: "RunOptions", spool: Path) -> "RunOptions":

@@ -44,7 +44,7 @@ def tune(
     Example:
       penstock tune progress.jsonl --p95 5s --html tuning.html
     """
-    target, setting = _target(given), what_if(pairs("--what-if", supposed))
+    target, setting = target_of(given), what_if(pairs("--what-if", supposed))
     while True:
         observation = observe(*sources, query=query, cores=recorded_cores)
         answer = tuned(observation, target, setting, now=time.time() if live else None)
@@ -65,7 +65,8 @@ def _tell(answer: Tuning, sources: tuple[str, ...], setting: Setting, html: Path
         click.echo(f"  page      {html}")
 
 
-def _target(given: dict[str, str | None]) -> Target:
+def target_of(given: dict[str, str | None]) -> Target:
+    """The target that the options give."""
     named = [(name, text) for name, text in given.items() if text is not None]
     if len(named) != 1:
         raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")

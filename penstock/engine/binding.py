@@ -23,6 +23,7 @@ from penstock.engine.group import Group, group_elements
 from penstock.engine.ledger import Ledger
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
+from penstock.engine.steering import Change
 from penstock.errors import ConfigurationError, TopologyError
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
@@ -30,7 +31,7 @@ from penstock.runtime.wiring import WiringReference
 
 @dataclass(frozen=True)
 class BoundGroup:
-    """A group, its part of the topology, and what its query reads and writes."""
+    """A group, its part of the topology, and what its query reads and writes; ``places`` are Spark's numbers of the sources."""
 
     group: Group
     topology: Topology
@@ -39,6 +40,18 @@ class BoundGroup:
     ledger: Ledger
     checkpoint: Path
     wiring: WiringReference
+    places: tuple[int, ...]
+
+    @property
+    def intake(self) -> Path:
+        """Where what decodes for a query leaves its tallies."""
+        return self.checkpoint.parents[1] / "intake" / self.group.name
+
+    def read_in(self, order: list[str]) -> "BoundGroup":
+        """The same with its sources in the order in which Spark numbers them."""
+        by_name = {bound.source.name: bound for bound in self.sources}
+        names = list(dict.fromkeys(order))
+        return replace(self, sources=[by_name[name] for name in names], places=tuple(map(order.index, names)))
 
     @property
     def external(self) -> frozenset[str]:
@@ -59,7 +72,10 @@ class BoundGroup:
         """
         last = self.ledger.last
         batch = None if last is None or last < back else last - back
-        return [(bound, Position(self.checkpoint, number, batch)) for number, bound in enumerate(self.sources)]
+        return [
+            (bound, Position(self.checkpoint, place, batch))
+            for bound, place in zip(self.sources, self.places, strict=True)
+        ]
 
 
 class Binding:
@@ -108,10 +124,22 @@ class Binding:
         resumed = recording.prepare(self._manifest(), fresh=options.fresh)
         for sink in (*self.sinks.values(), self.letters):
             sink.claim(recording.manifest["run"], recording.manifest["discarded"])
-        recording.note_configuration(
-            {"master": options.master, "resumed": resumed, **_plain(options), "trigger": self.trigger}
-        )
+        self._note_configuration(resumed=resumed)
         return resumed
+
+    def change(self, change: Change) -> None:
+        """Have other settings from now on; what is open already goes on as it is."""
+        sources = {**self.options.sources, **change.sources}
+        self.options = replace(self.options, trigger=change.trigger, sources=sources)
+        for source in self.topology.sources:
+            if source.name in change.sources:
+                context = SourceContext(self.application)
+                self.sources[source.name] = bind_source(source, change.sources[source.name], context)
+        self._note_configuration(resumed=True, changed=True)
+
+    def _note_configuration(self, **how: bool) -> None:
+        options = self.options
+        self.recording.note_configuration({"master": options.master, **how, **_plain(options), "trigger": self.trigger})
 
     @property
     def trigger(self) -> float:
@@ -134,10 +162,7 @@ class Binding:
     def open(self, group: Group) -> BoundGroup:
         """Bind a group, deliver what its last committed batch left staged, and make its hops ready."""
         topology = self.topology.subset(group.elements, group.hops, group.sources)
-        sources = [
-            self.sources[source.name] if source.name in group.sources else self._hop_source(topology, source.name)
-            for source in topology.sources
-        ]
+        sources = self.open_sources(group)
         own = [self.sinks[sink.name] for sink in topology.sinks if not sink.hop]
         sinks = (*own, *(self._hop_sink(stream, group.name) for stream in group.hops), self.letters)
         ledger = Ledger(self.recording.ledger(group.name), group.name, sinks)
@@ -145,7 +170,18 @@ class Binding:
             self.application, group.elements, group.hops, group.sources, int(self.recording.manifest["partitions"]),
             tuple(sink.files for sink in sinks), self.app.on_error,
         )  # fmt: skip
-        return BoundGroup(group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring)
+        places = tuple(range(len(sources)))
+        return BoundGroup(
+            group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring, places
+        )
+
+    def open_sources(self, group: Group) -> list[BoundSource]:
+        """What a group reads: sources, and what other groups leave for it."""
+        topology = self.topology.subset(group.elements, group.hops, group.sources)
+        return [
+            self.sources[source.name] if source.name in group.sources else self._hop_source(topology, source.name)
+            for source in topology.sources
+        ]
 
     def _manifest(self) -> dict[str, Any]:
         return {

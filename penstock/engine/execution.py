@@ -18,6 +18,7 @@ from penstock.engine.maven import jars_of
 from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
 from penstock.engine.session import adopted, settle, ship, start_session
+from penstock.engine.steering import Steering
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError
 
@@ -53,12 +54,15 @@ class Way(Protocol):
         """Run until the watch says that it is over; returns the report."""
 
 
-def run(app: App, options: RunOptions | None = None, *, application: AppReference | None = None) -> RunResult:
+def run(
+    app: App, options: RunOptions | None = None, *, application: AppReference | None = None, steering: Steering | None = None
+) -> RunResult:  # fmt: skip
     """Run an application on Spark until it is idle, its time is up, or it is interrupted.
 
     Parameters
     ----------
     application: how workers reach the application; found among the imported modules unless given.
+    steering: what may change its settings on the way.
 
     Raises
     ------
@@ -67,10 +71,10 @@ def run(app: App, options: RunOptions | None = None, *, application: AppReferenc
     options = options or RunOptions(until_idle=True)
     binding = Binding(app, options, application or reference(app))
     live = Live(quiet=options.quiet)
-    return execute(binding, MicroBatches(binding, live), live)
+    return execute(binding, MicroBatches(binding, live, steering), live, steering)
 
 
-def execute(binding: Binding, way: Way, live: Live) -> RunResult:
+def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = None) -> RunResult:
     """Run a bound application in one way or the other, and write its report.
 
     Raises
@@ -82,7 +86,7 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
     try:
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
-        with interruptible(), _session(binding, way) as spark:
+        with interruptible(), _session(binding, way, steering) as spark:
             report = way.stream(spark, watch)
         recording.write_report(report, options.report)
         if watch.failure is not None:
@@ -94,7 +98,7 @@ def execute(binding: Binding, way: Way, live: Live) -> RunResult:
 
 
 @contextmanager
-def _session(binding: Binding, way: Way) -> Iterator[SparkSession]:
+def _session(binding: Binding, way: Way, steering: Steering | None) -> Iterator[SparkSession]:
     """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
     with _given(options.spark, binding) if options.spark is not None else _own(binding) as spark:
@@ -104,6 +108,8 @@ def _session(binding: Binding, way: Way) -> Iterator[SparkSession]:
         def keep(progress: dict[str, Any]) -> None:
             if progress.get("name") in way.names:  # a session that is given may have other queries
                 recording.note_progress(progress)
+                if steering is not None:
+                    steering.progressed(progress)
 
         silence = listen(spark, keep)
         try:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyspark
@@ -20,23 +21,27 @@ from penstock.engine.ledger import BatchRecord, clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.native import NativeWriter, births_of, compile_native
 from penstock.engine.report import Totals, report_of
+from penstock.engine.steering import Steering, retime
 from penstock.engine.watch import Watch
 from penstock.engine.watermarks import Watermarks
+from penstock.runtime.intake import tallies_in
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
 REPEATS = 3
 """How often a micro-batch is repeated whose executors are lost, before the run gives up."""
+PATIENCE_S = 10.0
+"""How long a query that is to be stopped may take to the end of its micro-batch; beyond, that is repeated."""
 
 TalliesOf = Callable[[DataFrame, int], list[Tally]]
 """What the stages of a micro-batch have to tell, given its rows and its number."""
 
 
 class MicroBatches:
-    """Runs every group of an application in micro-batches."""
+    """Runs every group of an application in micro-batches, with the settings that a steering wants, if there is one."""
 
-    def __init__(self, binding: Binding, live: Live) -> None:
-        self._binding, self._live = binding, live
+    def __init__(self, binding: Binding, live: Live, steering: Steering | None = None) -> None:
+        self._binding, self._live, self._steering = binding, live, steering
         self._totals, self._lock = Totals(), threading.Lock()
         self._repeated: dict[tuple[str, int | None], int] = {}
         self._watermarks = {
@@ -57,14 +62,14 @@ class MicroBatches:
         queries: list[StreamingQuery] = []
         with watch.signals():
             try:
-                for group in groups:
-                    queries.append(self._start(spark, group, started_us))
+                for place in range(len(groups)):
+                    queries.append(self._start(spark, groups, place, started_us))
                 ending = Ending(groups, queries, lambda place: self._end(spark, groups, queries, place, started_us))
                 watch.until_over(
                     queries,
                     lambda: self._is_idle(groups, queries),
                     lambda: self._has_ended(ending),
-                    lambda: self._show(queries),
+                    lambda: self._look(spark, groups, queries, started_us),
                     lambda: self._note_progress(groups),
                     lambda failed: self._again(spark, groups, queries, queries.index(failed), started_us),
                 )
@@ -78,6 +83,29 @@ class MicroBatches:
                         group.ledger.close()
         return self._report(groups)
 
+    def _look(
+        self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], started_us: int
+    ) -> None:
+        """Show where the run is, and do what the steering wants."""
+        self._show(queries)
+        change = None if self._steering is None else self._steering.wanted()
+        if change is None:
+            return
+        assert self._steering is not None
+        self._live.say(f"{change.why} The trigger is {change.trigger:g} s from now on.")
+        retimed = not change.sources and {retime(query, change.trigger) for query in queries} == {True}
+        if not retimed:
+            for query in queries:
+                _stop_between(query)
+        self._binding.change(change)
+        if not retimed:
+            for place, group in enumerate(groups):
+                agree(group.ledger, group.checkpoint, group.sinks)
+                sources = self._binding.open_sources(group.group)
+                groups[place] = replace(group, sources=sources, places=tuple(range(len(sources))))
+                queries[place] = self._start(spark, groups, place, started_us)
+        self._steering.changed(change, restarted=not retimed)
+
     def _again(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
     ) -> bool:
@@ -90,7 +118,7 @@ class MicroBatches:
         self._live.say("The cluster has lost a part in the middle of a micro-batch, which is repeated.")
         queries[place].stop()
         agree(group.ledger, group.checkpoint, group.sinks)
-        queries[place] = self._start(spark, group, started_us)
+        queries[place] = self._start(spark, groups, place, started_us)
         return True
 
     def _end(
@@ -99,7 +127,7 @@ class MicroBatches:
         """Run the last micro-batch of a group, in which all that waits for the watermark comes."""
         queries[place].stop()
         plan_last(groups[place].checkpoint)
-        queries[place] = self._start(spark, groups[place], started_us)
+        queries[place] = self._start(spark, groups, place, started_us)
 
     def _has_ended(self, ending: Ending) -> bool:
         """Whether the input's end has been dealt with, or it only pauses."""
@@ -110,8 +138,12 @@ class MicroBatches:
             self._binding.recording.note_end()
         return over
 
-    def _start(self, spark: SparkSession, group: BoundGroup, started_us: int) -> StreamingQuery:
-        frame, tallies = (_native if group.group.native else _compiled)(spark, group, started_us)
+    def _start(self, spark: SparkSession, groups: list[BoundGroup], place: int, started_us: int) -> StreamingQuery:
+        group = groups[place]
+        frame, tallies, group = (_native if group.group.native else _compiled)(spark, group, started_us)
+        order = sorted(zip(group.places, (bound.source.name for bound in group.sources), strict=True))
+        self._binding.recording.fix_order(group.group.name, [name for _, name in order])
+        groups[place] = group
         writer = frame.writeStream.queryName(group.group.name).option("checkpointLocation", str(group.checkpoint))
         writer = writer.trigger(processingTime=f"{round(self._binding.trigger * 1000)} milliseconds")
         writer = writer.foreachBatch(self._committer(spark, group, tallies))
@@ -130,7 +162,7 @@ class MicroBatches:
 
         def commit(batch: DataFrame, number: int) -> None:
             begun = time.monotonic()
-            for place, bound in enumerate(group.sources):
+            for bound, place in zip(group.sources, group.places, strict=True):
                 bound.vouch(Position(group.checkpoint, place, number))
             offsets = offsets_checksum(group.checkpoint, number)
             counted = tallies(batch, number)  # which runs the batch; only then is it time to commit
@@ -139,6 +171,8 @@ class MicroBatches:
                 if not group.ledger.commit(record):
                     return
                 self._totals.add(record, external, handed_on)
+            if self._steering is not None:
+                self._steering.committed(group.group.name, record)
             self._go_on_without_idle(spark, group, record)
             taken = sum(source.accepted for source in record.sources.values())
             self._live.batch(taken, time.monotonic() - begun, record)
@@ -199,7 +233,15 @@ class MicroBatches:
         )  # fmt: skip
 
 
-def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf]:
+def _stop_between(query: StreamingQuery) -> None:
+    """Stop a query when it runs no micro-batch, or has taken too long over one."""
+    patient_until = time.monotonic() + PATIENCE_S
+    while query.status["isTriggerActive"] and time.monotonic() < patient_until:
+        time.sleep(0.01)
+    query.stop()
+
+
+def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:
     """The query of a group whose elements are Python's: its rows are tallies."""
     frame = compile_group(spark, group.wiring, group.sources, started_us)
 
@@ -207,17 +249,25 @@ def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[
         rows = batch.where(batch["hop"] == TALLY).select("block").toArrow()
         return [Tally.read(block) for block in rows["block"].to_pylist()]
 
-    return frame, tallies
+    return frame, tallies, group
 
 
-def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf]:
+def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:
     """The query of a group that Spark plans whole: its rows are events, which the writer counts."""
-    frame = compile_native(spark, group.topology, group.sources, started_us)
+    left = group.intake
+    left.mkdir(parents=True, exist_ok=True)
+    frame, order = compile_native(spark, group.topology, group.sources, started_us, group.wiring, left)
+    group = group.read_in(order)
     writer = NativeWriter(group.topology, tuple(sink.files for sink in group.sinks))
 
     def tallies(batch: DataFrame, number: int) -> list[Tally]:
-        positions = [Position(group.checkpoint, index, number) for index in range(len(group.sources))]
-        taken = zip(group.sources, positions, strict=True)
-        return [writer.write(batch, {bound.source.name: births_of(bound.births(at)) for bound, at in taken})]
+        for stale in left.iterdir():
+            stale.unlink()
+        taken = {
+            bound.source.name: births_of(bound.births(Position(group.checkpoint, place, number)))
+            for bound, place in zip(group.sources, group.places, strict=True)
+            if bound.rows == "columns"
+        }
+        return [writer.write(batch, taken), *tallies_in(left)]
 
-    return frame, tallies
+    return frame, tallies, group

@@ -15,12 +15,14 @@ from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.connectors.source import Births as SourceBirths
 from penstock.connectors.source import BoundSource
+from penstock.engine.decode import intake
 from penstock.engine.reading import frame_of
-from penstock.errors import EmissionError
+from penstock.errors import EmissionError, TopologyError
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, label
 from penstock.runtime.tally import Births, SourceTally, Tally
+from penstock.runtime.wiring import WiringReference
 
 DIRECT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -29,23 +31,64 @@ DIRECT = {
 """The directory written to is staged as a whole, so tasks need not stage their files once more within it."""
 
 
-def compile_native(spark: SparkSession, topology: Topology, sources: list[BoundSource], started_us: int) -> DataFrame:
-    """The streaming DataFrame that a chain of query elements makes of its sources.
+def compile_native(
+    spark: SparkSession, topology: Topology, sources: list[BoundSource], started_us: int,
+    wiring: WiringReference, tallies: Path,
+) -> tuple[DataFrame, list[str]]:  # fmt: skip
+    """The streaming DataFrame that a chain of query elements makes of its sources, and the sources in the order in
+    which Spark numbers them; one that is read twice is there twice.
+
+    Parameters
+    ----------
+    wiring, tallies: for sources whose rows are no typed columns, which are decoded within the query; see `intake`.
 
     Raises
     ------
     EmissionError: an element's output lacks a column of its stream, or has it in another type.
+    TopologyError: an element does not read one of its inputs, or reads a stream that is none.
     """
     frames: dict[Stream[Any], DataFrame] = {}
+    numbers = {source.name: number for number, source in enumerate(topology.sources)}
     for bound in sources:
         stream = topology.stream(bound.source.name)
-        frames[stream] = frame_of(spark, bound, started_us).select(*Codec(stream.event_type).schema.names)
+        schema = Codec(stream.event_type).schema
+        rows = frame_of(spark, bound, started_us)
+        if bound.rows == "columns":
+            frames[stream] = rows.select(*schema.names)
+        else:
+            taken = intake(wiring, numbers[stream.name], bound.rows, str(tallies))
+            frames[stream] = rows.mapInArrow(taken, from_arrow_schema(schema))
+    known = {_leaves(spark, frame)[0]: stream.name for stream, frame in frames.items()}
     result = next(iter(frames.values()))
     for element in topology.in_order:
         stream = element.emits[0]
         output = element.body(*(frames[read] for read in element.inputs))
         frames[stream] = result = conform(element.name, output, stream)
-    return result
+    return result, _order(topology, known, _leaves(spark, result))
+
+
+def _leaves(spark: SparkSession, frame: DataFrame) -> list[int]:
+    """What tells the streams that a plan reads, from left to right, which is how Spark numbers them.
+
+    A plan that reads a stream twice has two leaves of it, which share what they read from.
+    """
+    found = frame._jdf.queryExecution().analyzed().collectLeaves()
+    leaves = [leaf for place in range(found.size()) if (leaf := found.apply(place)).isStreaming()]
+    read = [leaf.dataSource() if leaf.nodeName() == "StreamingRelation" else leaf.table() for leaf in leaves]
+    assert spark._jvm is not None
+    return [spark._jvm.System.identityHashCode(one) for one in read]
+
+
+def _order(topology: Topology, known: dict[int, str], found: list[int]) -> list[str]:
+    element = topology.in_order[-1].name
+    if not set(found) <= set(known):
+        raise TopologyError(
+            f"Element {element} reads a stream of its own making: declare it as a source, for no count has its events."
+        )
+    missing = sorted({known[leaf] for leaf in set(known) - set(found)})
+    if missing:
+        raise TopologyError(f"Element {element} does not read its input {missing[0]}: use it, or do not declare it.")
+    return [known[leaf] for leaf in found]
 
 
 def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:

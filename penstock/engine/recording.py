@@ -73,7 +73,9 @@ class Recording:
         stored = json.loads(path.read_text()) if path.exists() else None
         if stored is not None and not fresh and not stored.get("discarding"):
             self._check(stored, manifest)
-            manifest |= {name: stored.get(name) for name in ("run", "partitions")}
+            manifest |= {name: stored.get(name) for name in ("run", "partitions")} | {
+                "orders": stored.get("orders", {})
+            }
             manifest["discarded"] = _discarded(stored)
         else:
             self._begin_anew(path, manifest, stored)
@@ -95,6 +97,22 @@ class Recording:
     def fix_partitions(self, partitions: int) -> None:
         """Keep the number of partitions, which a checkpoint fixes for good."""
         self.manifest["partitions"] = partitions
+        _write_atomically(self.directory / "manifest.json", self.manifest)
+
+    def fix_order(self, group: str, sources: list[str]) -> None:
+        """Keep the order in which a group's query reads its sources, by which Spark's checkpoint knows them.
+
+        Raises
+        ------
+        IncompatibleStateError: an earlier start has read them in another.
+        """
+        orders = self.manifest.setdefault("orders", {})
+        if orders.setdefault(group, sources) != sources:
+            raise IncompatibleStateError(
+                f"The query of {group} has read {', '.join(orders[group])} in this order when this run began, and now reads "
+                f"{', '.join(sources)}; Spark knows them by their order: join them as before, or start afresh with --fresh, or under "
+                f"another --name than {self.directory.name}."
+            )
         _write_atomically(self.directory / "manifest.json", self.manifest)
 
     def note_end(self) -> None:
@@ -212,6 +230,14 @@ class Recording:
                     f"Element {name} was in group {group} when this run began, and is now in {present['groups'][name]}, "
                     f"which has another checkpoint: {mend}."
                 )
+        gone = sorted(
+            path.name for path in (self.directory / "checkpoint").glob("read-*") if path.name not in present["hops"]
+        )
+        if gone:
+            raise IncompatibleStateError(
+                f"When this run began, {gone[0].removeprefix('read-')} was read by a query of its own, and its element's query now reads "
+                f"it itself; Spark's checkpoint fixes that: {mend}."
+            )
         if stored["hops"] != present["hops"]:
             raise IncompatibleStateError(
                 f"The groups had {stored['hops']} keyed hops when this run began, and now have {present['hops']}; Spark's "

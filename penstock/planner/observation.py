@@ -103,12 +103,15 @@ class Observation:
     queries: those that others read from first.
     tasks: of an event log, of each task its stage, its seconds, and those of garbage collection.
     edges: from element to element, of a run of Penstock.
+    manifest, start: of the last recording, what a run of Penstock is and how it was last started; empty for others.
     """
 
     queries: tuple[QueryObservation, ...]
     notes: tuple[Note, ...]
     tasks: tuple[tuple[int, float, float], ...]
     edges: tuple[tuple[str, str], ...]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    start: Mapping[str, Any] = field(default_factory=dict)
 
     def query(self, name: str) -> QueryObservation:
         """One by its name."""
@@ -137,7 +140,24 @@ def observe(*sources: str | Path, query: str | None = None, cores: float | None 
     if all(len(recording.queries) == 1 for recording in recordings):  # the same query, whatever it is called
         for recording in recordings:
             recording.rename(next(iter(recordings[-1].queries)))
-    names = _chosen(recordings, query)
+    return _observed(recordings, _chosen(recordings, query), cores)
+
+
+def observe_running(
+    directory: Path, records: Sequence[Record], ledgers: Mapping[str, Sequence[BatchRecord]]
+) -> Observation:
+    """What a run of Penstock shows that is on, from what it has reported and committed so far, by group.
+
+    Raises
+    ------
+    ConfigurationError: it has queries that are not modelled together.
+    """
+    recording = _Recording.made(Found(directory, list(records)))
+    recording.ledgers = {name: list(ledgers.get(name, ())) for name in recording.queries}
+    return _observed([recording], list(recording.queries), None)
+
+
+def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: float | None) -> Observation:
     notes = [note for recording in recordings for note in recording.notes(names)]
     upstream = recordings[-1].upstream
     queries = []
@@ -157,7 +177,8 @@ def observe(*sources: str | Path, query: str | None = None, cores: float | None 
             )
         )  # fmt: skip
     tasks = tuple(task for recording in recordings for task in recording.found.tasks)
-    return Observation(tuple(_ordered(queries)), tuple(notes), tasks, recordings[-1].edges)
+    last = recordings[-1]
+    return Observation(tuple(_ordered(queries)), tuple(notes), tasks, last.edges, last.manifest, last.start)
 
 
 @dataclass
@@ -172,7 +193,15 @@ class _Recording:
 
     @classmethod
     def of(cls, path: Path) -> "_Recording":
-        found = find(path)
+        recording = cls.made(find(path))
+        if recording.manifest:
+            recording.ledgers = {name: _records(path / f"batches-{name}.jsonl") for name in recording.queries}
+        return recording
+
+    @classmethod
+    def made(cls, found: Found) -> "_Recording":
+        """The recording at a path, but for the ledgers."""
+        path = found.path
         queries: dict[str, list[Record]] = {}
         names: dict[str, str] = {}
         called: dict[str, str] = {}  # by identifier
@@ -189,8 +218,6 @@ class _Recording:
             recording.manifest = json.loads((path / "manifest.json").read_text())
             starts = [line for line in _lines(path / "starts.jsonl") if line]
             recording.start = starts[-1] if starts else {}
-            for name in queries:
-                recording.ledgers[name] = _records(path / f"batches-{name}.jsonl")
         return recording
 
     def rename(self, name: str) -> None:

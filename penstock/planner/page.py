@@ -1,11 +1,14 @@
 """One self-contained page on a tuning: what is, what limits, what to set, and the curve of latency and cost."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from io import StringIO
+from typing import Any
 
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.tuning import Tuning
+from penstock.planner.verdict import Verdict
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24 }
@@ -22,25 +25,41 @@ def page(tuning: Tuning, source: str) -> str:
     target = f"{tuning.target.name} of {tuning.target.seconds:g} s"
     parts = [f"<h1>{escape(source)}: options for a {target}</h1>", f"<p>{escape(_headline(tuning))}</p>"]
     if tuning.options:
-        rows = "".join(
-            f"<tr><td><code>{escape(n)}</code></td><td>{escape(v)}</td></tr>" for n, v in tuning.options.items()
-        )
-        parts.append(f"<h2>What to set</h2><table>{rows}</table>")
-    parts.append("<h2>What limits it</h2>")
-    parts += [
-        f"<p><b>{escape(v.kind)}</b>: {escape(v.text)}{'' if v.confident else ' <span class=kind>(not sure)</span>'}</p>"
-        for v in tuning.verdicts
-    ]
-    parts.append(_figures(tuning))
+        parts.append("<h2>What to set</h2>" + settings(tuning.options))
+    parts += [limits(tuning.verdicts), figures(tuning.measured, tuning.today, tuning.chosen)]
     if len(tuning.tried) > 1:
         parts.append("<h2>Latency and files, by trigger interval</h2>" + _curve(tuning))
     shown = tuning.chosen or tuning.today
-    assumed = shown.assumptions if shown else ()
-    if assumed:
-        parts.append("<h2>Assumed</h2><ul>" + "".join(f"<li>{escape(text)}</li>" for text in assumed) + "</ul>")
-    title = escape(f"{source}: {target}")
-    body = "\n".join(parts)
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>\n{body}\n</html>\n'
+    parts.append(assumed(shown.assumptions if shown else ()))
+    return document(f"{source}: {target}", parts)
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """A page of parts, as HTML that needs no other file."""
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    body = "\n".join(filter(None, parts))
+    return f'<!doctype html><html lang="en">{head}\n{body}\n</html>\n'
+
+
+def settings(options: Mapping[str, str]) -> str:
+    """Options and their values, as a table."""
+    rows = "".join(f"<tr><td><code>{escape(n)}</code></td><td>{escape(v)}</td></tr>" for n, v in options.items())
+    return f"<table>{rows}</table>"
+
+
+def limits(verdicts: Iterable[Verdict]) -> str:
+    """What limits a query, the gravest first."""
+    return "<h2>What limits it</h2>" + "".join(
+        f"<p><b>{escape(v.kind)}</b>: {escape(v.text)}{'' if v.confident else ' <span class=kind>(not sure)</span>'}</p>"
+        for v in verdicts
+    )
+
+
+def assumed(texts: Sequence[str]) -> str:
+    """What predictions rest on besides the recordings."""
+    if not texts:
+        return ""
+    return "<h2>Assumed</h2><ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
 def _headline(tuning: Tuning) -> str:
@@ -48,12 +67,12 @@ def _headline(tuning: Tuning) -> str:
     return tuning.reason + held
 
 
-def _figures(tuning: Tuning) -> str:
+def figures(measured: Mapping[str, float], today: Prediction | None, chosen: Prediction | None) -> str:
     """Measured, predicted for today, predicted for the choice, side by side."""
     columns: list[tuple[str, dict[str, str]]] = []
-    if tuning.measured:
-        columns.append(("today, measured", {name: f"{tuning.measured[name]:.2f} s" for name in LATENCIES}))
-    for title, prediction in (("today, predicted", tuning.today), ("chosen, predicted", tuning.chosen)):
+    if measured:
+        columns.append(("today, measured", {name: f"{measured[name]:.2f} s" for name in LATENCIES}))
+    for title, prediction in (("today, predicted", today), ("chosen, predicted", chosen)):
         if prediction is not None:
             columns.append((title, _shown(prediction)))
     if not columns:
@@ -137,6 +156,11 @@ def _curve(tuning: Tuning) -> str:
         frameon=False,
         fontsize=9,
     )
+    return inline(figure)
+
+
+def inline(figure: Any) -> str:
+    """A figure of matplotlib's as an element of HTML."""
     drawn = StringIO()
     figure.savefig(drawn, format="svg")
     return drawn.getvalue()[drawn.getvalue().index("<svg") :]

@@ -124,18 +124,43 @@ def tune(
             calibration = calibration.following(observation, now=now)
     except ConfigurationError as error:
         return replace(unknown, reason=str(error))
+    answer = choose(calibration, target, what_if)
+    return replace(answer, measured=measured, verdicts=found)
+
+
+def choose(calibration: Calibration, target: Target, what_if: Setting | None = None, *, fine: bool = False) -> Tuning:
+    """What `tune` answers once the query is calibrated; nothing of what was measured, and no verdicts, are in it.
+
+    Parameters
+    ----------
+    fine: go beyond the round trigger intervals, to the longest that meets the target, within 2%.
+    """
     base = calibration.complete(what_if)
     today = _predicted(calibration, base)
     tried = list(_tried(calibration, base, target))
     chosen, sure = _chosen(calibration, tried, target)
-    answer = replace(unknown, today=today, tried=tuple(tried))
+    answer = Tuning(target, {}, today, chosen, True, (), sure, "", None, None, tuple(tried))
     if chosen is None:
         reason, missing = _missing(calibration, base, tried, target)
         return replace(answer, feasible=False, reason=reason, cores_missing=missing)
+    if fine and sure:
+        chosen = _longest(calibration, chosen, target)
     return replace(
-        answer, chosen=chosen, feasible=True, sure=sure, reason=_because(chosen, today, target, sure),
+        answer, chosen=chosen, reason=_because(chosen, today, target, sure),
         max_rate=_holds_until(calibration, chosen.setting, target),
     )  # fmt: skip
+
+
+def _longest(calibration: Calibration, chosen: Prediction, target: Target) -> Prediction:
+    """Between a round trigger interval that meets the target and the next, the longest that does, within 2%."""
+    low = chosen.setting.interval
+    high = next((step for step in STEPS if step > low), 2 * low)
+    while high - low > max(0.02 * low, 0.05):
+        middle = round((low + high) / 2, 3)
+        full = calibration.predict(replace(chosen.setting, trigger=middle), replicates=QUICK)
+        meets = full.band(target.name, SURE)[1] <= target.seconds
+        low, high = (middle, high) if meets else (low, middle)
+    return calibration.predict(replace(chosen.setting, trigger=low))
 
 
 def _predicted(calibration: Calibration, setting: Setting, replicates: int | None = None) -> Prediction | None:

@@ -26,6 +26,7 @@ with needs():
         with_scv,
     )
     from penstock.queueing.estimate import Estimate
+    from penstock.queueing.gate_optimum import GateOptimum, optimize_gate
     from penstock.queueing.microbatch import LingerBatch, MicroBatchServer
     from penstock.queueing.microbatch_simulation import MicroBatchSimulation
     from penstock.queueing.microbatch_solution import MicroBatchState
@@ -44,6 +45,7 @@ __all__ = [
     "Estimate",
     "Exponential",
     "Gamma",
+    "GateOptimum",
     "HyperExponential",
     "LingerBatch",
     "LogNormal",
@@ -66,6 +68,7 @@ __all__ = [
     "StreamServer",
     "UnstableServerError",
     "optimize",
+    "optimize_gate",
     "simulate",
     "solve",
     "with_scv",

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -130,7 +130,14 @@ class _Windows:
         return result / self._total
 
 
-def solve_micro_batches(server: MicroBatchServer) -> MicroBatchState:
+class Fineness(NamedTuple):
+    """Sizes that are kept apart, and nodes of the residual: what a solution's accuracy and its time depend on."""
+
+    sizes: int = _MOST_SIZES
+    nodes: int = _NODES
+
+
+def solve_micro_batches(server: MicroBatchServer, fineness: Fineness = Fineness()) -> MicroBatchState:  # noqa: B008
     """Solve for the steady state with Poisson arrivals; see :func:`penstock.queueing.solve`.
 
     Raises
@@ -150,7 +157,7 @@ def solve_micro_batches(server: MicroBatchServer) -> MicroBatchState:
             "The server is stable, but its mean latency is infinite: long batches make longer ones, with (arrival_rate "
             f"x per_row)^2 x (1 + scv of the residual) = {variation:.3g}, at least 1; give a cap."
         )
-    return _Chain(server).state()
+    return _Chain(server, fineness).state()
 
 
 @dataclass(frozen=True)
@@ -179,18 +186,18 @@ class _Block:
 class _Chain:
     """States are pairs (size, phase of the start in the trigger's grid); without a grid the phase is always 0."""
 
-    def __init__(self, server: MicroBatchServer) -> None:
+    def __init__(self, server: MicroBatchServer, fineness: Fineness) -> None:
         self.server = server
         self.rate = server.arrival_rate
         self.interval = server.trigger_interval
         self.simple = self.interval > 0 or server.delay * server.arrival_rate < 1e-9  # one row opens the gate
         self.threshold = 1.0 if self.simple else server.threshold
         self.delay = math.inf if self.simple else server.delay
-        self.residuals, self.node_weights = nodes(server.residual, _NODES)
+        self.residuals, self.node_weights = nodes(server.residual, fineness.nodes)
         sample = self._sample()
         overruns = self.interval > 0 and self._longest(float(sample.max())) > self.interval
         self.phases = np.linspace(0, self.interval, _PHASES + 1) if overruns else np.zeros(1)
-        edges = self._choose_edges(sample, _MOST_SIZES // 2 if overruns else _MOST_SIZES)
+        edges = self._choose_edges(sample, fineness.sizes // 2 if overruns else fineness.sizes)
         if edges[0] < self.threshold - 1 < edges[-1]:  # batches of just the threshold are many: a bin of their own
             edges = np.union1d(edges, [self.threshold - 1, self.threshold])
         self.edges = edges

@@ -294,3 +294,24 @@ def _two(name, idle):
 
 
 patient, impatient = _two("patient", None), _two("impatient", "500 ms")
+
+
+# --- two sources of a query, joined in another order than they are declared -------------------------
+
+
+class Seen(Event):
+    text: str
+    size: int
+    seen: int
+
+
+crossed = App("crossed")
+crossed_words = crossed.source("Words", Word)
+crossed_counts = crossed.source("Counts", Count)
+crossed_out = crossed.stream("Crossed", Seen)
+crossed.sink("Out", crossed_out)
+
+
+@crossed.query([crossed_words, crossed_counts], emits=crossed_out)
+def cross(word_frame, count_frame):
+    return count_frame.join(word_frame, "text").select("text", "size", "seen")

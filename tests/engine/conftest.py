@@ -17,7 +17,7 @@ OWN = ("master", "conf", "hops")
 def run_app(tmp_path, spark):
     """Run an application on local[2] until it is idle; options as in `RunOptions`, sources by name."""
 
-    def run_one(which, file=APPS, **options):
+    def run_one(which, file=APPS, steering=None, **options):
         app, reference = load_app(f"{file}:{which}")
         uris = [*options.get("sources", {}).values(), *options.get("sinks", {}).values()]
         given = {"until_idle": True, "quiet": True, "runs": tmp_path / "runs", **options}
@@ -26,6 +26,6 @@ def run_app(tmp_path, spark):
             given.setdefault("master", "local[2]")
         else:
             given["spark"] = spark.get()
-        return run(app, RunOptions(**given), application=reference)
+        return run(app, RunOptions(**given), application=reference, steering=steering)
 
     return run_one

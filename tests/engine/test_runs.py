@@ -139,6 +139,37 @@ def test_query_elements_run_natively(run_app, tmp_path):
     assert result.report["streams"] == {"Words": 3, "LongWords": 0, "Shouted": 2}
 
 
+def test_a_query_decodes_its_input_itself(run_app, tmp_path):
+    """One query, so one micro-batch a file, and none more; what does not decode is a dead letter of that micro-batch."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        lines = "".join(json.dumps({"text": f"word {number}", "size": size}) + "\n" for size in range(5))
+        (tmp_path / "in" / f"{number}.jsonl").write_text(lines + '{"text": 7}\n')
+    result = run_app("native", sources={"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"})
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (18, 15, 3)
+    assert (counts["lost"], counts["duplicated"], result.report["batches"]) == (0, 0, 3)
+    assert len(result.output("Out")) == 15
+    assert not (result.directory / "hops").exists()
+    assert result.report["latency_ms"]["max"] is not None
+
+
+def test_sources_may_be_joined_in_another_order_than_declared(run_app, tmp_path):
+    for name, lines in (
+        ("words", [{"text": f"w{n}", "size": n} for n in range(4)]),
+        ("counts", [{"text": f"w{n}", "seen": 10 * n} for n in range(7)]),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    places = {"Words": f"jsonl:{tmp_path / 'words'}", "Counts": f"jsonl:{tmp_path / 'counts'}"}
+    result = run_app("crossed", sources=places)
+    assert sorted((one.text, one.size, one.seen) for one in result.output("Out")) == [
+        (f"w{n}", n, 10 * n) for n in range(4)
+    ]
+    assert result.report["streams"] == {"Words": 4, "Counts": 7, "Crossed": 4}
+    assert (result.report["counts"]["lost"], result.report["counts"]["duplicated"]) == (0, 0)
+
+
 def test_dialects_mix_in_any_order(run_app, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text(LINES + '{"text": "aa"}\n')

@@ -1,0 +1,206 @@
+"""Does a plan pay, and does adapting? Measured beside what people set by hand.
+
+    python benchmarks/plan.py pays [--directory build/plan] [--p95 3]
+    python benchmarks/plan.py adapts [--directory build/plan] [--p95 3] [--day 1800]
+
+`pays`: the keyed application of `apps/keyed.py` at a steady rate. A plan is made from three probes; then the planned trigger,
+Spark's default, fixed intervals and a grid of intervals are measured. `adapts`: a day of traffic (a slow wave, a step of four
+times the rate, a burst), compressed into `--day` seconds, under `--adapt`, fixed intervals, and a controller that keeps the
+utilisation at 80%, in the manner of DS2. Each run is a directory with `result.json`, and one that has it is not run again;
+the tables are printed at the end, or at once with `--evaluate`.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.app.loader import load_app
+from penstock.engine.execution import run
+from penstock.engine.ledger import BatchRecord, Ledger
+from penstock.engine.options import RunOptions
+from penstock.engine.session import start_session
+from penstock.engine.steering import Change, Steering
+from penstock.planner import Target, make_plan, observe
+from penstock.planner.adapting import Adapting
+from penstock.planner.decisions import decisions
+from penstock.runtime.histogram import Histogram
+
+HERE = Path(__file__).parent
+AGEING_S, WARM_UP_S, PROBE_S, MEASURED_S = 120.0, 10.0, 40.0, 80.0
+WINDOW_S, EVERY_S = 60.0, 10.0
+PROBES = (0.0, 1.5, 3.0)
+FIXED = (0.0, 1.0, 5.0, 10.0)
+RATE = 1200
+
+
+class Proportional:
+    """A controller in the manner of DS2: from the true rate of the last micro-batches, the interval of which they fill 80%."""
+
+    def __init__(self, trigger: float) -> None:
+        self._trigger, self._last = trigger, time.time()
+        self._durations: list[float] = []
+
+    def progressed(self, progress: dict[str, Any]) -> None:
+        if progress.get("numInputRows"):
+            self._durations.append(progress["durationMs"]["triggerExecution"] / 1e3)
+
+    def committed(self, group: str, record: BatchRecord) -> None:
+        """Nothing to keep."""
+
+    def wanted(self) -> Change | None:
+        if time.time() - self._last < 20 or len(self._durations) < 5:
+            return None
+        self._last = time.time()
+        wanted = round(float(np.median(self._durations[-5:])) / 0.8, 2)
+        return Change(wanted, "80%") if abs(wanted / max(self._trigger, 0.01) - 1) > 0.1 else None
+
+    def changed(self, change: Change, *, restarted: bool) -> None:
+        self._trigger = change.trigger
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["pays", "adapts"])
+    parser.add_argument("--directory", type=Path, default=Path("build/plan"))
+    parser.add_argument("--p95", type=float, default=3.0)
+    parser.add_argument("--day", type=float, default=1800.0)
+    parser.add_argument("--evaluate", action="store_true")
+    options = parser.parse_args()
+    place = options.directory.absolute() / options.part
+    place.mkdir(parents=True, exist_ok=True)
+    if not options.evaluate:
+        with (place / "spark.log").open("ab") as log:
+            spark = start_session("plan", "local[2]", log, {})
+            try:
+                (pays if options.part == "pays" else adapts)(Bench(spark, place), options)
+            finally:
+                spark.stop()
+    print("\n".join(table(place, options.p95, PROBES if options.part == "pays" else ())))
+
+
+class Bench:
+    """Runs in one warm session, each a directory."""
+
+    def __init__(self, spark: Any, place: Path) -> None:
+        self._spark, self.place, self._aged = spark, place, False
+
+    def recording(self, name: str) -> Path:
+        return self.place / name / "run"
+
+    def run(
+        self, name: str, source: str, seconds: float, trigger: float, steering: Steering | None = None, kind: str = ""
+    ) -> None:
+        place = self.place / name
+        if (place / "result.json").exists():
+            return
+        if not self._aged:
+            self._aged = True
+            self._once(self.place / "ageing", source, AGEING_S, 0.0, None)
+        shutil.rmtree(place, ignore_errors=True)
+        self._once(place, source, WARM_UP_S + seconds, trigger, steering)
+        found = {"trigger": trigger, "kind": kind or name, **measured(place / "run")}
+        (place / "result.json").write_text(json.dumps(found, indent=1) + "\n")
+        print(time.strftime("%T"), name, {key: value for key, value in found.items() if key != "windows"}, flush=True)
+
+    def _once(self, place: Path, source: str, seconds: float, trigger: float, steering: Steering | None) -> None:
+        app, reference = load_app(HERE / "apps" / "keyed.py")
+        options = RunOptions(
+            name="run", runs=place, sources={"Readings": source}, trigger=trigger, duration=seconds, spark=self._spark,
+            quiet=True, partitions=2, fresh=True,
+        )  # fmt: skip
+        run(app, options, application=reference, steering=steering)
+
+
+def pays(bench: Bench, options: argparse.Namespace) -> None:
+    source = f"generator:poisson?rate={RATE}&seed=3"
+    for trigger in PROBES:
+        bench.run(f"probe-{trigger:g}", source, PROBE_S, trigger, kind="probe")
+    recordings = [str(bench.recording(f"probe-{trigger:g}")) for trigger in PROBES]
+    plan = make_plan(observe(*recordings), Target("p95", options.p95), recordings=recordings).plan
+    plan.write(bench.place / "plan.json")
+    settings = {f"fixed-{trigger:g}": trigger for trigger in FIXED}
+    settings |= {"third": options.p95 / 3, "plan": plan.trigger_s}
+    settings |= {f"grid-{trigger:g}": trigger for trigger in (1.5, 2.0, 2.25, 2.5, 2.75)}
+    order = np.random.default_rng(4).permutation(len(settings))
+    for name in [list(settings)[place] for place in order]:
+        bench.run(name, source, MEASURED_S, settings[name])
+
+
+def adapts(bench: Bench, options: argparse.Namespace) -> None:
+    source = f"generator:recorded?times={day(bench.place, options.day)}"
+    target = Target("p95", options.p95)
+    bench.run("adapt", source, options.day, 1.0, Adapting(bench.recording("adapt"), target, 1.0))
+    bench.run("proportional", source, options.day, 1.0, Proportional(1.0))
+    for trigger in (0.0, 1.0, 2.0):
+        bench.run(f"fixed-{trigger:g}", source, options.day, trigger)
+
+
+def day(place: Path, seconds: float) -> Path:
+    """A day of traffic: a slow wave, a step of four times the rate, and a burst."""
+    path = place / f"day-{seconds:g}.txt"
+    if not path.exists():
+        random = np.random.default_rng(11)
+        cells = np.arange(0, seconds + 60, 0.1)
+        rates = 600 * (1 + 0.3 * np.sin(2 * math.pi * cells / seconds))
+        rates[(cells > 0.4 * seconds) & (cells < 0.65 * seconds)] *= 4
+        rates[(cells > 0.85 * seconds) & (cells < 0.87 * seconds)] *= 3
+        counts = random.poisson(rates * 0.1)
+        np.savetxt(path, np.sort(np.repeat(cells, counts) + random.random(int(counts.sum())) * 0.1), "%.6f")
+    return path
+
+
+def measured(recording: Path) -> dict[str, Any]:
+    """Of a run after its warm-up: micro-batches, latency, and the p95 of each minute, one every ten seconds."""
+    ledger = Ledger(recording / "batches-main.jsonl", "main", ())
+    records = list(ledger.records())
+    ledger.close()
+    began = records[0].committed_us / 1e6 + WARM_UP_S
+    kept = [record for record in records if record.committed_us / 1e6 >= began]
+    ended = kept[-1].committed_us / 1e6
+    windows = [
+        merged(record for record in kept if at <= record.committed_us / 1e6 < at + WINDOW_S).quantile(0.95)
+        for at in np.arange(began, max(ended - WINDOW_S, began) + 0.1, EVERY_S)
+    ]
+    report = json.loads((recording / "report.json").read_text())["counts"]
+    progress = [json.loads(line) for line in (recording / "progress.jsonl").read_text().splitlines()]
+    busy = sum(one["durationMs"]["triggerExecution"] for one in progress if one.get("numInputRows")) / 1e3
+    whole = merged(kept)
+    return {
+        "p95": whole.quantile(0.95) / 1e3, "mean": whole.mean / 1e3, "batches_per_minute": 60 * len(kept) / (ended - began),
+        "windows": [value / 1e3 for value in windows if value is not None], "busy": busy / (ended - began),
+        "lost": report["lost"], "duplicated": report["duplicated"],
+        "changes": sum(one.kind in ("apply", "revert") for one in decisions(recording)),
+    }  # fmt: skip
+
+
+def merged(records: Any) -> Histogram:
+    found = Histogram()
+    for record in records:
+        found.merge(record.latency_ms)
+    return found
+
+
+def table(place: Path, bound: float, probes: tuple[float, ...]) -> list[str]:
+    """A line a run, in the order of what it costs."""
+    found = {path.parent.name: json.loads(path.read_text()) for path in place.glob("*/result.json")}
+    lines = [
+        f"| | trigger (s) | micro-batches a minute | minutes with a p95 within {bound:g} s | p95 (s) | mean (s) | busy | changes | lost, doubled |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, one in sorted(found.items(), key=lambda item: item[1]["batches_per_minute"]):
+        met = np.mean([value <= bound for value in one["windows"]])
+        lines.append(
+            f"| {name} | {one['trigger']:g} | {one['batches_per_minute']:.1f} | {met:.0%} | {one['p95']:.2f} | {one['mean']:.2f} | "
+            f"{one['busy']:.0%} | {one['changes']} | {one['lost']}, {one['duplicated']} |"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    main()

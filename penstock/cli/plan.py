@@ -1,0 +1,106 @@
+"""``penstock plan``."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock.cli.arguments import pairs
+from penstock.cli.probe import probed, probes
+from penstock.cli.setting import recordings, what_if
+from penstock.cli.tune import target_of
+from penstock.errors import ConfigurationError, SinkError
+from penstock.planner import observe
+from penstock.planner.plan_page import plan_page
+from penstock.planner.planning import Goal, Planning, make_plan
+from penstock.planner.prices import Prices
+
+
+@click.command()
+@recordings
+@probes
+@click.option("--p95", metavar="T", help="Bound on the 95th percentile of the latency.")
+@click.option("--p99", metavar="T", help="Bound on the 99th percentile.")
+@click.option("--p50", metavar="T", help="Bound on the median.")
+@click.option("--mean", metavar="T", help="Bound on the mean.")
+@click.option("--holding-cost", type=float, metavar="C1", help="In place of a bound: price of a row's second.")
+@click.option("--transfer-cost", type=float, metavar="C2", help="And price of a micro-batch, in the same unit.")
+@click.option("--fewest-cores", is_flag=True, help="Plan for the fewest cores with which the bound can be met.")
+@click.option(
+    "--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores."
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the plan there."
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page that explains it."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+def plan(
+    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, probe: bool, length: str,
+    uris: tuple[str, ...], runs: Path, holding_cost: float | None, transfer_cost: float | None, fewest_cores: bool,
+    supposed: tuple[str, ...], output: Path | None, html: Path | None, as_json: bool, **bounds: str | None,
+) -> None:  # fmt: skip
+    """Choose how an application is to be run: for a latency target, or for the least cost.
+
+    SOURCE is as for tune, or an application with --probe. The plan is a file to read, to edit, and to run.
+
+    \b
+    Example:
+      penstock plan runs/divisibility --p95 2s -o plan.json
+      penstock run examples/divisibility/app.py --plan plan.json
+    """
+    goal = _goal(bounds, holding_cost, transfer_cost)
+    if fewest_cores and isinstance(goal, Prices):
+        raise ConfigurationError("--fewest-cores is for a bound on the latency, as --p95 2s; leave out the prices.")
+    setting = what_if(pairs("--what-if", supposed))
+    if probe:
+        sources = probed(sources, runs, length, uris)
+    observation = observe(*sources, query=query, cores=recorded_cores)
+    planning = make_plan(observation, goal, setting, fewest_cores=fewest_cores, recordings=sources)
+    if output is not None:
+        planning.plan.write(output)
+    if html is not None:
+        try:
+            html.write_text(plan_page(planning, ", ".join(Path(source).name for source in sources)))
+        except OSError as error:
+            raise SinkError(f"The page cannot be written to {html} ({error.strerror}).") from error
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(planning.plan), indent=2).decode())
+        return
+    click.echo(_shown(planning))
+    for name, path in (("plan", output), ("page", html)):
+        if path is not None:
+            click.echo(f"  {name}      {path}")
+
+
+def _goal(bounds: dict[str, str | None], holding: float | None, transfer: float | None) -> Goal:
+    if holding is None and transfer is None:
+        return target_of(bounds)
+    if holding is None or transfer is None or any(bounds.values()):
+        raise ConfigurationError(
+            "Give one goal: a bound, as --p95 5s, or both prices, as --holding-cost 0.001 --transfer-cost 2."
+        )
+    return Prices(holding, transfer)
+
+
+def _shown(planning: Planning) -> str:
+    """What a person wants to know."""
+    chosen, today = planning.chosen, planning.today
+    lines = [f"{planning.plan.application or 'The query'} at {chosen.rate:,.0f} rows/s:"]
+    lines += [f"  limits    {verdict}" for verdict in planning.verdicts]
+    lines += [f"  set       {name} {value}" for name, value in chosen.setting.options().items()]
+    if planning.plan.cores is not None:
+        lines.append(f"  cores     {planning.plan.cores}")
+    for title, one in (("today", today), ("chosen", chosen)):
+        if one is not None:
+            low, high = one.band("p95")
+            lines.append(
+                f"  {title:9} p95 {one.p95:.2f} s ({low:.2f} to {high:.2f} in 90%), {one.batches_per_day:,.0f} micro-batches a day, "
+                f"{one.utilisation:.0%} utilisation (predicted)"
+            )
+    lines.append(f"  because   {planning.plan.because}")
+    if planning.plan.holds_to is not None:
+        lines.append(f"  holds     up to {planning.plan.holds_to:,.0f} rows/s (predicted)")
+    lines += [f"  assumed   {text}" for text in planning.plan.assumed]
+    return "\n".join(lines)

@@ -1,0 +1,334 @@
+"""Adapting: a run that is on is observed, planned anew when its rate or its speed changes, and checked afterwards.
+
+`Adapting` keeps what the run tells it and looks at it now and then. A look is a pure function of that: learn, then wait for a
+change, decide whether another plan pays, apply it, and check what came of it.
+"""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.ledger import BatchRecord
+from penstock.engine.steering import Change
+from penstock.errors import PenstockError
+from penstock.planner.arrivals import arrivals_of
+from penstock.planner.calibration import Calibration, calibrate
+from penstock.planner.change import RateChange, rate_change
+from penstock.planner.decisions import Decision, note
+from penstock.planner.observation import Observation, observe_running
+from penstock.planner.pace import pace_of
+from penstock.planner.prediction import LATENCIES, QUANTILES, Prediction
+from penstock.planner.record import Record, record_of
+from penstock.planner.series import Real, Series
+from penstock.planner.setting import Setting
+from penstock.planner.tuning import STEPS, Target
+from penstock.runtime.histogram import Histogram
+
+LOOK_EVERY_S = 5.0
+LEARNING_S = 45.0
+"""How long a run is observed before the first plan."""
+HEADROOM = 1.25
+"""A plan is made to meet its target at so many times the present rate, lest each small rise calls for another."""
+MARGIN = 1.05
+"""And to stay below it by so much, for what the model gets wrong."""
+SAVING = 0.2
+"""Fewer micro-batches by a smaller share are not worth another plan."""
+HORIZON_S = 300.0
+"""How long a rate is taken to last."""
+DWELL_S = 60.0
+"""Least time between two changes that only save; doubled after each that had to be taken back."""
+CHECK_S, CHECK_BATCHES = 30.0, 6
+"""What came of a change is judged after both."""
+KEPT = 1000
+"""Micro-batches that are remembered, of each group."""
+
+
+Ledgers = Sequence[Sequence[BatchRecord]]
+"""The committed micro-batches of each group, in the order in which they read from each other."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a plan is looked at anew."""
+
+    name: str
+    evidence: dict[str, Any]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A change that has been applied and not been judged."""
+
+    decision: Decision
+    since: float
+    rate: float
+    before: dict[str, float]
+
+
+class Adapting:
+    """Steers a run towards a bound on its latency; see `penstock.engine.steering.Steering`.
+
+    Parameters
+    ----------
+    directory: of the run. target: the bound.
+    trigger: seconds between micro-batches with which the run starts.
+    dry_run: decide and write it down, and touch nothing.
+    clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, directory: Path, target: Target, trigger: float, *, dry_run: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:  # fmt: skip
+        self._directory, self._target, self._dry_run = directory, target, dry_run
+        self._clock = clock
+        self._trigger = trigger
+        self._lock = threading.Lock()
+        self._records: deque[Record] = deque(maxlen=KEPT)
+        self._ledgers: dict[str, deque[BatchRecord]] = {}
+        self._looked, self._changed_at = clock(), -math.inf
+        self._began: float | None = None
+        self._calibration: Calibration | None = None
+        self._planned_at, self._planned_rate = 0.0, 0.0
+        self._pending: Pending | None = None
+        self._dwell = DWELL_S
+
+    def progressed(self, progress: dict[str, Any]) -> None:
+        record = record_of(progress) if "batchId" in progress else None
+        if record is not None:
+            with self._lock:
+                self._records.append(record)
+
+    def committed(self, group: str, record: BatchRecord) -> None:
+        with self._lock:
+            self._ledgers.setdefault(group, deque(maxlen=KEPT)).append(record)
+            self._began = self._began or self._clock()
+
+    def wanted(self) -> Change | None:
+        now = self._clock()
+        if self._began is None or now - self._looked < LOOK_EVERY_S:
+            return None
+        self._looked = now
+        try:
+            decision = self._look(now)
+        except PenstockError:  # too little to go on yet
+            return None
+        if decision is None or decision.kind not in ("apply", "revert"):
+            return None
+        return Change(decision.trigger_s, decision.why)
+
+    def changed(self, change: Change, *, restarted: bool) -> None:
+        self._trigger = change.trigger
+        self._changed_at = self._clock()
+
+    def _look(self, now: float) -> Decision | None:
+        with self._lock:
+            records = list(self._records)
+            committed = {name: list(kept) for name, kept in self._ledgers.items()}
+        observation = observe_running(self._directory, records, committed)
+        ledgers = [committed.get(query.name, []) for query in observation.queries]
+        if self._calibration is None:
+            if now - (self._began or now) < LEARNING_S:
+                return None
+            self._calibration = calibrate(observation)
+            rate = self._calibration.arrivals.rate
+            return self._decide(
+                Cause("learned", {"rate": rate, "seconds": now - (self._began or now)}, rate), now, ledgers
+            )
+        series = observation.queries[0].cold[-1]
+        cause = self._rate_has_changed(series) or self._speed_has_changed(observation)
+        if cause is None:
+            return None if self._pending is None else self._judge(self._pending, now, ledgers)
+        self._calibration = _as_now(calibrate(observation), observation, series, cause)
+        return self._decide(cause, now, ledgers)
+
+    def _rate_has_changed(self, series: Series) -> Cause | None:
+        widths, counts = _windows(series, self._planned_at)
+        found = rate_change(widths, counts, self._planned_rate)
+        return None if found is None else Cause("rate", _evidence(found), found.after)
+
+    def _speed_has_changed(self, observation: Observation) -> Cause | None:
+        assert self._calibration is not None
+        for model, seen in zip(self._calibration.queries, observation.queries, strict=True):
+            pace = pace_of(model, seen.cold[-1], self._planned_at)
+            if pace is not None and pace.differs:
+                evidence = {
+                    "durations_times": pace.factor, "error": pace.error, "query": seen.name, "batches": pace.batches,
+                    "kind": "measured; beside those calibrated",
+                }  # fmt: skip
+                return Cause("speed", evidence, self._planned_rate)
+        return None
+
+    def _decide(self, cause: Cause, now: float, ledgers: Ledgers) -> Decision | None:
+        assert self._calibration is not None
+        calibration, target = self._calibration, self._target
+        present = Setting(rate=cause.rate, trigger=self._trigger)
+        self._planned_at, self._planned_rate = now, cause.rate
+        interval = _interval(calibration, target, cause.rate * HEADROOM, self._trigger)
+        if interval is None:
+            interval = _interval(calibration, target, cause.rate, self._trigger)
+        if interval is None:
+            limit = calibration.throughput_limit(present)
+            why = f"{cause.rate:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} at any trigger."
+            return self._note("keep", cause, now, self._trigger, why, {})
+        today, then = (_predicted(calibration, replace(present, trigger=one)) for one in (self._trigger, interval))
+        pays, why = self._pays(today, then, now)
+        expected = _expected(then, today)
+        if not pays:
+            return self._note("keep", cause, now, self._trigger, why, expected)
+        if self._dry_run:
+            return self._note("propose", cause, now, interval, why, expected)
+        # Whatever is to come of an earlier change has another cause from now on.
+        decision = self._note("apply", cause, now, interval, why, expected)
+        self._pending = Pending(decision, now, cause.rate, _measured(ledgers, now - 60, now))
+        return decision
+
+    def _pays(self, today: Prediction | None, then: Prediction | None, now: float) -> tuple[bool, str]:
+        """Whether another trigger pays, and why: a change of the trigger alone costs no pause."""
+        name, bound = self._target.name, self._target.seconds
+        if then is None:
+            return False, "No setting keeps up with the rate."
+        new = getattr(then, name)
+        if today is None:
+            return True, f"As it is, the query does not keep up; {name} is expected to be {new:.2f} s."
+        old = getattr(today, name)
+        if old > bound:
+            if new < 0.95 * old:
+                return True, f"{name} would be {old:.2f} s, beyond {bound:g}; it is expected to be {new:.2f} s."
+            return (
+                False,
+                f"{name} is expected to be {old:.2f} s, beyond {bound:g}, and no trigger makes it shorter by 5%.",
+            )
+        saved = 1 - then.batches_per_day / today.batches_per_day
+        count = (today.batches_per_day - then.batches_per_day) / 86_400 * HORIZON_S
+        if new > bound or saved < SAVING:
+            return False, (
+                f"{name} is expected to be {old:.2f} s, within {bound:g}, and another trigger would save {saved:.0%} of the "
+                f"micro-batches, less than {SAVING:.0%}."
+            )
+        if now - self._changed_at < self._dwell:
+            return (
+                False,
+                f"Another trigger would save {saved:.0%} of the micro-batches, but the last change is too recent.",
+            )
+        return True, (
+            f"{saved:.0%} of the micro-batches are saved, {count:,.0f} in {HORIZON_S:g} s, and {name} is expected to be {new:.2f} s, "
+            f"within {bound:g}."
+        )
+
+    def _judge(self, pending: Pending, now: float, ledgers: Ledgers) -> Decision | None:
+        """What came of a change, once enough is known; it is taken back if it made things worse."""
+        settled = self._changed_at + max(pending.decision.before_s, pending.decision.trigger_s)
+        seen = _measured(ledgers, settled, now)
+        if now - settled < CHECK_S or seen.get("batches", 0) < CHECK_BATCHES:
+            return None
+        self._pending = None
+        name = self._target.name
+        came, old = seen[name], pending.before.get(name, math.inf)
+        decision = pending.decision
+        if came > self._target.seconds and came > 1.1 * old:
+            self._dwell *= 2
+            why = (
+                f"{name} came to {came:.2f} s and was {old:.2f} s before, and neither the rate nor the speed has changed: the change "
+                "is taken back."
+            )
+            return self._note(
+                "revert", Cause("check", {}, pending.rate), now, decision.before_s, why, decision.expected, came=seen
+            )
+        said = decision.expected.get(name)
+        why = f"{name} came to {came:.2f} s" + (f", and {said:.2f} s were expected." if said is not None else ".")
+        return self._note(
+            "check", Cause("check", {}, pending.rate), now, self._trigger, why, decision.expected, came=seen
+        )
+
+    def _note(
+        self, kind: Any, cause: Cause, now: float, trigger: float, why: str, expected: dict[str, Any],
+        came: dict[str, float] | None = None,
+    ) -> Decision:  # fmt: skip
+        decision = Decision(
+            time=now, kind=kind, cause=cause.name, trigger_s=trigger, before_s=self._trigger, why=why,
+            evidence=cause.evidence, expected=expected, came=came or {},
+        )  # fmt: skip
+        note(self._directory, decision)
+        return decision
+
+
+def _as_now(calibration: Calibration, observation: Observation, series: Series, cause: Cause) -> Calibration:
+    """A calibration with the arrivals since a change, and at the pace of the last micro-batches."""
+    seconds = cause.evidence.get("seconds", HORIZON_S)
+    arrivals = arrivals_of([_windows(series, float(series.admitted[-1]) - 1.01 * seconds)])
+    queries = []
+    for model, seen in zip(calibration.queries, observation.queries, strict=True):
+        pace = pace_of(model, seen.cold[-1], 0.0)
+        queries.append(model.changed(pace.applied) if pace is not None and pace.differs else model)
+    return replace(calibration, queries=tuple(queries), arrivals=arrivals or calibration.arrivals)
+
+
+def _windows(series: Series, since: float) -> tuple[Real, Real]:
+    """Windows between successive admissions that begin after a time: seconds, and the rows that arrived in them."""
+    return series[series.admitted >= since].windows()
+
+
+def _interval(calibration: Calibration, target: Target, rate: float, present: float) -> float | None:
+    """The longest trigger interval that meets the target, or the one that comes nearest; None where none keeps up."""
+    steps = sorted({one for one in STEPS if one <= target.seconds} | {present})
+    found = [(one, _predicted(calibration, Setting(rate=rate, trigger=one), replicates=0)) for one in steps]
+    reached = {one: getattr(prediction, target.name) for one, prediction in found if prediction is not None}
+    meeting = [one for one, latency in reached.items() if latency * MARGIN <= target.seconds]
+    return max(meeting) if meeting else min(reached, key=reached.__getitem__, default=None)
+
+
+def _predicted(calibration: Calibration, setting: Setting, replicates: int = 12) -> Prediction | None:
+    try:
+        return calibration.predict(setting, replicates=replicates)
+    except PenstockError:
+        return None
+
+
+def _evidence(found: RateChange) -> dict[str, Any]:
+    return {
+        "rate": found.after, "error": found.error, "planned_rate": found.before, "windows": found.windows,
+        "seconds": found.seconds, "statistic": found.statistic, "kind": "measured; rows per second",
+    }  # fmt: skip
+
+
+def _expected(then: Prediction | None, today: Prediction | None) -> dict[str, Any]:
+    if then is None:
+        return {}
+    found: dict[str, Any] = {name: getattr(then, name) for name in LATENCIES}
+    found |= {
+        "p95_band": list(then.band("p95")), "batches_per_day": then.batches_per_day, "utilisation": then.utilisation,
+        "rate": then.rate, "pause_s": 0.0, "kind": "predicted; seconds",
+    }  # fmt: skip
+    if today is not None:
+        found |= {"without": {"p95": today.p95, "batches_per_day": today.batches_per_day}}
+    return {name: _finite(value) for name, value in found.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _measured(ledgers: Ledgers, since: float, until: float) -> dict[str, float]:
+    """Over the micro-batches that a span has committed: how many, the latency of results, and the rate of source events."""
+    first, *_, last = (ledgers[0], *ledgers)
+    within = [record for record in first if since <= record.committed_us / 1e6 < until]
+    latency = Histogram()
+    for record in last:
+        if since <= record.committed_us / 1e6 < until:
+            latency.merge(record.latency_ms)
+    if not latency.counts or len(within) < 2:
+        return {"batches": float(len(within))}
+    span = (within[-1].committed_us - within[0].committed_us) / 1e6
+    taken = sum(source.accepted for record in within[1:] for source in record.sources.values())
+    quantiles = {name: (latency.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
+    return {
+        "batches": float(len(within)), "mean": (latency.mean or 0.0) / 1e3, **quantiles, "rate": taken / span, "seconds": span,
+    }  # fmt: skip

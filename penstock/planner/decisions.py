@@ -1,0 +1,77 @@
+"""The log of an adapting run's decisions: ``runs/NAME/decisions.jsonl``, a line each, on disk before anything is touched."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.errors import SinkError
+
+DECISIONS = "decisions.jsonl"
+
+Kind = Literal["apply", "keep", "propose", "check", "revert"]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of the log.
+
+    Parameters
+    ----------
+    time: when, seconds since the epoch.
+    kind: ``apply``: other settings, from now on; ``revert``: those before again; ``keep``: a change was seen that does not pay;
+        ``propose``: what would have been applied (``--dry-run``); ``check``: what came of the one before.
+    cause: what was seen.
+    evidence: measured. expected: predicted. came: measured afterwards.
+    trigger_s: from now on. before_s: until now.
+    why: in a sentence.
+    """
+
+    time: float
+    kind: Kind
+    cause: str
+    trigger_s: float
+    before_s: float
+    why: str
+    evidence: dict[str, Any] = {}
+    expected: dict[str, Any] = {}
+    came: dict[str, Any] = {}
+
+
+def note(directory: Path, decision: Decision) -> None:
+    """Append a decision, and have it on disk.
+
+    Raises
+    ------
+    SinkError: it cannot be written, and so must not be carried out.
+    """
+    path = directory / DECISIONS
+    try:
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(decision) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SinkError(
+            f"The decision cannot be written to {path} ({error.strerror}), so it is not carried out."
+        ) from error
+
+
+def decisions(directory: Path) -> Iterator[Decision]:
+    """All decisions of a run; a torn last line, which was never carried out, is left out."""
+    path = directory / DECISIONS
+    if not path.exists():
+        return
+    decode = msgspec.json.Decoder(Decision).decode
+    for line in path.read_bytes().splitlines():
+        try:
+            yield decode(line)
+        except msgspec.DecodeError:
+            continue
+
+
+def trigger_in_force(directory: Path) -> float | None:
+    """The trigger that was decided last, whether or not the run lived to see it; None where none was."""
+    carried_out = [one.trigger_s for one in decisions(directory) if one.kind in ("apply", "revert")]
+    return carried_out[-1] if carried_out else None

@@ -1,0 +1,181 @@
+"""Which applications are to share a driver: the fewest drivers on which each keeps its bound on the latency."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from penstock.errors import ConfigurationError
+from penstock.planner.interference import Load, shared
+
+EXACT = 12
+"""Up to so many applications all packings are looked at."""
+SLOWER = 1.1
+"""Without a bound, the p95 that is allowed beside that alone."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Applications that share one: their p95 alone and together, seconds, predicted, and the cores kept busy."""
+
+    names: tuple[str, ...]
+    alone: Mapping[str, float]
+    together: Mapping[str, float]
+    busy_cores: float
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The answer.
+
+    Parameters
+    ----------
+    drivers: who shares. fewest: no fewer drivers can do, by the predictions; certified.
+    bounds: p95 by application, seconds.
+    """
+
+    drivers: tuple[Driver, ...]
+    fewest: int
+    bounds: Mapping[str, float]
+    cores: float
+
+    @property
+    def gap(self) -> float:
+        """How many more drivers there are than the certified fewest, as a share of these."""
+        return len(self.drivers) / self.fewest - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As `penstock pack --json` prints it."""
+        return {
+            "drivers": [
+                {
+                    "applications": list(driver.names), "busy_cores": driver.busy_cores,
+                    "p95_alone": dict(driver.alone), "p95_together": dict(driver.together),
+                }
+                for driver in self.drivers
+            ],
+            "fewest": self.fewest, "gap": self.gap, "bounds": dict(self.bounds), "cores": self.cores,
+            "kind": "predicted; latencies in seconds",
+        }  # fmt: skip
+
+
+def pack(
+    loads: Sequence[Load], cores: float, bound: float | None = None, *, progress: Callable[[int], None] = lambda tried: None
+) -> Packing:  # fmt: skip
+    """Put applications on the fewest drivers of so many cores.
+
+    More applications on a driver are taken to make none of them faster, so that what holds a set that is too slow is too slow,
+    too; under that, and by the predictions, up to twelve applications are packed optimally. Of more, each goes to the first
+    driver where it fits, the heaviest first, and the fewest drivers are bounded by the cores they keep busy, and by
+    applications of which no two fit on one driver.
+
+    Parameters
+    ----------
+    bound: on the p95 of each, seconds; left out: 1.1 times what it is alone.
+    progress: called with the number of drivers that have been simulated.
+
+    Raises
+    ------
+    ConfigurationError: there are none, two have one name, or one misses its bound even alone.
+    """
+    names = [load.name for load in loads]
+    if not names or len(set(names)) < len(names):
+        raise ConfigurationError("Give recordings of several applications, each once.")
+    search = _Search(tuple(loads), cores, bound, progress)
+    groups = search.best() if len(loads) <= EXACT else search.first_fit()
+    drivers = tuple(search.driver(group) for group in groups)
+    fewest = len(drivers) if len(loads) <= EXACT else search.fewest()
+    return Packing(drivers, fewest, search.bounds, cores)
+
+
+Group = frozenset[str]
+
+
+@dataclass
+class _Search:
+    loads: tuple[Load, ...]
+    cores: float
+    bound: float | None
+    progress: Callable[[int], None]
+    bounds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_name = {load.name: load for load in self.loads}
+        self.seen: dict[Group, dict[str, float]] = {}
+        self.bad: list[Group] = []
+        self.alone = {name: self.p95(frozenset([name]))[name] for name in self.by_name}
+        for name, alone in self.alone.items():
+            self.bounds[name] = SLOWER * alone if self.bound is None else self.bound
+            if not alone <= self.bounds[name] or math.isinf(alone):
+                reached = "does not keep up" if math.isinf(alone) else f"has a p95 of {alone:.2f} s"
+                raise ConfigurationError(
+                    f"{name} {reached} on {self.cores:g} cores even alone (predicted): give it a longer bound, more cores, or another "
+                    "trigger (penstock plan says which)."
+                )
+
+    def p95(self, group: Group) -> dict[str, float]:
+        if group not in self.seen:
+            found = shared([self.by_name[name] for name in sorted(group)], self.cores)
+            self.seen[group] = {name: one["p95"] for name, one in found.items()}
+            self.progress(len(self.seen))
+        return self.seen[group]
+
+    def fits(self, group: Group) -> bool:
+        if any(bad <= group for bad in self.bad):
+            return False
+        fine = all(p95 <= self.bounds[name] for name, p95 in self.p95(group).items())
+        if not fine:
+            self.bad.append(group)
+        return fine
+
+    def driver(self, group: Group) -> Driver:
+        names = tuple(name for name in self.by_name if name in group)
+        together = self.p95(group)
+        busy = sum(self.by_name[name].cores for name in names)
+        return Driver(names, {name: self.alone[name] for name in names}, {name: together[name] for name in names}, busy)
+
+    def first_fit(self) -> list[Group]:
+        """The heaviest first, each to the first driver where it fits."""
+        groups: list[Group] = []
+        for load in sorted(self.loads, key=lambda load: -load.cores):
+            place = next((i for i, group in enumerate(groups) if self.fits(group | {load.name})), None)
+            if place is None:
+                groups.append(frozenset([load.name]))
+            else:
+                groups[place] |= {load.name}
+        return groups
+
+    def best(self) -> list[Group]:
+        """The fewest groups, by what is left of the applications: the first of them goes with whichever others fit."""
+        known: dict[Group, list[Group]] = {frozenset(): []}
+
+        def packed(left: Group) -> list[Group]:
+            if left not in known:
+                first = next(name for name in self.by_name if name in left)
+                others = sorted(left - {first})
+                options = []
+                for size in range(len(others), -1, -1):
+                    for chosen in combinations(others, size):
+                        group = frozenset([first, *chosen])
+                        if self.fits(group):
+                            options.append([group, *packed(left - group)])
+                            if len(options[-1]) == 1 or len(options[-1]) <= self._least(left):
+                                known[left] = options[-1]
+                                return known[left]
+                known[left] = min(options, key=len)
+            return known[left]
+
+        return packed(frozenset(self.by_name))
+
+    def _least(self, group: Group) -> int:
+        """Drivers whose cores suffice, at least."""
+        return max(1, math.ceil(sum(self.by_name[name].cores for name in group) / self.cores))
+
+    def fewest(self) -> int:
+        """What no packing can do with less, by the cores kept busy, and by applications that pairwise do not fit."""
+        apart: list[str] = []
+        for load in sorted(self.loads, key=lambda load: -load.cores):
+            if all(not self.fits(frozenset([load.name, other])) for other in apart):
+                apart.append(load.name)
+        return max(self._least(frozenset(self.by_name)), len(apart))

@@ -1,0 +1,87 @@
+"""One self-contained page on a plan: what it sets, what limits, what is expected, and the curve it was chosen from."""
+
+from html import escape
+
+import msgspec
+
+from penstock.planner.page import CHOSEN, CURVE, TODAY, assumed, document, figures, inline, limits, settings
+from penstock.planner.planning import Planning
+from penstock.planner.prediction import Prediction
+from penstock.planner.prices import Prices
+
+THRESHOLDS = "#cc79a7"
+
+
+def plan_page(planning: Planning, source: str) -> str:
+    """The page, as HTML that needs no other file."""
+    plan, name = planning.plan, planning.plan.application or source
+    goal = _goal(planning)
+    held = "" if plan.holds_to is None else f" It is expected to hold up to {plan.holds_to:,.0f} rows per second."
+    chosen = planning.chosen.setting.options() | ({} if plan.cores is None else {"cores": str(plan.cores)})
+    file = msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
+    parts = [
+        f"<h1>{escape(name)}: a plan for {escape(goal)}</h1>",
+        f"<p>{escape(plan.because + held)}</p>",
+        "<h2>What it sets</h2>" + settings(chosen),
+        limits(planning.verdicts),
+        figures({}, planning.today, planning.chosen),
+        f"<h2>{escape(_figure(planning)[0])}, by time between micro-batches</h2>" + _curve(planning),
+        assumed(plan.assumed),
+        f"<h2>The plan</h2><pre>{escape(file)}</pre>",
+    ]
+    return document(f"{name}: a plan for {goal}", parts)
+
+
+def _goal(planning: Planning) -> str:
+    if isinstance(planning.goal, Prices):
+        return f"the least cost at {planning.goal.holding:g} per row and second and {planning.goal.transfer:g} per micro-batch"
+    return f"a {planning.goal.name} of {planning.goal.seconds:g} s"
+
+
+def _figure(planning: Planning) -> tuple[str, str]:
+    """What the goal is about: in words, and with its unit."""
+    if isinstance(planning.goal, Prices):
+        return "Cost", "cost per second (predicted)"
+    return f"{planning.goal.name} of the latency", f"{planning.goal.name} (s, predicted)"
+
+
+def _value(planning: Planning, one: Prediction) -> float:
+    if isinstance(planning.goal, Prices):
+        return planning.goal.per_second(one)
+    return float(getattr(one, planning.goal.name))
+
+
+def _between(one: Prediction) -> float:
+    """Seconds between micro-batches."""
+    return one.rows_per_batch / one.rate
+
+
+def _curve(planning: Planning) -> str:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    kinds = (
+        ("a trigger interval", CURVE, [one for one in planning.tried if not one.setting.min_rows]),
+        ("a threshold of rows", THRESHOLDS, [one for one in planning.tried if one.setting.min_rows]),
+    )
+    for label, color, found in kinds:
+        if found:
+            ordered = sorted(found, key=_between)
+            values = [_value(planning, one) for one in ordered]
+            axes.plot([_between(one) for one in ordered], values, color=color, marker=".", label=f"with {label}")
+    if not isinstance(planning.goal, Prices):
+        axes.axhline(planning.goal.seconds, color="#444444", linestyle=":", linewidth=1, label="the target")
+    for label, color, marker, one in (("today", TODAY, "s", planning.today), ("chosen", CHOSEN, "o", planning.chosen)):
+        if one is not None:
+            axes.plot(
+                [_between(one)], [_value(planning, one)], color=color, marker=marker, linestyle="none", label=label
+            )
+    axes.set_xlabel("time between micro-batches (s)")
+    axes.set_ylabel(_figure(planning)[1])
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return inline(figure)
