@@ -15,6 +15,8 @@ VERBS = {
     "run": "Run an application on Spark.",
     "adapter": "Take events from clients over HTTP, and answer with results.",
     "graph": "Check an application's topology, and draw it.",
+    "status": "Say which runs are on, how far they are, and how fresh their results are.",
+    "letters": "Say what became a dead letter in a run, and write it out to be read again.",
     "new": "Make a small project: an application, its test, its input.",
     "observe": "Say what a recording shows of a query.",
     "predict": "Predict the latency of a recorded query at another setting.",

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rich.console import Console
@@ -12,11 +13,15 @@ from penstock.engine.ledger import BatchRecord
 
 
 class Snapshot(NamedTuple):
-    """Totals so far: source events taken in, events that left at sinks, source events dead-lettered."""
+    """Totals so far: source events taken in, events that left at sinks, source events dead-lettered.
+
+    ``watermarks`` are by source, the one that holds the others back first.
+    """
 
     taken: int
     left: int
     dead: int
+    watermarks: Mapping[str, str]
 
 
 class Live:
@@ -62,7 +67,7 @@ class Live:
         waited = "" if latency is None else f" · latency p50 {latency / 1000:.2f} s"
         self._status.update(
             f"{snapshot.taken:,} events in · {snapshot.left:,} out · {snapshot.dead:,} dead letters · "
-            f"{self._rate():,.0f}/s · batch {record.batch}: {seconds:.2f} s{waited}"
+            f"{self._rate():,.0f}/s · batch {record.batch}: {seconds:.2f} s{waited}{_held(snapshot.watermarks)}"
         )
 
     def close(self) -> None:
@@ -76,3 +81,11 @@ class Live:
         now = time.monotonic()
         recent = [(began, events) for began, ended, events in self._recent if now - ended <= 10]
         return sum(events for _, events in recent) / max(1.0, now - recent[0][0]) if recent else 0.0
+
+
+def _held(watermarks: Mapping[str, str]) -> str:
+    """How far event time is, and by whom it is held back where there are several."""
+    if not watermarks:
+        return ""
+    name, mark = next(iter(watermarks.items()))
+    return f" · watermark {mark}" + (f" ({name})" if len(watermarks) > 1 else "")

@@ -20,7 +20,7 @@ from penstock.engine.ending import Ending, plan_last, raise_watermark
 from penstock.engine.ledger import BatchRecord, clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.native import NativeWriter, births_of, compile_native
-from penstock.engine.report import Totals, report_of
+from penstock.engine.report import Totals, report_of, watermarks_of
 from penstock.engine.steering import Steering, retime
 from penstock.engine.watch import Watch
 from penstock.engine.watermarks import Watermarks
@@ -30,6 +30,7 @@ from penstock.runtime.wire import TALLY
 
 REPEATS = 3
 """How often a micro-batch is repeated whose executors are lost, before the run gives up."""
+ENDLESS_S = 86_400.0
 PATIENCE_S = 10.0
 """How long a query that is to be stopped may take to the end of its micro-batch; beyond, that is repeated."""
 
@@ -218,7 +219,8 @@ class MicroBatches:
             taken = sum(source.accepted for source in self._totals.sources.values())
             left = sum(self._totals.outputs.get(name, 0) for name in self._binding.sinks)
             dead = self._totals.dead_lettered
-        return Snapshot(taken, left, dead)
+            watermarks = watermarks_of(self._binding.topology, self._totals)
+        return Snapshot(taken, left, dead, watermarks)
 
     def _report(self, groups: list[BoundGroup]) -> dict[str, Any]:
         reckonings: dict[str, Reckoning] = {
@@ -235,6 +237,7 @@ class MicroBatches:
 
 def _stop_between(query: StreamingQuery) -> None:
     """Stop a query when it runs no micro-batch, or has taken too long over one."""
+    retime(query, ENDLESS_S)  # where micro-batches follow each other at once, there would be no such moment
     patient_until = time.monotonic() + PATIENCE_S
     while query.status["isTriggerActive"] and time.monotonic() < patient_until:
         time.sleep(0.01)

@@ -80,7 +80,7 @@ def report_of(
             element.name: _element(totals.elements.get(element.name, ElementTally()), element.keyed)
             for element in topology.elements
         },
-        "watermarks": _watermarks(topology, totals),
+        "watermarks": watermarks_of(topology, totals),
         "throughput_events_per_s": round(rows / busy_ms * 1000, 1) if busy_ms else None,
         "latency_ms": _rounded(totals.latency_ms.summary()),
         "batches": totals.batches,
@@ -92,7 +92,7 @@ def report_of(
     }
 
 
-def _watermarks(topology: Topology, totals: Totals) -> dict[str, Any]:
+def watermarks_of(topology: Topology, totals: Totals) -> dict[str, str]:
     """How far each source with an event time is, the one that holds the others back first."""
     reached = {
         source.name: totals.source(source.name).newest_us / 1e6 - source.event_time.lateness

@@ -61,13 +61,14 @@ class Cause:
     rate: float
 
 
+CHECK = Cause("check", {}, 0.0)
+
+
 @dataclass(frozen=True)
 class Pending:
     """A change that has been applied and not been judged."""
 
     decision: Decision
-    since: float
-    rate: float
     before: dict[str, float]
 
 
@@ -97,6 +98,7 @@ class Adapting:
         self._planned_at, self._planned_rate = 0.0, 0.0
         self._pending: Pending | None = None
         self._dwell = DWELL_S
+        self._fault = ""
 
     def progressed(self, progress: dict[str, Any]) -> None:
         record = record_of(progress) if "batchId" in progress else None
@@ -117,6 +119,9 @@ class Adapting:
         try:
             decision = self._look(now)
         except PenstockError:  # too little to go on yet
+            return None
+        except Exception as error:  # a fault of the planner's is no reason to end the run
+            self._note_fault(error, now)
             return None
         if decision is None or decision.kind not in ("apply", "revert"):
             return None
@@ -146,6 +151,13 @@ class Adapting:
             return None if self._pending is None else self._judge(self._pending, now, ledgers)
         self._calibration = _as_now(calibrate(observation), observation, series, cause)
         return self._decide(cause, now, ledgers)
+
+    def _note_fault(self, error: Exception, now: float) -> None:
+        """Write an error down, once."""
+        why = f"The planner failed ({type(error).__name__}: {error}); the run goes on as it is."
+        if why != self._fault:
+            self._fault = why
+            self._note("keep", Cause("fault", {}, 0.0), now, self._trigger, why, {})
 
     def _rate_has_changed(self, series: Series) -> Cause | None:
         widths, counts = _windows(series, self._planned_at)
@@ -185,7 +197,7 @@ class Adapting:
             return self._note("propose", cause, now, interval, why, expected)
         # Whatever is to come of an earlier change has another cause from now on.
         decision = self._note("apply", cause, now, interval, why, expected)
-        self._pending = Pending(decision, now, cause.rate, _measured(ledgers, now - 60, now))
+        self._pending = Pending(decision, _measured(ledgers, now - 60, now))
         return decision
 
     def _pays(self, today: Prediction | None, then: Prediction | None, now: float) -> tuple[bool, str]:
@@ -237,14 +249,10 @@ class Adapting:
                 f"{name} came to {came:.2f} s and was {old:.2f} s before, and neither the rate nor the speed has changed: the change "
                 "is taken back."
             )
-            return self._note(
-                "revert", Cause("check", {}, pending.rate), now, decision.before_s, why, decision.expected, came=seen
-            )
+            return self._note("revert", CHECK, now, decision.before_s, why, decision.expected, came=seen)
         said = decision.expected.get(name)
         why = f"{name} came to {came:.2f} s" + (f", and {said:.2f} s were expected." if said is not None else ".")
-        return self._note(
-            "check", Cause("check", {}, pending.rate), now, self._trigger, why, decision.expected, came=seen
-        )
+        return self._note("check", CHECK, now, self._trigger, why, decision.expected, came=seen)
 
     def _note(
         self, kind: Any, cause: Cause, now: float, trigger: float, why: str, expected: dict[str, Any],

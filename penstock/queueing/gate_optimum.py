@@ -82,7 +82,7 @@ def optimize_gate(
     >>> server = MicroBatchServer(arrival_rate=100, fixed=0.1, per_row=0.001)
     >>> best = optimize_gate(server, holding_cost=1, transfer_cost=50)
     >>> round(best.cost, 1), best.cost <= replace(server, threshold=200).solve().cost(1, 50)
-    (125.0, True)
+    (119.0, True)
     """
     if not isinstance(server, MicroBatchServer):
         raise ConfigurationError(f"optimize_gate() takes a MicroBatchServer, not {type(server).__name__}.")

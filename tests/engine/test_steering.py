@@ -1,6 +1,7 @@
 """Settings that change while a run is on: nothing is lost, nothing doubled, and the micro-batches keep the new time."""
 
 import json
+import time
 
 import numpy as np
 
@@ -12,7 +13,7 @@ class Steered:
 
     def __init__(self, **changes):
         self._changes = sorted((int(after.removeprefix("after_")), change) for after, change in changes.items())
-        self.committed_at, self.restarts, self.progresses = [], [], 0
+        self.committed_at, self.changed_at, self.restarts, self.progresses = [], [], [], 0
 
     def progressed(self, progress):
         self.progresses += 1
@@ -27,34 +28,37 @@ class Steered:
 
     def changed(self, change, *, restarted):
         self.restarts.append(restarted)
+        self.changed_at.append(time.time())
 
 
-GENERATOR = "generator:constant?rate=200&count=4000"
+def gaps(steered, since, until=np.inf):
+    """Seconds between the micro-batches committed in a span."""
+    return np.diff([at for at in steered.committed_at if since <= at < until])
 
 
 def test_a_trigger_is_changed_while_the_query_runs(run_app):
-    steered = Steered(after_2=Change(3.0, "Slower."), after_4=Change(0.5, "Faster."))
-    result = run_app(
-        "counter", sources={"Words": "generator:constant?rate=200&count=6000"}, trigger=1.0, steering=steered
-    )
+    steered = Steered(after_2=Change(3.0, "Slower."), after_5=Change(0.5, "Faster."))
+    source = "generator:constant?rate=250&count=6000"
+    result = run_app("counter", sources={"Words": source}, trigger=0.5, steering=steered)
     assert steered.restarts == [False, False]
-    gaps = np.diff(steered.committed_at)
-    assert np.max(gaps[1:5]) > 2.5
-    assert np.median(gaps[6:]) < 1.2
+    slower, faster = steered.changed_at
+    assert np.max(gaps(steered, slower, faster)) > 2.2
+    assert np.median(gaps(steered, faster + 2.0)) < 1.3
     assert result.report["counts"]["accepted"] == result.report["counts"]["processed"] == 6000
     assert max(event.seen for event in result.output("Out")) == 1200
     assert steered.progresses
     starts = [json.loads(line) for line in (result.directory / "starts.jsonl").read_text().splitlines()]
-    assert [start["trigger"] for start in starts] == [1.0, 3.0, 0.5]
+    assert [start["trigger"] for start in starts] == [0.5, 3.0, 0.5]
 
 
 def test_a_gate_is_changed_by_starting_the_query_anew(run_app):
-    other = f"{GENERATOR}&min_rows=1000&max_delay=30s"
-    steered = Steered(after_3=Change(0.0, "Fewer.", {"Words": other}))
-    result = run_app("counter", sources={"Words": GENERATOR}, trigger=0.5, steering=steered)
+    source = "generator:constant?rate=300&count=4500"
+    other = f"{source}&min_rows=900&max_delay=30s"
+    steered = Steered(after_2=Change(0.0, "Fewer.", {"Words": other}))
+    result = run_app("counter", sources={"Words": source}, trigger=0.5, steering=steered)
     assert steered.restarts == [True]
     counts = result.report["counts"]
-    assert counts["accepted"] == counts["processed"] == 4000
+    assert counts["accepted"] == counts["processed"] == 4500
     assert (counts["lost"], counts["duplicated"], counts["queued"]) == (0, 0, 0)
-    assert max(event.seen for event in result.output("Out")) == 800
-    assert np.max(np.diff(steered.committed_at)) > 3
+    assert max(event.seen for event in result.output("Out")) == 900
+    assert np.max(gaps(steered, steered.changed_at[0])) > 2

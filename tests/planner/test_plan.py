@@ -1,7 +1,6 @@
 """Plans: chosen from recordings, written, edited, and obeyed or refused."""
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -45,6 +44,7 @@ def test_prices_are_balanced_as_a_brute_force_does(observation):
     assert prices.per_second(chosen) <= 1.02 * min(grid)
 
 
+@pytest.mark.slow
 def test_dear_micro_batches_are_rare(observation):
     cheap, dear = (make_plan(observation, Prices(1.0, price)).chosen for price in (100.0, 10_000.0))
     assert dear.batches_per_day < 0.5 * cheap.batches_per_day
@@ -55,6 +55,7 @@ def test_a_bound_that_cannot_be_met_says_what_can(observation):
         make_plan(observation, Target("p95", 0.2))
 
 
+@pytest.mark.slow
 def test_the_fewest_cores_are_the_fewest(observation):
     what_if = Setting(rate=14_000)
     cores = make_plan(observation, Target("p95", 3.0), what_if, fewest_cores=True).plan.cores
@@ -64,11 +65,10 @@ def test_the_fewest_cores_are_the_fewest(observation):
 
 
 def test_the_page_needs_no_other_file(observation):
-    for goal in (Target("p95", 5.0), Prices(1.0, 3000.0)):
-        page = plan_page(make_plan(observation, goal), "a")
-        assert "<svg" in page
-        assert "<script" not in page
-        assert "trigger_s" in page
+    page = plan_page(make_plan(observation, Prices(1.0, 3000.0)), "a")
+    assert "<svg" in page
+    assert "<script" not in page
+    assert "trigger_s" in page
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
@@ -180,10 +180,9 @@ def test_plan_writes_what_others_rely_on(tmp_path):
     )
     assert "because" in answer.stdout
     assert read_plan(tmp_path / "plan.json").trigger_s > 2
-    printed = json.loads(said("plan", recorded, "--p95", "5s", "--json").stdout)
-    assert printed["goal"] == {"p95": 5.0}
     doubled = json.loads(said("plan", recorded, "--p95", "5s", "--what-if", "rate=2x", "--json").stdout)
-    assert doubled["expected"]["rate"] == pytest.approx(2 * printed["expected"]["rate"])
+    assert doubled["goal"] == {"p95": 5.0}
+    assert doubled["expected"]["rate"] == pytest.approx(2000, rel=0.05)
 
 
 def test_one_goal_is_needed(tmp_path):
@@ -191,6 +190,17 @@ def test_one_goal_is_needed(tmp_path):
     for wrong in ([], ["--p95", "2s", "--p99", "3s"], ["--holding-cost", "1"], ["--p95", "2s", "--holding-cost", "1"]):
         with pytest.raises(ConfigurationError, match=r"Give one (target|goal)"):
             said("plan", recorded, *wrong)
+
+
+APP = """
+from penstock import App, Event
+
+class Word(Event):
+    text: str
+
+app = App("planned")
+app.sink("Out", app.source("Words", Word))
+"""
 
 
 @pytest.mark.parametrize(
@@ -204,8 +214,8 @@ def test_one_goal_is_needed(tmp_path):
     ],
 )
 def test_flags_that_do_not_go_together_are_refused_before_anything_runs(tmp_path, monkeypatch, flags, said_so):
-    app = (Path(__file__).parents[2] / "examples" / "divisibility" / "app.py").absolute()
+    (tmp_path / "planned_words.py").write_text(APP)
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ConfigurationError, SourceError), match=said_so):
-        said("run", str(app), "--source", "RawWords=text:words", *flags)
+        said("run", "planned_words.py", "--source", "Words=text:words", *flags)
     assert not list(tmp_path.glob("runs/*"))

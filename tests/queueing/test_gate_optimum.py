@@ -39,6 +39,7 @@ def test_dear_batches_are_large(best):
     assert optimize_gate(SERVER, 1, 1000).steady_state.rows_per_batch > 2 * best.steady_state.rows_per_batch
 
 
+@pytest.mark.slow
 def test_a_limit_on_latency_is_kept(best):
     limited = optimize_gate(replace(SERVER, residual=LogNormal(1.0, 0.05)), 1, 1000, max_quantile=(0.95, 1.2))
     assert limited.steady_state.quantile(0.95) <= 1.22

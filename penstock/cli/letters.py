@@ -1,0 +1,91 @@
+"""``penstock letters``."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock.engine.letters import Letter, letters_of
+from penstock.errors import ConfigurationError, SinkError
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--of", "place", metavar="ELEMENT", help="Only those of an element, or of 'decoding SOURCE'.")
+@click.option("--show", type=click.IntRange(min=1), metavar="N", help="Show the last N whole.")
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the events, to be read again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON lines.")
+def letters(run: Path, place: str | None, show: int | None, replay: Path | None, as_json: bool) -> None:
+    """Say what became a dead letter in a run, and why; write the events to a file, to be read again once that is mended.
+
+    \b
+    Example:
+      penstock letters runs/divisibility
+      penstock letters runs/divisibility --of "decoding RawWords" --replay again.jsonl
+    """
+    found = [letter for letter in letters_of(run) if place in (None, letter.place)]
+    if place is not None and not found:
+        places = sorted({letter.place for letter in letters_of(run)})
+        raise ConfigurationError(
+            f"{run} has no dead letters of {place}; there are {', '.join(places) or 'none at all'}."
+        )
+    if replay is not None:
+        _replay(found, replay)
+    elif as_json:
+        for letter in found[-show:] if show else found:
+            click.echo(msgspec.json.encode(letter).decode())
+    elif show:
+        click.echo("\n\n".join(map(_whole, found[-show:])) or "No dead letters.")
+    else:
+        click.echo(_summary(found))
+
+
+def _summary(found: list[Letter]) -> str:
+    """By place and error, the most frequent first."""
+    if not found:
+        return "No dead letters."
+    groups = Counter((letter.place, letter.error, letter.line or "") for letter in found)
+    lines = [f"{len(found):,} dead letters:"]
+    lines += [
+        f"  {count:>8,}  {place}: {error}{f' ({line})' if line else ''}"
+        for (place, error, line), count in groups.most_common(20)
+    ]
+    if len(groups) > 20:
+        lines.append(f"  and {len(groups) - 20:,} other kinds")
+    return "\n".join(lines)
+
+
+def _whole(letter: Letter) -> str:
+    payload = letter.raw if letter.raw is not None else json.dumps(letter.event, ensure_ascii=False)
+    line = f" ({letter.line})" if letter.line else ""
+    return f"{letter.place}: {letter.error}{line}\n  {letter.stream}: {payload}"
+
+
+def _replay(found: list[Letter], file: Path) -> None:
+    """Write the events of one stream, as JSON lines."""
+    streams = sorted({letter.stream for letter in found})
+    if len(streams) != 1:
+        raise ConfigurationError(
+            f"The dead letters are of the streams {', '.join(streams) or '(none)'}: choose those of one with --of."
+        )
+    lines = [line for letter in found if (line := letter.again()) is not None]
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.writelines(f"{line}\n" for line in lines)
+    except FileExistsError:
+        raise SinkError(f"{file} exists: name another file, or remove it.") from None
+    except OSError as error:
+        raise SinkError(f"The events cannot be written to {file} ({error.strerror}).") from error
+    click.echo(
+        f"{len(lines):,} events of {streams[0]} are in {file}. Mend what was wrong; then put the file into the directory that the "
+        f"source reads, or read it alone: penstock run APP.py --source {streams[0]}=jsonl:{file} --name NAME"
+    )
+    if len(lines) < len(found):
+        click.echo(f"{len(found) - len(lines):,} are left out: they are no single event, or no line of JSON.")

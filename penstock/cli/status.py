@@ -1,0 +1,67 @@
+"""``penstock status``."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from penstock.engine.overview import Overview, overview, runs_in
+
+
+@click.command()
+@click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--runs",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where runs lie.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
+    """Say which runs are on, how far they are, and how fresh their results are; all measured.
+
+    \b
+    Example:
+      penstock status
+      penstock status runs/divisibility --json
+    """
+    found = [overview(run) for run in runs or runs_in(directory)]
+    if as_json:
+        click.echo(json.dumps([one.to_json() for one in found], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("run", "state"):
+        table.add_column(name)
+    for name in ("last commit", "batches", "accepted", "dead-lettered", "events/s", "p50", "p95", "trigger"):
+        table.add_column(name, justify="right")
+    for one in found:
+        table.add_row(*_row(one))
+    console = Console()
+    console.print(table, soft_wrap=not console.is_terminal)
+
+
+def _row(one: Overview) -> tuple[str, ...]:
+    rate = "-" if one.rate is None else f"{one.rate:,.0f}"
+    return (
+        one.name, one.state, _age(one.last_commit), f"{one.batches:,}", f"{one.accepted:,}", f"{one.dead_lettered:,}", rate,
+        _seconds(one.p50_s), _seconds(one.p95_s), _seconds(one.trigger_s),
+    )  # fmt: skip
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g} s"
+
+
+def _age(moment: float | None) -> str:
+    if moment is None:
+        return "never"
+    age = max(0.0, time.time() - moment)
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if age >= 2 * length:
+            return f"{age / length:.0f} {unit} ago"
+    return f"{age:.0f} s ago"

@@ -1,0 +1,53 @@
+"""The dead letters of a run, read from its directory: what failed, why, and the events to be read again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.errors import SourceError
+from penstock.runtime.output import DEAD_LETTERS
+
+
+class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A dead letter.
+
+    Parameters
+    ----------
+    element: that could not handle it; None where it could not be decoded. stream: it was in.
+    error: what was raised. line: of the application's code. raw: as it was read, where it could not be decoded.
+    event: otherwise; None where no single event was at fault.
+    """
+
+    element: str | None
+    stream: str
+    error: str
+    line: str | None = None
+    raw: str | None = None
+    event: Any = None
+
+    @property
+    def place(self) -> str:
+        """The element, or that it was decoding."""
+        return self.element or f"decoding {self.stream}"
+
+    def again(self) -> str | None:
+        """As a line of JSON that a source can read again; None where there is no event, or it is no JSON."""
+        if self.raw is not None:
+            return self.raw if "\n" not in self.raw else None
+        return msgspec.json.encode(self.event).decode() if isinstance(self.event, dict) else None
+
+
+def letters_of(run: Path) -> Iterator[Letter]:
+    """All that committed micro-batches have left, in their order.
+
+    Raises
+    ------
+    SourceError: it is not the directory of a run.
+    """
+    if not (run / "manifest.json").exists():
+        raise SourceError(f"{run} is not the directory of a run: it has no manifest.json.")
+    decode = msgspec.json.Decoder(Letter).decode
+    for path in sorted((run / DEAD_LETTERS).glob("*.jsonl")):
+        yield from map(decode, path.read_bytes().splitlines())

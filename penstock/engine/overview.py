@@ -1,0 +1,116 @@
+"""What a run's directory says of it, without Spark: whether it is on, how far it is, how fresh its results are."""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.engine.ledger import BatchRecord
+from penstock.errors import SourceError
+from penstock.runtime.histogram import Histogram
+
+RECENT_S = 60.0
+"""Rate and latency are of the micro-batches committed in so many seconds before the last."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A run at a glance; everything is measured.
+
+    Parameters
+    ----------
+    state: ``running``; ``stopped``, and may be resumed; ``ended``, its input is over.
+    last_commit: seconds since the epoch. batches: committed, of all groups.
+    accepted, dead_lettered: source events in committed micro-batches.
+    rate: source events per second, and p50_s, p95_s: latency of results, lately; None where too little was committed.
+    """
+
+    name: str
+    application: str
+    state: Literal["running", "stopped", "ended"]
+    last_commit: float | None
+    batches: int
+    accepted: int
+    dead_lettered: int
+    rate: float | None
+    p50_s: float | None
+    p95_s: float | None
+    trigger_s: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `penstock status --json` prints it."""
+        return asdict(self)
+
+
+def runs_in(directory: Path) -> list[Path]:
+    """The runs that lie in a directory, by name.
+
+    Raises
+    ------
+    SourceError: there is none.
+    """
+    found = sorted(path.parent for path in directory.glob("*/manifest.json"))
+    if not found:
+        raise SourceError(
+            f"There is no run in {directory}: start one with `penstock run`, or name another with --runs."
+        )
+    return found
+
+
+def overview(run: Path) -> Overview:
+    """A run at a glance.
+
+    Raises
+    ------
+    SourceError: the directory is not that of a run, or cannot be read.
+    """
+    try:
+        manifest = json.loads((run / "manifest.json").read_text())
+        ledgers = [list(_records(path)) for path in sorted(run.glob("batches-*.jsonl"))]
+        starts = (run / "starts.jsonl").read_text().splitlines() if (run / "starts.jsonl").exists() else []
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
+    records = [record for ledger in ledgers for record in ledger]
+    last = max((record.committed_us for record in records), default=None)
+    recent = [record for record in records if last is not None and record.committed_us > last - RECENT_S * 1e6]
+    span = (recent[-1].committed_us - recent[0].committed_us) / 1e6 if recent else 0.0
+    names = set(manifest["sources"])
+    latency = Histogram()
+    for record in recent:
+        latency.merge(record.latency_ms)
+    p50, p95 = (None if (value := latency.quantile(p)) is None else value / 1e3 for p in (0.5, 0.95))
+    return Overview(
+        name=run.name, application=manifest["application"], state=_state(run, manifest),
+        last_commit=None if last is None else last / 1e6, batches=len(records), accepted=_accepted(records, names),
+        dead_lettered=sum(record.dead_lettered for record in records),
+        rate=_accepted(recent[1:], names) / span if span else None, p50_s=p50, p95_s=p95,
+        trigger_s=json.loads(starts[-1]).get("trigger") if starts else None,
+    )  # fmt: skip
+
+
+def _accepted(records: list[BatchRecord], sources: set[str]) -> int:
+    return sum(tally.accepted for record in records for name, tally in record.sources.items() if name in sources)
+
+
+def _state(run: Path, manifest: dict[str, Any]) -> Literal["running", "stopped", "ended"]:
+    """By the lock that a run holds on its log until nothing of it is left."""
+    with (run / "spark.log").open("rb") as log:
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "running"
+    return "ended" if manifest.get("ended") else "stopped"
+
+
+def _records(path: Path) -> Iterator[BatchRecord]:
+    """The ledger's lines; a torn last one is left out."""
+    decode = msgspec.json.Decoder(BatchRecord).decode
+    for line in path.read_bytes().splitlines():
+        try:
+            yield decode(line)
+        except msgspec.DecodeError:
+            continue
