@@ -98,6 +98,8 @@ class Adapting:
         self._planned_at, self._planned_rate = 0.0, 0.0
         self._pending: Pending | None = None
         self._dwell = DWELL_S
+        self._deferred = False
+        """Whether a change that saves waits for the last one to be long enough ago."""
         self._fault = ""
 
     def progressed(self, progress: dict[str, Any]) -> None:
@@ -147,8 +149,12 @@ class Adapting:
             )
         series = observation.queries[0].cold[-1]
         cause = self._rate_has_changed(series) or self._speed_has_changed(observation)
+        if cause is None and self._pending is not None:
+            return self._judge(self._pending, now, ledgers)
+        if cause is None and self._deferred and now - self._changed_at >= self._dwell:
+            cause = Cause("deferred", {}, self._planned_rate)
         if cause is None:
-            return None if self._pending is None else self._judge(self._pending, now, ledgers)
+            return None
         self._calibration = _as_now(calibrate(observation), observation, series, cause)
         return self._decide(cause, now, ledgers)
 
@@ -180,7 +186,7 @@ class Adapting:
         assert self._calibration is not None
         calibration, target = self._calibration, self._target
         present = Setting(rate=cause.rate, trigger=self._trigger)
-        self._planned_at, self._planned_rate = now, cause.rate
+        self._planned_at, self._planned_rate, self._deferred = now, cause.rate, False
         interval = _interval(calibration, target, cause.rate * HEADROOM, self._trigger)
         if interval is None:
             interval = _interval(calibration, target, cause.rate, self._trigger)
@@ -224,6 +230,7 @@ class Adapting:
                 f"micro-batches, less than {SAVING:.0%}."
             )
         if now - self._changed_at < self._dwell:
+            self._deferred = True
             return (
                 False,
                 f"Another trigger would save {saved:.0%} of the micro-batches, but the last change is too recent.",

@@ -124,6 +124,7 @@ def test_a_slow_wave_is_no_reason_to_fidget(tmp_path):
     assert run.p95(120, 1200) <= 4.0
 
 
+@pytest.mark.slow
 def test_a_query_that_slows_down_is_noticed(tmp_path):
     run = Simulated(tmp_path, TARGET, rate=lambda at: 1500, per_row=3e-4).run(250)
     run.run(600, slower=1.6)
@@ -159,3 +160,12 @@ def test_a_run_that_died_resumes_on_what_was_decided(tmp_path):
     with (tmp_path / DECISIONS).open("ab") as file:
         file.write(b'{"time": 1, "kind": "app')  # torn by a kill: never carried out
     assert trigger_in_force(tmp_path) == run.trigger
+
+
+def test_a_saving_that_had_to_wait_is_taken_later(tmp_path):
+    """The rate falls soon after a change: the longer interval comes once that change is a minute ago."""
+    run = Simulated(tmp_path, TARGET, rate=lambda at: 3000 if at < 70 else 300, per_row=2.5e-4).run(300)
+    told = [(one.kind, one.cause) for one in decisions(tmp_path)]
+    assert ("keep", "rate") in told
+    assert ("apply", "deferred") in told
+    assert run.p95(200, 300) <= 4.0

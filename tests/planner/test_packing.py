@@ -50,7 +50,7 @@ def partitions(names):
 
 
 @given(st.lists(st.tuples(st.floats(10, 600), st.sampled_from([1.0, 2.0, 5.0])), min_size=2, max_size=4))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_no_packing_has_fewer_drivers(given):
     loads = [load(str(number), rate=rate, trigger=trigger) for number, (rate, trigger) in enumerate(given)]
     by_name = {one.name: one for one in loads}

@@ -35,6 +35,7 @@ def test_the_profile_is_what_was_tried(best):
     assert {threshold for threshold, *_ in best.profile} > {best.threshold}
 
 
+@pytest.mark.slow
 def test_dear_batches_are_large(best):
     assert optimize_gate(SERVER, 1, 1000).steady_state.rows_per_batch > 2 * best.steady_state.rows_per_batch
 
