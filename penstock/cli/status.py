@@ -11,6 +11,10 @@ from rich.table import Table
 from penstock.engine.overview import Overview, overview, runs_in
 
 
+WIDTH = 160
+"""Of what is no terminal."""
+
+
 @click.command()
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
@@ -36,13 +40,13 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for name in ("run", "state"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for name in ("last commit", "batches", "accepted", "dead-lettered", "events/s", "p50", "p95", "trigger"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for one in found:
         table.add_row(*_row(one))
     console = Console()
-    console.print(table, soft_wrap=not console.is_terminal)
+    Console(width=console.width if console.is_terminal else WIDTH).print(table)
 
 
 def _row(one: Overview) -> tuple[str, ...]:
