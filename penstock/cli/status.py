@@ -10,7 +10,6 @@ from rich.table import Table
 
 from penstock.engine.overview import Overview, overview, runs_in
 
-
 WIDTH = 160
 """Of what is no terminal."""
 
