@@ -64,7 +64,7 @@ def test_a_trigger_is_changed_while_the_query_runs(run_app):
 
 def test_a_gate_is_changed_by_starting_the_query_anew(run_app):
     source = "generator:constant?rate=300&count=4500"
-    other = f"{source}&min_rows=900&max_delay=30s"
+    other = f"{source}&min_rows=900&max_delay=8s"
     steered = Steered(after_2=Change(0.0, "Fewer.", {"Words": other}))
     result = run_app("counter", sources={"Words": source}, trigger=0.5, steering=steered)
     assert steered.restarts == [True]
