@@ -42,11 +42,6 @@ class BoundGroup:
     wiring: WiringReference
     places: tuple[int, ...]
 
-    @property
-    def intake(self) -> Path:
-        """Where what decodes for a query leaves its tallies."""
-        return self.checkpoint.parents[1] / "intake" / self.group.name
-
     def read_in(self, order: list[str]) -> "BoundGroup":
         """The same with its sources in the order in which Spark numbers them."""
         by_name = {bound.source.name: bound for bound in self.sources}

@@ -1,7 +1,6 @@
 """The first stage on Spark: rows of a source become events. Spark's Python workers import this and `hop`, so little else."""
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +8,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.runtime.entrance import Entrance
-from penstock.runtime.intake import Intake
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.output import FileOutput
 from penstock.runtime.stage import Stage
@@ -28,12 +26,32 @@ def decoder(
     """What `mapInArrow` is to call: the rows of a source in, tallies and what goes to the first hop out."""
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wiring, partition = reference.resolve(), _partition()
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        wiring = reference.resolve()
+        source = wiring.topology.sources[number]
         stage = Stage(wiring, 0, partition, FileOutput(wiring.sinks, f"0-{partition:05d}"))
-        now = None
-        for batch in _entered(stage, number, rows, batches, partition):
+        entrance = Entrance(stage, source)
+        done, now = 0, None
+        for batch in batches:
+            first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
+            done += batch.num_rows
             if now is None and batch.num_rows:
                 now = batch.column("now")[0].as_py()
+            lineage = _lineage(batch, first, number)
+            if rows in ("lines", "json"):
+                entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
+            elif rows == "messages":
+                entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
+            elif rows == "texts":
+                entrance.texts(batch.column("payload").to_pylist(), lineage)
+            elif rows == "fields":
+                names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
+                entrance.text_fields(batch.select(names).to_pylist(), lineage)
+            else:
+                schema = wiring.codec(source.event_type).schema
+                columns = [batch.column(field.name).cast(field.type) for field in schema]
+                entrance.columns(pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
             if len(stage.outbox):
                 yield stage.outbox.take()
         if now is not None:
@@ -41,58 +59,6 @@ def decoder(
             yield stage.finish()
 
     return decode
-
-
-def intake(
-    reference: WiringReference, number: int, rows: "RowKind", tallies: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` is to call before a query: the rows of a source in, events as typed columns out.
-
-    Parameters
-    ----------
-    tallies: a directory that driver and executors see; each partition leaves its tally there, the last of several tries.
-    """
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wiring, partition = reference.resolve(), _partition()
-        stage = Intake(wiring, partition, FileOutput(wiring.sinks, f"0-{number}-{partition:05d}"))
-        for _ in _entered(stage, number, rows, batches, partition):
-            yield from stage.take()
-        stage.leave_tally(Path(tallies) / f"{number}-{partition:05d}")
-
-    return decode
-
-
-def _partition() -> int:
-    context = TaskContext.get()
-    return context.partitionId() if context else 0
-
-
-def _entered(
-    stage: Stage, number: int, rows: "RowKind", batches: Iterable[pa.RecordBatch], partition: int
-) -> Iterator[pa.RecordBatch]:
-    """Let the rows of a source enter a stage; yields each record batch after it has."""
-    source = stage.wiring.topology.sources[number]
-    entrance = Entrance(stage, source)
-    done = 0
-    for batch in batches:
-        first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
-        done += batch.num_rows
-        lineage = _lineage(batch, first, number)
-        if rows in ("lines", "json"):
-            entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
-        elif rows == "messages":
-            entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
-        elif rows == "texts":
-            entrance.texts(batch.column("payload").to_pylist(), lineage)
-        elif rows == "fields":
-            names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
-            entrance.text_fields(batch.select(names).to_pylist(), lineage)
-        else:
-            schema = stage.wiring.codec(source.event_type).schema
-            columns = [batch.column(field.name).cast(field.type) for field in schema]
-            entrance.columns(pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
-        yield batch
 
 
 def _lineage(batch: pa.RecordBatch, first: int, number: int) -> LineageColumns:

@@ -29,8 +29,8 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
     """Divide a topology into groups, in an order in which each comes after those that feed it.
 
     Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads typed
-    columns that nothing else reads, so wherever its input is shared or made by Python, a group begins; and
-    where it is still to be decoded, and results go on to another group.
+    columns that nothing else reads, so wherever its input is shared, or made by Python, or still to
+    be decoded, a group begins.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
     members: dict[str, list[Element]] = {}
     for element in topology.elements:
         members.setdefault(label[element.name], []).append(element)
-    owner = _owners(topology, label, typed | _decoded_within(topology, label))
+    owner = _owners(topology, label, typed)
     for stream in topology.sources:
         members.setdefault(owner[stream], [])
     groups = [
@@ -116,24 +116,6 @@ def _only_feeder(topology: Topology, element: Element) -> str | None:
     producers = topology.producers(stream)
     alone = len(topology.consumers(stream)) == 1 and not topology.sinks_of(stream)
     return producers[0].name if alone and len(producers) == 1 and producers[0].dialect == "query" else None
-
-
-def _decoded_within(topology: Topology, label: Mapping[str, str]) -> frozenset[str]:
-    """The sources that a query decodes itself: those of groups whose results leave at sinks alone.
-
-    What goes on to another group needs each event's birth, which a query does not carry.
-    """
-    going_on = {
-        label[producer.name]
-        for stream in topology.streams
-        for producer in topology.producers(stream)
-        if any(label[consumer.name] != label[producer.name] for consumer in topology.consumers(stream))
-    }
-    return frozenset(
-        source.name
-        for source in topology.sources
-        if not {label[consumer.name] for consumer in topology.consumers(source)} & going_on
-    )
 
 
 def _owners(topology: Topology, label: dict[str, str], typed: frozenset[str]) -> dict[Stream[Any], str]:

@@ -24,7 +24,6 @@ from penstock.engine.report import Totals, report_of, watermarks_of
 from penstock.engine.steering import Steering, retime
 from penstock.engine.watch import Watch
 from penstock.engine.watermarks import Watermarks
-from penstock.runtime.intake import tallies_in
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
@@ -257,20 +256,15 @@ def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[
 
 def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:
     """The query of a group that Spark plans whole: its rows are events, which the writer counts."""
-    left = group.intake
-    left.mkdir(parents=True, exist_ok=True)
-    frame, order = compile_native(spark, group.topology, group.sources, started_us, group.wiring, left)
+    frame, order = compile_native(spark, group.topology, group.sources, started_us)
     group = group.read_in(order)
     writer = NativeWriter(group.topology, tuple(sink.files for sink in group.sinks))
 
     def tallies(batch: DataFrame, number: int) -> list[Tally]:
-        for stale in left.iterdir():
-            stale.unlink()
         taken = {
             bound.source.name: births_of(bound.births(Position(group.checkpoint, place, number)))
             for bound, place in zip(group.sources, group.places, strict=True)
-            if bound.rows == "columns"
         }
-        return [writer.write(batch, taken), *tallies_in(left)]
+        return [writer.write(batch, taken)]
 
     return frame, tallies, group

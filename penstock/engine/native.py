@@ -15,14 +15,12 @@ from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.connectors.source import Births as SourceBirths
 from penstock.connectors.source import BoundSource
-from penstock.engine.decode import intake
 from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, label
 from penstock.runtime.tally import Births, SourceTally, Tally
-from penstock.runtime.wiring import WiringReference
 
 DIRECT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -32,15 +30,10 @@ DIRECT = {
 
 
 def compile_native(
-    spark: SparkSession, topology: Topology, sources: list[BoundSource], started_us: int,
-    wiring: WiringReference, tallies: Path,
-) -> tuple[DataFrame, list[str]]:  # fmt: skip
+    spark: SparkSession, topology: Topology, sources: list[BoundSource], started_us: int
+) -> tuple[DataFrame, list[str]]:
     """The streaming DataFrame that a chain of query elements makes of its sources, and the sources in the order in
-    which Spark numbers them; one that is read twice is there twice.
-
-    Parameters
-    ----------
-    wiring, tallies: for sources whose rows are no typed columns, which are decoded within the query; see `intake`.
+    which Spark's plan has them; one that is read twice is there twice.
 
     Raises
     ------
@@ -48,16 +41,9 @@ def compile_native(
     TopologyError: an element does not read one of its inputs, or reads a stream that is none.
     """
     frames: dict[Stream[Any], DataFrame] = {}
-    numbers = {source.name: number for number, source in enumerate(topology.sources)}
     for bound in sources:
         stream = topology.stream(bound.source.name)
-        schema = Codec(stream.event_type).schema
-        rows = frame_of(spark, bound, started_us)
-        if bound.rows == "columns":
-            frames[stream] = rows.select(*schema.names)
-        else:
-            taken = intake(wiring, numbers[stream.name], bound.rows, str(tallies))
-            frames[stream] = rows.mapInArrow(taken, from_arrow_schema(schema))
+        frames[stream] = frame_of(spark, bound, started_us).select(*Codec(stream.event_type).schema.names)
     known = {_leaves(spark, frame)[0]: stream.name for stream, frame in frames.items()}
     result = next(iter(frames.values()))
     for element in topology.in_order:

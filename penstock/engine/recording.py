@@ -230,14 +230,6 @@ class Recording:
                     f"Element {name} was in group {group} when this run began, and is now in {present['groups'][name]}, "
                     f"which has another checkpoint: {mend}."
                 )
-        gone = sorted(
-            path.name for path in (self.directory / "checkpoint").glob("read-*") if path.name not in present["hops"]
-        )
-        if gone:
-            raise IncompatibleStateError(
-                f"When this run began, {gone[0].removeprefix('read-')} was read by a query of its own, and its element's query now reads "
-                f"it itself; Spark's checkpoint fixes that: {mend}."
-            )
         if stored["hops"] != present["hops"]:
             raise IncompatibleStateError(
                 f"The groups had {stored['hops']} keyed hops when this run began, and now have {present['hops']}; Spark's "

@@ -315,3 +315,28 @@ crossed.sink("Out", crossed_out)
 @crossed.query([crossed_words, crossed_counts], emits=crossed_out)
 def cross(word_frame, count_frame):
     return count_frame.join(word_frame, "text").select("text", "size", "seen")
+
+
+# --- a query that reads its source twice, and one whose result needs nothing of it -------------------
+
+both_ways = App("both_ways")
+both_words = both_ways.source("Words", Word)
+both_out = both_ways.stream("Both", Word)
+both_ways.sink("Out", both_out)
+
+
+@both_ways.query(both_words, emits=both_out)
+def both_sides(frame):
+    return frame.where("size > 1").union(frame.where("size <= 1"))
+
+
+looked_up = App("looked_up")
+looked_words = looked_up.source("Words", Word)
+looked_out = looked_up.stream("Looked", Word)
+looked_up.sink("Out", looked_out)
+
+
+@looked_up.query(looked_words, emits=looked_out)
+def look_up(frame):
+    nothing = frame.sparkSession.createDataFrame([], "text string")
+    return frame.join(nothing, "text").select("text", "size")
