@@ -1,4 +1,7 @@
-"""Arguments that several commands take: pairs of a name and a value, and an application with its own parameters."""
+"""Arguments that several commands take: pairs, bounds on a latency, and an application with its own parameters."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -6,6 +9,8 @@ from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
 from penstock.app.spelling import did_you_mean
 from penstock.errors import ConfigurationError, PenstockError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 PAUSE = "--until-idle=pause"
 PAUSES = "--pauses"
@@ -78,3 +83,11 @@ def parameters(arguments: list[str], options: list[str]) -> dict[str, str]:
                 )
         found[name] = value
     return found
+
+
+def bounds(command: Command) -> Command:
+    """A bound on a figure of the latency."""
+    names = {"mean": "mean", "p50": "median", "p99": "99th percentile", "p95": "95th percentile"}
+    for name, words in names.items():
+        command = click.option(f"--{name}", metavar="T", help=f"Bound on the {words} of the latency.")(command)
+    return command

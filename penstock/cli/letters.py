@@ -36,7 +36,7 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
         raise ConfigurationError(
             f"{run} has no dead letters of {place}; there are {', '.join(places) or 'none at all'}."
         )
-    if replay is not None:
+    if replay is not None and found:
         _replay(found, replay)
     elif as_json:
         for letter in found[-show:] if show else found:
@@ -73,7 +73,7 @@ def _replay(found: list[Letter], file: Path) -> None:
     streams = sorted({letter.stream for letter in found})
     if len(streams) != 1:
         raise ConfigurationError(
-            f"The dead letters are of the streams {', '.join(streams) or '(none)'}: choose those of one with --of."
+            f"The dead letters are of the streams {', '.join(streams)}: choose those of one with --of."
         )
     lines = [line for letter in found if (line := letter.again()) is not None]
     try:

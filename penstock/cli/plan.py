@@ -5,10 +5,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.cli.arguments import pairs
+from penstock.cli.arguments import bounds, pairs
 from penstock.cli.probe import probed, probes
-from penstock.cli.setting import recordings, what_if
-from penstock.cli.tune import target_of
+from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import ConfigurationError, SinkError
 from penstock.planner import observe
 from penstock.planner.plan_page import plan_page
@@ -19,10 +18,7 @@ from penstock.planner.prices import Prices
 @click.command()
 @recordings
 @probes
-@click.option("--p95", metavar="T", help="Bound on the 95th percentile of the latency.")
-@click.option("--p99", metavar="T", help="Bound on the 99th percentile.")
-@click.option("--p50", metavar="T", help="Bound on the median.")
-@click.option("--mean", metavar="T", help="Bound on the mean.")
+@bounds
 @click.option("--holding-cost", type=float, metavar="C1", help="In place of a bound: price of a row's second.")
 @click.option("--transfer-cost", type=float, metavar="C2", help="And price of a micro-batch, in the same unit.")
 @click.option("--fewest-cores", is_flag=True, help="Plan for the fewest cores with which the bound can be met.")
@@ -39,7 +35,7 @@ from penstock.planner.prices import Prices
 def plan(
     sources: tuple[str, ...], query: str | None, recorded_cores: float | None, probe: bool, length: str,
     uris: tuple[str, ...], runs: Path, holding_cost: float | None, transfer_cost: float | None, fewest_cores: bool,
-    supposed: tuple[str, ...], output: Path | None, html: Path | None, as_json: bool, **bounds: str | None,
+    supposed: tuple[str, ...], output: Path | None, html: Path | None, as_json: bool, **latencies: str | None,
 ) -> None:  # fmt: skip
     """Choose how an application is to be run: for a latency target, or for the least cost.
 
@@ -50,7 +46,7 @@ def plan(
       penstock plan runs/divisibility --p95 2s -o plan.json
       penstock run examples/divisibility/app.py --plan plan.json
     """
-    goal = _goal(bounds, holding_cost, transfer_cost)
+    goal = _goal(latencies, holding_cost, transfer_cost)
     if fewest_cores and isinstance(goal, Prices):
         raise ConfigurationError("--fewest-cores is for a bound on the latency, as --p95 2s; leave out the prices.")
     setting = what_if(pairs("--what-if", supposed))
@@ -74,10 +70,10 @@ def plan(
             click.echo(f"  {name}      {path}")
 
 
-def _goal(bounds: dict[str, str | None], holding: float | None, transfer: float | None) -> Goal:
+def _goal(latencies: dict[str, str | None], holding: float | None, transfer: float | None) -> Goal:
     if holding is None and transfer is None:
-        return target_of(bounds)
-    if holding is None or transfer is None or any(bounds.values()):
+        return target_of(latencies)
+    if holding is None or transfer is None or any(latencies.values()):
         raise ConfigurationError(
             "Give one goal: a bound, as --p95 5s, or both prices, as --holding-cost 0.001 --transfer-cost 2."
         )

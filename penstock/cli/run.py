@@ -12,7 +12,7 @@ from penstock.adapter.process import AdapterProcess
 from penstock.app.application import App
 from penstock.app.duration import seconds
 from penstock.app.topology import Topology
-from penstock.cli.arguments import PAUSES, AppCommand, loaded, pairs
+from penstock.cli.arguments import PAUSES, AppCommand, bounds, loaded, pairs
 from penstock.connectors.kafka.place import KAFKA
 from penstock.errors import ConfigurationError
 
@@ -62,10 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--adapt", is_flag=True, help="Keep to a bound on the latency as rates change; needs --p95, --p99, --p50 or --mean."
 )
-@click.option("--p95", metavar="T", help="With --adapt: bound on the 95th percentile of the latency.")
-@click.option("--p99", metavar="T", help="Bound on the 99th percentile.")
-@click.option("--p50", metavar="T", help="Bound on the median.")
-@click.option("--mean", metavar="T", help="Bound on the mean.")
+@bounds
 @click.option("--dry-run", is_flag=True, help="With --adapt: decide and write it down, and touch nothing.")
 @click.option("--archive", "archives", multiple=True, metavar="FILE", help="A packed environment for the executors.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")
@@ -156,17 +153,19 @@ def adapting(
     app: App, options: "RunOptions", given: Mapping[str, Any]
 ) -> tuple["RunOptions", "Adapting | None"]:  # fmt: skip
     """What steers the run, where that is asked for; it starts with the trigger that was decided last."""
-    bounds = {name: given[name] for name in ("p95", "p99", "p50", "mean")}
+    asked_for = {name: given[name] for name in ("p95", "p99", "p50", "mean")}
     if not given["adapt"]:
-        asked = [f"--{name}" for name, bound in bounds.items() if bound is not None] + ["--dry-run"] * given["dry_run"]
+        asked = [f"--{name}" for name, bound in asked_for.items() if bound is not None] + ["--dry-run"] * given[
+            "dry_run"
+        ]
         if asked:
             raise ConfigurationError(f"{asked[0]} belongs to --adapt: add that, or leave it out.")
         return options, None
-    from penstock.cli.tune import target_of
+    from penstock.cli.setting import target_of
     from penstock.planner.adapting import Adapting
     from penstock.planner.decisions import trigger_in_force
 
-    target = target_of(bounds)
+    target = target_of(asked_for)
     if options.trigger is not None and given["plan_file"] is None:
         raise ConfigurationError("--trigger fixes what --adapt is to choose: leave out the one or the other.")
     directory = options.runs / (options.name or app.name)

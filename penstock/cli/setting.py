@@ -10,6 +10,7 @@ import numpy as np
 from penstock.app.duration import seconds
 from penstock.errors import ConfigurationError
 from penstock.planner.setting import Arrivals, Setting
+from penstock.planner.tuning import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,6 +44,15 @@ def setting_options(command: Command) -> Command:
     ):
         command = decorate(command)
     return command
+
+
+def target_of(given: dict[str, str | None]) -> Target:
+    """The target that the options give."""
+    named = [(name, text) for name, text in given.items() if text is not None]
+    if len(named) != 1:
+        raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")
+    name, text = named[0]
+    return Target(name, seconds(text))
 
 
 def setting_of(given: dict[str, Any]) -> Setting:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from penstock.app.duration import seconds
-from penstock.cli.arguments import pairs
+from penstock.cli.arguments import bounds, pairs
 from penstock.cli.predict import finite
-from penstock.cli.setting import recordings, what_if
-from penstock.errors import ConfigurationError, SinkError
-from penstock.planner import Setting, Target, Tuning, observe
+from penstock.cli.setting import recordings, target_of, what_if
+from penstock.errors import SinkError
+from penstock.planner import Setting, Tuning, observe
 from penstock.planner import tune as tuned
 from penstock.planner.page import page
 
@@ -20,10 +19,7 @@ EVERY_S = 10.0
 
 @click.command()
 @recordings
-@click.option("--p95", metavar="T", help="Bound on the 95th percentile of the latency.")
-@click.option("--p99", metavar="T", help="Bound on the 99th percentile.")
-@click.option("--p50", metavar="T", help="Bound on the median.")
-@click.option("--mean", metavar="T", help="Bound on the mean.")
+@bounds
 @click.option(
     "--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores."
 )
@@ -63,15 +59,6 @@ def _tell(answer: Tuning, sources: tuple[str, ...], setting: Setting, html: Path
     click.echo(json.dumps(finite(answer.to_json()), indent=2) if as_json else shown(answer))
     if html is not None and not as_json:
         click.echo(f"  page      {html}")
-
-
-def target_of(given: dict[str, str | None]) -> Target:
-    """The target that the options give."""
-    named = [(name, text) for name, text in given.items() if text is not None]
-    if len(named) != 1:
-        raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")
-    name, text = named[0]
-    return Target(name, seconds(text))
 
 
 def shown(answer: Tuning) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from penstock.app.stream import Connection, Sink, Source
+from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import (
     Connector,
     Jars,
@@ -106,6 +107,12 @@ def read_uri(text: str, side: Side) -> Uri:
         ways = ", ".join(f"{scheme}:..." for scheme in known)
         raise ConfigurationError(f"{text!r} has no known scheme; write one of {ways}, or ./PATH.")
     return uri
+
+
+def is_gated(text: str) -> bool:
+    """Whether the source of a URI can hold rows back until there are enough, by Penstock's own options; no for an unknown one."""
+    scheme = Uri.parse(text).scheme
+    return scheme in schemes("sources") and set(ADMISSION) <= set(connector("sources", scheme).options)
 
 
 def bind_source(source: Source[Any], given: str | None, context: SourceContext) -> BoundSource:

@@ -2,14 +2,11 @@
 
 import fcntl
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
-from penstock.engine.ledger import BatchRecord
+from penstock.engine.ledger import BatchRecord, records_in
 from penstock.errors import SourceError
 from penstock.runtime.histogram import Histogram
 
@@ -70,7 +67,7 @@ def overview(run: Path) -> Overview:
     """
     try:
         manifest = json.loads((run / "manifest.json").read_text())
-        ledgers = [list(_records(path)) for path in sorted(run.glob("batches-*.jsonl"))]
+        ledgers = [list(records_in(path)) for path in sorted(run.glob("batches-*.jsonl"))]
         starts = (run / "starts.jsonl").read_text().splitlines() if (run / "starts.jsonl").exists() else []
     except (OSError, ValueError) as error:
         raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
@@ -104,13 +101,3 @@ def _state(run: Path, manifest: dict[str, Any]) -> Literal["running", "stopped",
         except BlockingIOError:
             return "running"
     return "ended" if manifest.get("ended") else "stopped"
-
-
-def _records(path: Path) -> Iterator[BatchRecord]:
-    """The ledger's lines; a torn last one is left out."""
-    decode = msgspec.json.Decoder(BatchRecord).decode
-    for line in path.read_bytes().splitlines():
-        try:
-            yield decode(line)
-        except msgspec.DecodeError:
-            continue

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 THRESHOLD = 12.0
-"""A logarithm of the ratio beyond which chance is ruled out: once in some 100,000 windows."""
+"""A logarithm of the ratio beyond which chance is ruled out: never in the 120,000 windows of its test."""
 LEAST = 0.15
 """A change by a smaller share matters to no plan."""
 LEAST_WINDOWS = 3

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 
-from penstock.connectors.admission import ADMISSION, DEFAULT_MAX_ROWS
-from penstock.connectors.registry import ROWS, connector
+from penstock.connectors.admission import DEFAULT_MAX_ROWS
+from penstock.connectors.registry import is_gated
 from penstock.connectors.uri import Uri
-from penstock.engine.ledger import BatchRecord
+from penstock.engine.ledger import BatchRecord, records_in
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.arrivals import Flow
 from penstock.planner.gate import Passage
@@ -264,7 +263,7 @@ class _Recording:
             trigger = warm[-1].trigger()
         gate: dict[str, Any] = {}
         if not self.upstream.get(name):
-            if any(_admits(str(uri)) for uri in self.manifest.get("sources", {}).values()):
+            if any(is_gated(str(uri)) for uri in self.manifest.get("sources", {}).values()):
                 gate["max_rows"] = float(DEFAULT_MAX_ROWS)
             for uri in self.start.get("sources", {}).values():
                 options = Uri.parse(str(uri)).options
@@ -393,12 +392,6 @@ def _ordered(queries: Sequence[QueryObservation]) -> list[QueryObservation]:
     return done
 
 
-def _admits(uri: str) -> bool:
-    """Whether a source admits rows by Penstock's own gate, which has a maximum of its own."""
-    scheme = Uri.parse(uri).scheme
-    return scheme in ROWS["sources"] and set(ADMISSION) <= set(connector("sources", scheme).options)
-
-
 def _cores(start: Mapping[str, Any]) -> float | None:
     environment = start.get("environment", {})
     match = re.fullmatch(r"local\[(\d+|\*)\]", str(start.get("master", "")))
@@ -419,15 +412,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _records(path: Path) -> list[BatchRecord]:
-    """The ledger's lines; a torn last one is left out."""
-    decode, records = msgspec.json.Decoder(BatchRecord).decode, []
     try:
-        lines = path.read_bytes().splitlines()
+        return list(records_in(path))
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror}): it belongs to the recording.") from error
-    for line in lines:
-        try:
-            records.append(decode(line))
-        except msgspec.DecodeError:
-            continue
-    return records

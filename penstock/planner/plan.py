@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.app.topology import Topology
-from penstock.connectors.admission import ADMISSION
-from penstock.connectors.registry import connector, read_uri
+from penstock.connectors.registry import is_gated, read_uri
 from penstock.engine.options import RunOptions
 from penstock.errors import ConfigurationError, SinkError, SourceError
 
@@ -156,7 +155,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             if not isinstance(text, str):
                 raise ConfigurationError(f"The plan sets a gate for source {name}, which is an object and takes none.")
             uri = read_uri(text, "sources")
-            if not set(ADMISSION) <= set(connector("sources", uri.scheme).options):
+            if not is_gated(str(uri)):
                 raise ConfigurationError(
                     f"The plan sets a gate for source {name}, and {uri.scheme}: has none: take it out of the plan."
                 )

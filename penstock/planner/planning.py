@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.connectors.registry import is_gated
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.observation import Observation
@@ -62,7 +63,9 @@ def make_plan(
     """
     calibration = calibrate(observation)
     if isinstance(goal, Prices):
-        chosen, today, tried, reason = _cheapest(calibration, goal, what_if, gated=_gated(observation))
+        chosen, today, tried, reason = _cheapest(
+            calibration, goal, what_if, gated=all(map(is_gated, observation.manifest.get("sources", {}).values()))
+        )
         holds_to = None
     else:
         tuning = _fewest(calibration, goal, what_if) if fewest_cores else choose(calibration, goal, what_if, fine=True)
@@ -132,15 +135,6 @@ def _fewest(calibration: Calibration, target: Target, what_if: Setting | None) -
         else:
             answer, high = found, middle
     return answer
-
-
-def _gated(observation: Observation) -> bool:
-    """Whether all sources can hold rows back until there are enough: those of a query that is not Penstock's are taken to."""
-    from penstock.connectors.admission import ADMISSION
-    from penstock.connectors.registry import connector, read_uri
-
-    uris = observation.manifest.get("sources", {}).values()
-    return all(set(ADMISSION) <= set(connector("sources", read_uri(uri, "sources").scheme).options) for uri in uris)
 
 
 def _cheapest(

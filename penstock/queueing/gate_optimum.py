@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.errors import ConfigurationError, NotSolvableError
 from penstock.queueing import parameter
@@ -149,9 +150,9 @@ class _Search:
         while True:
             before = self.costs[threshold, delay]
             wait = delay if math.isfinite(delay) else threshold / rate
-            self._along(lambda one, at=threshold: self.cost(at, one), wait)  # type: ignore[misc]
+            self._along(partial(self.cost, threshold), wait)
             threshold, delay = self._best()
-            self._along(lambda one, at=delay: self.cost(one, at), threshold)  # type: ignore[misc]
+            self._along(partial(self.cost, delay=delay), threshold)
             threshold, delay = self._best()
             if not self.costs[threshold, delay] < before / _PRECISE:
                 break

@@ -137,7 +137,10 @@ class Fineness(NamedTuple):
     nodes: int = _NODES
 
 
-def solve_micro_batches(server: MicroBatchServer, fineness: Fineness = Fineness()) -> MicroBatchState:  # noqa: B008
+FINE = Fineness()
+
+
+def solve_micro_batches(server: MicroBatchServer, fineness: Fineness = FINE) -> MicroBatchState:
     """Solve for the steady state with Poisson arrivals; see :func:`penstock.queueing.solve`.
 
     Raises

@@ -42,7 +42,7 @@ def progress(
         slower *= 3 if random.random() < pauses else 1
         lasting = (fixed + per_row * rows) * slower * max(0.2, 1 + noise * random.standard_normal())
         ends = [sums[count] for count in (taken, taken + rows, there)]
-        told.append(_told(start, number, rows, lasting, ends, name, run, state if growth is None else growth * start))
+        told.append(tell(start, number, rows, lasting, ends, name, run, state if growth is None else growth * start))
         latencies.append(start + lasting - COMMIT - births[taken : taken + rows])
         taken += rows
         number += 1
@@ -51,7 +51,7 @@ def progress(
     return told, np.concatenate(latencies)
 
 
-def _told(start, number, rows, lasting, ends, name, run, state):
+def tell(start, number, rows, lasting, ends, name, run, state):
     before, after, there = ({"topic": {str(p): int(count) for p, count in enumerate(end)}} for end in ends)
     milliseconds = {
         "latestOffset": LATEST * 1e3, "getBatch": 0, "queryPlanning": PLAN * 1e3, "walCommit": WAL * 1e3,
@@ -77,7 +77,7 @@ def _told(start, number, rows, lasting, ends, name, run, state):
 
 def idle(start, number, name="query", run="run"):
     """A progress that says that there was nothing to do."""
-    told = _told(start, number, 0, 0.1, [np.zeros(2)] * 3, name, run, None)
+    told = tell(start, number, 0, 0.1, [np.zeros(2)] * 3, name, run, None)
     told["durationMs"] = {"latestOffset": 10, "triggerExecution": 10}
     return told
 

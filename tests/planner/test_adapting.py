@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from planner.queries import BEGAN, _told
+from planner.queries import BEGAN, tell
 
 from penstock.engine.ledger import BatchRecord
 from penstock.planner import Target
@@ -58,7 +58,7 @@ class Simulated:
             record.latency_ms.add(latency * 1e3)
         record.source("Rows").accepted = len(own)
         self.adapting.committed("query", record)
-        self.adapting.progressed(_told(start, self.number, len(own), length, ends, "query", "run", None))
+        self.adapting.progressed(tell(start, self.number, len(own), length, ends, "query", "run", None))
         self.visible.append(self.now)
         self.latencies.append(self.now - own)
 
