@@ -181,8 +181,12 @@ class Element:
     @property
     def waits_for_watermark(self) -> bool:
         """Whether it has timers on event time, which windows and joins are made of, too."""
-        timed = self.prototype is not None and (overrides(self.prototype, "on_timer") or self.every is not None)
-        return timed and self.timers == "event"
+        return self.has_timers and self.timers == "event"
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether its instances may be called without an event."""
+        return self.prototype is not None and (overrides(self.prototype, "on_timer") or self.every is not None)
 
     @property
     def prototype(self) -> type[ProcessingElement] | None:

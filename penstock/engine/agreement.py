@@ -45,7 +45,7 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink]) -> None:
         )
     for sink in sinks:
         reached = sink.reached(ledger.group)
-        if reached is not None and reached > done:
+        if reached is not None and reached > ledger.first + done:
             raise IncompatibleStateError(
                 f"The ledger of {checkpoint.name} is behind: it ends with batch {_shown(done)}, and sink {sink.files.name} has "
                 f"batch {reached}; {MEND}."

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from penstock.app.application import App
 from penstock.app.loader import AppReference
 from penstock.app.state import describe_state
@@ -21,6 +23,7 @@ from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
 from penstock.engine.group import Group, group_elements
 from penstock.engine.ledger import Ledger
+from penstock.engine.moving.layout import Layout, changed
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
 from penstock.engine.steering import Change
@@ -96,10 +99,14 @@ class Binding:
         self.sources = {
             source.name: bind_source(source, options.sources.get(source.name), context) for source in topology.sources
         }
-        typed = frozenset(name for name, bound in self.sources.items() if bound.rows == "columns")
-        self.groups = group_elements(topology, options.groups, typed)
         self.recording = Recording(options.runs / (options.name or app.name))
         try:
+            stored = None if options.fresh else self.recording.stored()
+            self.layout = Layout.of(stored, options.groups, options.partitions)
+            self.wanted = self.layout.asked(options.groups, options.partitions)
+            """The layout that the run is to be moved to before it goes on; mostly that which it has."""
+            self.groups = self.groups_of(self.layout)
+            self.groups_of(self.wanted)
             self.sinks = bind_sinks(topology.sinks, options.sinks, self.recording.output)
         except BaseException:
             self.recording.release()
@@ -107,6 +114,28 @@ class Binding:
         self.letters = DirectorySink(
             SinkFiles(DEAD_LETTERS, "jsonl", str(self.recording.directory / DEAD_LETTERS), role="letters")
         )
+
+    def groups_of(self, layout: Layout) -> list[Group]:
+        """The groups that a layout makes, each after those that feed it.
+
+        Raises
+        ------
+        ConfigurationError, TopologyError: there cannot be such groups.
+        """
+        typed = frozenset(name for name, bound in self.sources.items() if bound.rows == "columns")
+        return layout.named(group_elements(self.topology, layout.grouping, typed))
+
+    def settle_partitions(self, partitions: int) -> None:
+        """Keep the number of partitions that the first start has found."""
+        self.layout = changed(self.layout, partitions=partitions)
+        self.wanted = changed(self.wanted, partitions=self.wanted.partitions or partitions)
+        self.recording.keep_layout(self._laid_out())
+
+    def move_to(self, layout: Layout) -> None:
+        """Have another layout from now on; the one moment at which a run changes from the one to the other."""
+        self.layout = self.wanted = layout
+        self.groups = self.groups_of(layout)
+        self.recording.keep_layout(self._laid_out())
 
     def claim(self) -> bool:
         """Begin the recording, or resume it, and make every sink's place this run's; returns whether it resumes.
@@ -156,23 +185,30 @@ class Binding:
 
     def open(self, group: Group) -> BoundGroup:
         """Bind a group, deliver what its last committed batch left staged, and make its hops ready."""
-        topology = self.topology.subset(group.elements, group.hops, group.sources)
+        topology = self.part(group)
         sources = self.open_sources(group)
         own = [self.sinks[sink.name] for sink in topology.sinks if not sink.hop]
         sinks = (*own, *(self._hop_sink(stream, group.name) for stream in group.hops), self.letters)
-        ledger = Ledger(self.recording.ledger(group.name), group.name, sinks)
-        wiring = WiringReference(
-            self.application, group.elements, group.hops, group.sources, int(self.recording.manifest["partitions"]),
-            tuple(sink.files for sink in sinks), self.app.on_error,
-        )  # fmt: skip
+        ledger = Ledger(self.recording.ledger(group.name), group.name, sinks, self.layout.first.get(group.name, 0))
+        wiring = self.wiring(group, int(self.recording.manifest["partitions"]), tuple(sink.files for sink in sinks))
         places = tuple(range(len(sources)))
         return BoundGroup(
             group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring, places
         )
 
+    def part(self, group: Group) -> Topology:
+        """A group's part of the topology."""
+        return self.topology.subset(group.elements, group.hops, group.sources)
+
+    def wiring(self, group: Group, partitions: int, sinks: tuple[SinkFiles, ...] = ()) -> WiringReference:
+        """How workers get at a group."""
+        return WiringReference(
+            self.application, group.elements, group.hops, group.sources, partitions, sinks, self.app.on_error
+        )
+
     def open_sources(self, group: Group) -> list[BoundSource]:
         """What a group reads: sources, and what other groups leave for it."""
-        topology = self.topology.subset(group.elements, group.hops, group.sources)
+        topology = self.part(group)
         return [
             self.sources[source.name] if source.name in group.sources else self._hop_source(topology, source.name)
             for source in topology.sources
@@ -186,12 +222,16 @@ class Binding:
             "sources": {name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
             "identities": {name: bound.identity() for name, bound in self.sources.items()},
             "parameters": {name: str(value) for name, value in self.app.values.items()},
+            **self._laid_out(),
+        }
+
+    def _laid_out(self) -> dict[str, Any]:
+        """What the manifest says of the layout."""
+        return {
             "groups": {name: group.name for group in self.groups for name in group.elements},
-            "hops": {
-                group.name: self.topology.subset(group.elements, group.hops, group.sources).hops
-                for group in self.groups
-            },
-            "partitions": self.options.partitions,
+            "hops": {group.name: self.part(group).hops for group in self.groups},
+            "partitions": self.layout.partitions,
+            "layout": msgspec.to_builtins(self.layout),
         }
 
     def _hop_source(self, topology: Topology, name: str) -> BoundSource:

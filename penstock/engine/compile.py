@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.app.stream import EventTime
 from penstock.connectors.source import BoundSource
 from penstock.engine.decode import decoder
 from penstock.engine.reading import frame_of
@@ -63,8 +64,13 @@ def _source_stage(
     frame = rows.mapInArrow(decoder(reference, number, bound.rows), from_arrow_schema(WIRE))
     event_time = wiring.topology.sources[number].event_time
     if event_time is not None:
-        own = F.timestamp_micros(F.when(F.col("time") != NONE, F.col("time")))
-        delay = f"{round(event_time.lateness * 1000)} milliseconds"
-        # Dropped again, so that Spark keeps the watermark but leaves the judgement of lateness to the containers.
-        frame = frame.withColumn("event_time", own).withWatermark("event_time", delay).drop("event_time")
+        frame = with_watermark(frame, event_time)
     return frame
+
+
+def with_watermark(frame: DataFrame, event_time: EventTime) -> DataFrame:
+    """Events on the wire, with a watermark that follows them."""
+    own = F.timestamp_micros(F.when(F.col("time") != NONE, F.col("time")))
+    delay = f"{round(event_time.lateness * 1000)} milliseconds"
+    # Dropped again, so that Spark keeps the watermark but leaves the judgement of lateness to the containers.
+    return frame.withColumn("event_time", own).withWatermark("event_time", delay).drop("event_time")

@@ -71,7 +71,12 @@ def run(
     options = options or RunOptions(until_idle=True)
     binding = Binding(app, options, application or reference(app))
     live = Live(quiet=options.quiet)
-    return execute(binding, MicroBatches(binding, live, steering), live, steering)
+    try:
+        way = MicroBatches(binding, live, steering)
+    except BaseException:
+        binding.recording.release()
+        raise
+    return execute(binding, way, live, steering)
 
 
 def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = None) -> RunResult:
@@ -102,7 +107,7 @@ def _session(binding: Binding, way: Way, steering: Steering | None) -> Iterator[
     """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
     with _given(options.spark, binding) if options.spark is not None else _own(binding) as spark:
-        recording.fix_partitions(settle(spark, recording.manifest.get("partitions") or options.partitions))
+        binding.settle_partitions(settle(spark, binding.layout.partitions))
         ship(spark, binding.application.module, recording.directory, keep=options.spark is not None)
 
         def keep(progress: dict[str, Any]) -> None:

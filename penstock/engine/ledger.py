@@ -62,10 +62,11 @@ class Ledger:
     path: the file, one JSON record a line; a torn last line, which no batch relied on, is dropped.
     group: whose batches these are.
     sinks: where the batches' files go.
+    first: what the first batch counts as at the sinks, after those of groups that this one continues.
     """
 
-    def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink]) -> None:
-        self._path, self.group, self._sinks = path, group, sinks
+    def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink], first: int = 0) -> None:
+        self._path, self.group, self._sinks, self.first = path, group, sinks, first
         self._encode = msgspec.json.Encoder().encode
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -148,7 +149,7 @@ class Ledger:
             if again:  # the run's directory may have been moved since
                 files = [_where_it_is(file, sink.files) for file in files]
             if files:
-                sink.deliver(self.group, record.batch, files)
+                sink.deliver(self.group, self.first + record.batch, files)
 
 
 def _refuse_older(record: BatchRecord) -> None:

@@ -17,12 +17,14 @@ from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
 from penstock.engine.ending import Ending, plan_last, raise_watermark
-from penstock.engine.ledger import BatchRecord, clear_staging
+from penstock.engine.ledger import BatchRecord, clear_staging, records_in
 from penstock.engine.live import Live, Snapshot
+from penstock.engine.moving.move import Move
 from penstock.engine.native import NativeWriter, births_of, compile_native
 from penstock.engine.report import Totals, report_of, watermarks_of
+from penstock.engine.session import settle
 from penstock.engine.steering import Steering, retime
-from penstock.engine.watch import Watch
+from penstock.engine.watch import POLL_S, Watch, lost_a_part
 from penstock.engine.watermarks import Watermarks
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
@@ -44,21 +46,22 @@ class MicroBatches:
         self._binding, self._live, self._steering = binding, live, steering
         self._totals, self._lock = Totals(), threading.Lock()
         self._repeated: dict[tuple[str, int | None], int] = {}
-        self._watermarks = {
-            group.name: Watermarks(source for source in binding.topology.sources if source.name in group.sources)
-            for group in binding.groups
-        }
-        self.names = frozenset(group.name for group in binding.groups)
+        self._watermarks: dict[str, Watermarks] = {}
+        self._move = Move(binding) if binding.wanted != binding.layout else None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the queries are called: after their groups."""
+        return frozenset(group.name for group in self._binding.groups)
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Run until the watch says that it is over; returns the report."""
         started_us = time.time_ns() // 1000
-        groups = [self._binding.open(group) for group in self._binding.groups]
-        clear_staging({sink.files for group in groups for sink in group.sinks})
-        for group in groups:
-            agree(group.ledger, group.checkpoint, group.sinks)
-            for record in group.ledger.records():
-                self._totals.add(record, group.external, group.handed_on)
+        if self._move is not None:
+            self._move.carry_out(spark, lambda: self._settle(spark, watch), self._live.say)
+            settle(spark, self._binding.layout.partitions)
+        groups = self._open()
+        self._count(groups)
         queries: list[StreamingQuery] = []
         with watch.signals():
             try:
@@ -82,6 +85,55 @@ class MicroBatches:
                     for group in groups:
                         group.ledger.close()
         return self._report(groups)
+
+    def _open(self) -> list[BoundGroup]:
+        """Open all groups, each of which is then where its last start has left it."""
+        Move.tidy(self._binding)
+        groups = [self._binding.open(group) for group in self._binding.groups]
+        clear_staging({sink.files for group in groups for sink in group.sinks})
+        for group in groups:
+            agree(group.ledger, group.checkpoint, group.sinks)
+        self._watermarks = {
+            group.group.name: Watermarks(source for source in group.topology.sources if source.name in group.external)
+            for group in groups
+        }
+        return groups
+
+    def _count(self, groups: list[BoundGroup]) -> None:
+        """Add up what earlier starts have committed."""
+        self._totals = Totals()
+        for former in self._binding.layout.former:
+            for record in records_in(self._binding.recording.ledger(former.name)):
+                self._totals.add(record, frozenset(former.external), frozenset(former.handed_on))
+        for group in groups:
+            for record in group.ledger.records():
+                self._totals.add(record, group.external, group.handed_on)
+
+    def _settle(self, spark: SparkSession, watch: Watch) -> None:
+        """Finish the micro-batches that have been planned, and read what groups have left for each other.
+
+        Raises
+        ------
+        PenstockError: a query has failed.
+        """
+        groups = self._open()
+        try:
+            for place in range(len(groups)):
+                repeated = 0
+                while not _is_settled(groups[place]):
+                    query = self._start(spark, groups, place, time.time_ns() // 1000)
+                    while query.isActive and not _is_settled(groups[place]):
+                        time.sleep(POLL_S)
+                    _stop_between(query)
+                    failed, repeated = query.exception(), repeated + 1
+                    if failed is not None and not (lost_a_part(str(failed)) and repeated <= REPEATS):
+                        watch.fail(failed)
+                        assert watch.failure is not None
+                        raise watch.failure
+                    agree(groups[place].ledger, groups[place].checkpoint, groups[place].sinks)
+        finally:
+            for group in groups:
+                group.ledger.close()
 
     def _look(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], started_us: int
@@ -232,6 +284,15 @@ class MicroBatches:
             self._binding.topology, self._totals, reckonings, self._binding.recording.progress(),
             engine=f"spark {pyspark.__version__}", master=self._binding.options.master,
         )  # fmt: skip
+
+
+def _is_settled(group: BoundGroup) -> bool:
+    """Whether a group has completed what was planned, and has read all that other groups have left for it."""
+    planned, completed = batches(group.checkpoint, "offsets"), batches(group.checkpoint, "commits")
+    whole = planned[-1:] == completed[-1:]
+    return whole and all(
+        bound.drained(position) for bound, position in group.positions() if bound.source.name in group.handed_on
+    )
 
 
 def _stop_between(query: StreamingQuery) -> None:

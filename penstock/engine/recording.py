@@ -56,13 +56,19 @@ class Recording:
         """Where sinks without a URI write."""
         return self.directory / "output"
 
+    def stored(self) -> dict[str, Any] | None:
+        """The manifest of an earlier start that is to be resumed, if there is one."""
+        path = self.directory / "manifest.json"
+        stored: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        return None if stored is None or stored.get("discarding") else stored
+
     def prepare(self, manifest: dict[str, Any], *, fresh: bool) -> bool:
         """Begin a run, or resume it; returns whether it is resumed.
 
         Parameters
         ----------
         manifest: what must not change from one start to the next: topology, state, sources,
-            parameters, groups. An earlier one's ``partitions`` and ``run`` are kept.
+            parameters, groups. An earlier one's ``run`` is kept.
         fresh: discard what there is.
 
         Raises
@@ -73,9 +79,7 @@ class Recording:
         stored = json.loads(path.read_text()) if path.exists() else None
         if stored is not None and not fresh and not stored.get("discarding"):
             self._check(stored, manifest)
-            manifest |= {name: stored.get(name) for name in ("run", "partitions")} | {
-                "orders": stored.get("orders", {})
-            }
+            manifest |= {"run": stored["run"], "orders": stored.get("orders", {})}
             manifest["discarded"] = _discarded(stored)
         else:
             self._begin_anew(path, manifest, stored)
@@ -94,9 +98,9 @@ class Recording:
         _write_atomically(path, {**manifest, "discarding": True})
         self._discard()
 
-    def fix_partitions(self, partitions: int) -> None:
-        """Keep the number of partitions, which a checkpoint fixes for good."""
-        self.manifest["partitions"] = partitions
+    def keep_layout(self, layout: dict[str, Any]) -> None:
+        """Keep how the run is divided, which its checkpoints fix."""
+        self.manifest |= layout
         _write_atomically(self.directory / "manifest.json", self.manifest)
 
     def fix_order(self, group: str, sources: list[str]) -> None:

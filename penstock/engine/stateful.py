@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from penstock.app.element import overrides
 from penstock.errors import TopologyError
 from penstock.runtime.hop import run_hop
 from penstock.runtime.output import FileOutput
@@ -26,9 +25,7 @@ def time_mode_of(wiring: Wiring, hop: int) -> str:
     processing: list[str] = []
     event: list[str] = []
     for element in wiring.hop(hop):
-        assert element.prototype is not None
-        timed = overrides(element.prototype, "on_timer") or element.every is not None
-        if timed:
+        if element.has_timers:
             (event if element.timers == "event" else processing).append(element.name)
     judged = any(source.event_time is not None for source in wiring.topology.sources)
     if processing and (event or (judged and hop == 1)):

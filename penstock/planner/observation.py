@@ -217,6 +217,12 @@ class _Recording:
             recording.manifest = json.loads((path / "manifest.json").read_text())
             starts = [line for line in _lines(path / "starts.jsonl") if line]
             recording.start = starts[-1] if starts else {}
+            present = recording.manifest.get("hops", {})  # a run that was moved has had other groups
+            recording.queries = {name: records for name, records in queries.items() if name in present or not present}
+            if not recording.queries:
+                raise SourceError(
+                    f"{path} was moved to other groups, and nothing has run in them since: record it as it is now."
+                )
         return recording
 
     def rename(self, name: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.app.topology import Topology
 from penstock.connectors.registry import is_gated, read_uri
+from penstock.engine.group import MAIN
 from penstock.engine.options import RunOptions
 from penstock.errors import ConfigurationError, SinkError, SourceError
 
@@ -136,9 +137,19 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if given:
             raise ConfigurationError(f"{given[0]} and a plan both decide that: leave out the one, or edit the plan.")
         return replace(
-            options, trigger=self.trigger_s, groups=self.groups, sources=self._sources(topology, options.sources),
+            options, trigger=self.trigger_s, groups=self._groups(topology), sources=self._sources(topology, options.sources),
             master=self._master(options.master),
         )  # fmt: skip
+
+    def _groups(self, topology: Topology) -> dict[str, str]:
+        """A group for every element, so that a run that has other groups is moved to these."""
+        known = [element.name for element in topology.elements]
+        for name in self.groups:
+            if name not in known:
+                raise ConfigurationError(
+                    f"The plan groups element {name}, which there is not; the application has {', '.join(known)}."
+                )
+        return {name: self.groups.get(name, MAIN) for name in known}
 
     def _sources(self, topology: Topology, given: Mapping[str, str]) -> dict[str, str]:
         declared = {source.name: source.uri for source in topology.sources}

@@ -96,7 +96,7 @@ def plan_of(
         topology=digest(manifest["topology"]) if "topology" in manifest else None,
         trigger_s=setting.interval,
         sources=dict.fromkeys(manifest.get("sources", ()), gate) if gate.options() else {},
-        groups=dict(observation.start.get("groups") or {}),
+        groups=_grouping(observation),
         cores=int(setting.cores) if fixes_cores and setting.cores else None,
         goal=goals,
         expected={
@@ -113,6 +113,12 @@ def plan_of(
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         recordings=[str(Path(one)) for one in recordings],
     )
+
+
+def _grouping(observation: Observation) -> dict[str, str]:
+    """The groups that were recorded, by element."""
+    layout = observation.manifest.get("layout")
+    return dict(layout["grouping"] if layout else observation.start.get("groups") or {})
 
 
 def _fewest(calibration: Calibration, target: Target, what_if: Setting | None) -> Tuning:

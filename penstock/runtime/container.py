@@ -77,7 +77,7 @@ class Container:
         self._decode: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[self.prototype]).decode  # type: ignore[name-defined]
         self._encode = msgspec.msgpack.Encoder().encode
         self._plain_state, self._plain_types = _plain_fields(self.prototype)
-        self._has_timers = overrides(self.prototype, "on_timer") or element.every is not None
+        self._has_timers = element.has_timers
         self._live: dict[bytes, Instance[Any]] = {}
         self._made: set[bytes] = set()
         """Instances that did not exist before this batch."""

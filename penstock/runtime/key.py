@@ -63,11 +63,20 @@ class KeyReader:
         other; any other key goes by its hash.
         """
         keys: list[Any] = list(map(self.value, events))
+        if self._canonical is not None:
+            keys = list(map(self._one_spelling, keys))
         if all(type(key) is int for key in keys):
             return np.array([key % self._partitions for key in keys], np.int64)
-        whole = [key % self._partitions if type(key) is int else -1 for key in keys]
-        hashed = (_spread(self.identities(events)) >> np.uint64(40)) % np.uint64(self._partitions)
-        return np.where(np.array(whole) >= 0, whole, hashed.astype(np.int64))
+        return self._spread_out(keys, self.identities(events))
+
+    def buckets_of(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
+        """The partitions in which instances live, by their encoded keys."""
+        return self._spread_out(list(map(self.decode, identities)), identities)
+
+    def _spread_out(self, keys: Sequence[Any], identities: Sequence[bytes]) -> NDArray[np.int64]:
+        whole = np.array([key % self._partitions if type(key) is int else -1 for key in keys], np.int64)
+        hashed = (_spread(identities) >> np.uint64(40)) % np.uint64(self._partitions)
+        return np.where(whole >= 0, whole, hashed.astype(np.int64))
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
         """32 bits each, that spread the instances of a partition over its pages."""

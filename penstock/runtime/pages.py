@@ -49,6 +49,18 @@ Page = dict[bytes, Any]
 """Entries by the encoded key: `msgspec.Raw` until an instance is touched, then the live entry."""
 
 
+def page_numbers(hashes: NDArray[np.int64], pages: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """Linear hashing: the low bits of a hash, one more of them for the pages that have been split."""
+    level = np.frexp(pages)[1].astype(np.int64)  # their bit length
+    page = hashes & ((np.int64(1) << level) - 1)
+    return np.where(page < pages, page, hashes & ((np.int64(1) << (level - 1)) - 1))
+
+
+def pages_for(instances: int, content: int) -> int:
+    """How many pages so many instances with so many bytes in all are divided into."""
+    return max(1, -(-instances // INSTANCES_PER_PAGE), min(instances, -(-content // BYTES_PER_PAGE)))
+
+
 class Pages:
     """The pages of one prototype in one partition, read on first touch, written by `flush`."""
 
@@ -65,9 +77,7 @@ class Pages:
 
     def numbers(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The pages of hashes: their low bits, one more of them for the pages that have been split."""
-        level = self.header.pages.bit_length()
-        page = hashes & ((1 << level) - 1)
-        return np.where(page < self.header.pages, page, hashes & ((1 << (level - 1)) - 1))
+        return page_numbers(hashes, self.header.pages)
 
     def page(self, number: int) -> Page:
         """The entries of a page; what is changed in them is written by the next `flush`."""

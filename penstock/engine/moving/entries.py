@@ -1,0 +1,124 @@
+"""Instances on their way from the pages of one layout to those of another. Runs in Spark's workers."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.container import Instance
+from penstock.runtime.pages import HEADER, page_numbers
+from penstock.runtime.wiring import WiringReference
+
+Homes = Mapping[str, WiringReference]
+"""For each element the wiring of the group in which it will be."""
+
+Divisions = Mapping[tuple[str, int], int]
+"""Into how many pages the instances of an element in a partition are divided."""
+
+ENTRIES = pa.schema(
+    [
+        pa.field("element", pa.string(), nullable=False),
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("page", pa.int32(), nullable=False),
+        pa.field("identity", pa.binary(), nullable=False),
+        pa.field("content", pa.binary(), nullable=False),
+    ]
+)
+
+SUMS = pa.schema(
+    [
+        pa.field("element", pa.string(), nullable=False),
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("instances", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("checksum", pa.int64(), nullable=False),
+    ]
+)
+"""The checksums of entries add up, so they tell whether all are there, in whatever order."""
+
+PAGES = pa.schema(
+    [
+        pa.field("element", pa.string(), nullable=False),
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("page", pa.int32(), nullable=False),
+        pa.field("content", pa.binary(), nullable=False),
+        pa.field("due", pa.float64()),
+        pa.field("instances", pa.int64(), nullable=False),
+    ]
+)
+
+_decode_page = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
+_decode_instance: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[msgspec.Raw]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What `mapInArrow` is to call on pages: how many instances of each element go to each partition, and their checksum."""
+
+    homes: Homes
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Pages in, `SUMS` out."""
+        for element, identities, contents in _opened(batches):
+            buckets = self.homes[element].resolve().keys[element].buckets_of(identities)
+            sizes = np.array([len(one) + len(other) for one, other in zip(identities, contents, strict=True)])
+            checks = np.array([crc32(other, crc32(one)) for one, other in zip(identities, contents, strict=True)])
+            there = np.unique(buckets)
+            within = [buckets == bucket for bucket in there]
+            columns = (
+                [element] * len(there), there, [int(mask.sum()) for mask in within],
+                [int(sizes[mask].sum()) for mask in within], [int(checks[mask].sum()) for mask in within],
+            )  # fmt: skip
+            yield _batch(columns, SUMS)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What `mapInArrow` is to call on pages: each instance with the partition and the page to which it goes."""
+
+    homes: Homes
+    divisions: Divisions
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Pages in, `ENTRIES` out."""
+        for element, identities, contents in _opened(batches):
+            key = self.homes[element].resolve().keys[element]
+            buckets = key.buckets_of(identities)
+            pages = np.array([self.divisions[element, bucket] for bucket in buckets.tolist()], np.int64)
+            numbers = page_numbers(key.hashes(identities), pages)
+            yield _batch(([element] * len(identities), buckets, numbers, identities, contents), ENTRIES)
+
+
+def pack(table: pa.Table) -> pa.Table:
+    """The instances of one page, `ENTRIES`, as a row of `PAGES`."""
+    contents = table["content"].to_pylist()
+    dues = [due for content in contents if (due := _decode_instance(content).next_due) is not None]
+    page = dict(zip(table["identity"].to_pylist(), map(msgspec.Raw, contents), strict=True))
+    row = {
+        **{name: table[name][0].as_py() for name in ("element", "bucket", "page")},
+        "content": _encode(page), "due": min(dues, default=None), "instances": len(page),
+    }  # fmt: skip
+    return pa.Table.from_pylist([row], schema=PAGES)
+
+
+def _opened(batches: Batches) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
+    """The instances of each page: element, encoded keys, and encoded instances."""
+    for batch in batches:
+        for element, page, content in zip(
+            *(batch.column(name).to_pylist() for name in ("element", "page", "content")), strict=True
+        ):
+            entries = {} if page == HEADER else _decode_page(content)
+            if entries:
+                yield element, list(entries), [bytes(entry) for entry in entries.values()]
+
+
+def _batch(columns: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

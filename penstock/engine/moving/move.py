@@ -1,0 +1,260 @@
+"""A move: a run that is stopped gets other groups or partitions, and goes on with all its instances.
+
+Its stages: what is begun is finished in the old layout; the checkpoints of the new one are made beside the old ones; the
+manifest is written, which is the moment of the move; what is no longer needed is removed. A run that is killed before that
+moment has the old layout, and after it the new one.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from penstock.connectors.checkpoint import batches, offsets_checksum
+from penstock.engine.binding import Binding
+from penstock.engine.group import Group
+from penstock.engine.ledger import BatchRecord
+from penstock.engine.moving.continuing import Begun, continue_in
+from penstock.engine.moving.layout import Former, Layout, changed, full_name
+from penstock.engine.moving.seeding import Counted, OldState, count, divided, fired_of, headers_of, repack, seed
+from penstock.engine.stateful import time_mode_of
+from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
+from penstock.runtime.tally import ElementTally
+
+ASSUMED_S, ASSUMED_RATE = 12.0, 40_000.0
+"""What a move is expected to last before one was measured: Spark's jobs, and so many instances a second."""
+MOVES = "moves.jsonl"
+
+Say = Callable[[str], None]
+
+
+class MoveRecord(msgspec.Struct, kw_only=True):
+    """What the run's directory keeps of a move of state; times in seconds.
+
+    Parameters
+    ----------
+    before, after: group by element, and partitions.
+    instances, checksum: counted in the old checkpoints, and the same in the new ones.
+    expected_s: assumed before it began. took_s: measured, from when all was settled until the new layout was in force.
+    """
+
+    time: float
+    before: dict[str, Any]
+    after: dict[str, Any]
+    instances: int
+    checksum: int
+    expected_s: float
+    took_s: float
+
+
+class Move:
+    """From the layout that a run has to the one that is wanted of it.
+
+    Raises
+    ------
+    ConfigurationError, IncompatibleStateError, TopologyError: it cannot be, and nothing was touched.
+    """
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding, self._recording = binding, binding.recording
+        self._partitions = binding.wanted.partitions or 1
+        number = binding.layout.moves + 1
+        labelled = binding.groups_of(changed(binding.wanted, generations={}))
+        kept = {group.name: self._kept_as(group) for group in labelled}
+        generations = {name: number if one is None else one for name, one in kept.items()}
+        self._layout = changed(
+            binding.wanted, moves=number, generations={name: one for name, one in generations.items() if one}
+        )
+        before = {group.name for group in binding.groups}
+        after = binding.groups_of(self._layout)
+        self._made = [group for group in after if group.name not in before]
+        staying = {group.name for group in after}
+        self._left = [group for group in binding.groups if group.name not in staying]
+        self._check({stream for group in after for stream in group.hops})
+
+    def carry_out(self, spark: SparkSession, settle: Callable[[], None], say: Say) -> None:
+        """Move the run.
+
+        Parameters
+        ----------
+        settle: finishes what is begun in the old layout, and leaves nothing between its groups.
+
+        Raises
+        ------
+        RunFailedError: not every instance has come across; the old layout stands.
+        """
+        self._clear()
+        settle()
+        begun = {group.name: one for group in self._binding.groups if (one := self._begun(group)) is not None}
+        since = time.monotonic()
+        moved = self._move_state(spark, [one for one in begun.values() if one.group in self._left], say)
+        for group in self._made:
+            self._continue(group, list(begun.values()), moved)
+        layout = self._continued(begun)
+        before = self._described(self._binding.layout, self._binding.groups)
+        self._binding.move_to(layout)
+        if moved is not None:
+            took = time.monotonic() - since
+            record = MoveRecord(
+                time=time.time(), before=before, after=self._described(layout, self._binding.groups),
+                instances=moved.total, checksum=moved.checksum, expected_s=round(_expected(moved), 1), took_s=round(took, 2),
+            )  # fmt: skip
+            with (self._recording.directory / MOVES).open("ab") as file:
+                file.write(msgspec.json.encode(record) + b"\n")
+            say(f"{moved.total:,} instances were moved in {took:.1f} s, and counted again where they are now.")
+        self.tidy(self._binding)
+
+    @staticmethod
+    def tidy(binding: Binding) -> None:
+        """Remove what a move has left behind; called again where it may not have come to that."""
+        recording = binding.recording
+        for former in binding.layout.former:
+            shutil.rmtree(recording.checkpoint(former.name), ignore_errors=True)
+        if binding.layout.moves and recording.hops.exists():
+            used = {stream for group in binding.groups for stream in group.hops}
+            for path in recording.hops.iterdir():
+                if path.name not in used:
+                    shutil.rmtree(path)
+        shutil.rmtree(_workshop(binding), ignore_errors=True)
+
+    def _clear(self) -> None:
+        """Remove what an attempt that did not come to its end has made."""
+        shutil.rmtree(_workshop(self._binding), ignore_errors=True)
+        for group in self._made:
+            shutil.rmtree(self._recording.checkpoint(group.name), ignore_errors=True)
+            self._recording.ledger(group.name).unlink(missing_ok=True)
+
+    def _kept_as(self, group: Group) -> int | None:
+        """The generation of the checkpoint with which a group of the new layout can go on; None where it needs a new one."""
+        binding = self._binding
+        generation = binding.layout.generations.get(group.name, 0)
+        name = full_name(group.name, generation)
+        fixed = group.native or not binding.part(group).hops
+        for old in binding.groups:
+            if (old.name, old.elements, self._reads(old)) == (name, group.elements, self._reads(group)):
+                return generation if fixed or self._partitions == binding.layout.partitions else None
+        return None
+
+    def _reads(self, group: Group) -> list[str]:
+        return [source.name for source in self._binding.part(group).sources]
+
+    def _check(self, hops: set[str]) -> None:
+        binding = self._binding
+        for group in self._left:
+            if group.native and batches(self._recording.checkpoint(group.name), "offsets"):
+                raise IncompatibleStateError(
+                    f"The query elements {', '.join(group.elements)} would be in another query, and their state is Spark's own, which "
+                    "cannot be moved: leave them in their group, or start afresh with --fresh."
+                )
+        if binding.options.hops is not None and hops != {stream for group in binding.groups for stream in group.hops}:
+            raise ConfigurationError(
+                "Groups that are joined by topics (--hops) cannot be moved, for the topics keep what has passed: leave the groups as "
+                "they are, or start afresh with --fresh."
+            )
+        for group in self._made:
+            wiring = binding.wiring(group, self._partitions).resolve()
+            for hop in range(1, wiring.hops + 1):
+                time_mode_of(wiring, hop)
+
+    def _begun(self, group: Group) -> Begun | None:
+        """How far a group has come, once all is settled."""
+        checkpoint = self._recording.checkpoint(group.name)
+        completed = batches(checkpoint, "commits")
+        if not completed:
+            return None
+        order = self._recording.manifest.get("orders", {}).get(group.name) or self._reads(group)
+        timed = any(source.event_time is not None for source in self._binding.part(group).sources)
+        return Begun(group, checkpoint, completed[-1], order, timed)
+
+    def _move_state(self, spark: SparkSession, begun: list[Begun], say: Say) -> Counted | None:
+        """Give the new groups all instances of the old ones; None where there are none."""
+        pages = OldState({one.checkpoint: one.last for one in begun}).pages(spark)
+        if pages is None:
+            return None
+        binding = self._binding
+        parts = {group.name: binding.part(group) for group in self._made}
+        wirings = {
+            group.name: binding.wiring(group, self._partitions) for group in self._made if parts[group.name].hops
+        }
+        homes = {name: wirings[group.name] for group in self._made if group.name in wirings for name in group.elements}
+        counted = count(pages, homes)
+        say(
+            f"{counted.total:,} instances are moved to {self._partitions} partitions of {len(self._made)} groups, which takes some "
+            f"{_expected(counted):.0f} s (assumed)."
+        )
+        divisions = divided(counted)
+        repack(pages, homes, divisions, _workshop(binding))
+        repacked, fired = spark.read.parquet(str(_workshop(binding))), fired_of(pages)
+        for name, reference in wirings.items():
+            hops = {element.name: parts[name].depths[element.name] for element in parts[name].elements if element.keyed}
+            headers = headers_of(repacked, divisions, fired, hops)
+            seed(spark, reference, self._recording.checkpoint(name), repacked, headers)
+        arrived = OldState({self._recording.checkpoint(name): 0 for name in wirings}).pages(spark)
+        if arrived is None or count(arrived, homes) != counted:
+            raise RunFailedError(
+                "Not every instance came across unchanged, so the run keeps the groups and partitions that it had, and nothing is "
+                "lost; please report this."
+            )
+        return counted
+
+    def _continue(self, group: Group, begun: list[Begun], moved: Counted | None) -> None:
+        """Let a new group go on where the old ones have ended, with a ledger that begins with what was moved."""
+        reads, checkpoint = self._reads(group), self._recording.checkpoint(group.name)
+        concerned = [
+            one for one in begun if set(one.sources) & set(reads) or set(one.group.elements) & set(group.elements)
+        ]
+        if not concerned:
+            return
+        continue_in(checkpoint, group, reads, concerned, self._partitions)
+        record = BatchRecord(batch=0, committed_us=time.time_ns() // 1000, offsets=offsets_checksum(checkpoint, 0))
+        for element in self._binding.part(group).elements:
+            if element.keyed:
+                most = max(self._partitions, self._binding.layout.partitions or 1)
+                instances = {} if moved is None else moved.instances
+                held = {bucket: instances.get((element.name, bucket), 0) for bucket in range(most)}
+                record.elements[element.name] = ElementTally(instances=held)
+        _write(self._recording.ledger(group.name), msgspec.json.encode(record) + b"\n")
+
+    def _continued(self, begun: dict[str, Begun]) -> Layout:
+        """The new layout, whose new groups count on at the sinks where the old ones have ended."""
+        layout = self._binding.layout
+        first = max((layout.first.get(name, 0) + one.last + 1 for name, one in begun.items()), default=0)
+        former = [
+            Former(group.name, list(group.sources), [name for name in self._reads(group) if name not in group.sources])
+            for group in self._left
+            if group.name in begun
+        ]
+        return changed(
+            self._layout, first={**layout.first, **{group.name: first for group in self._made}},
+            former=[*layout.former, *former],
+        )  # fmt: skip
+
+    @staticmethod
+    def _described(layout: Layout, groups: list[Group]) -> dict[str, Any]:
+        return {
+            "groups": {name: group.name for group in groups for name in group.elements},
+            "partitions": layout.partitions,
+        }
+
+
+def _expected(counted: Counted) -> float:
+    return ASSUMED_S + counted.total / ASSUMED_RATE
+
+
+def _workshop(binding: Binding) -> Path:
+    """Where pages lie on their way."""
+    return binding.recording.directory / "moving"
+
+
+def _write(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

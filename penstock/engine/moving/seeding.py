@@ -1,0 +1,234 @@
+"""The state of a group, read from the checkpoint that has it and written to one that does not, both by Spark."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import msgspec
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.stateful_processor import TimerValues
+
+from penstock.app.topology import Topology
+from penstock.engine.compile import bucket_labels, with_watermark
+from penstock.engine.moving.entries import ENTRIES, PAGES, SUMS, Divisions, Homes, Spread, Sums, pack
+from penstock.engine.stateful import HopProcessor, time_mode_of
+from penstock.runtime.pages import HEADER, Header, pages_for
+from penstock.runtime.wire import WIRE
+from penstock.runtime.wiring import WiringReference
+
+FEW_ROWS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "32"}
+"""How many rows Spark hands to Python at once, where each is a page, which may be large."""
+HeaderRow = tuple[int, int, str, int, bytes, int | None]
+HEADERS = "hop int, bucket int, element string, page int, content binary, due bigint"
+"""``due`` is in milliseconds since the epoch."""
+
+
+class Counted(NamedTuple):
+    """What a state holds: live instances of each element in each partition, and a checksum over all."""
+
+    instances: dict[tuple[str, int], int]
+    bytes: dict[tuple[str, int], int]
+    checksum: int
+
+    @property
+    def total(self) -> int:
+        """Instances of all elements."""
+        return sum(self.instances.values())
+
+
+@dataclass(frozen=True)
+class OldState:
+    """Where state lies: the checkpoints, and the last committed micro-batch of each."""
+
+    checkpoints: Mapping[Path, int]
+
+    def pages(self, spark: SparkSession) -> DataFrame | None:
+        """All pages: element, page, content; None where there is no state."""
+        frames = [
+            spark.read.format("statestore")
+            .option("operatorId", operator).option("batchId", batch).option("stateVarName", "pages")
+            .load(str(checkpoint))
+            .select("user_map_key.element", "user_map_key.page", "user_map_value.content")
+            for checkpoint, batch in self.checkpoints.items()
+            for operator in _operators(checkpoint)
+        ]  # fmt: skip
+        if not frames:
+            return None
+        frame = frames[0]
+        for other in frames[1:]:
+            frame = frame.union(other)
+        return frame
+
+
+def count(pages: DataFrame, homes: Homes) -> Counted:
+    """Count the instances on pages, by the partitions to which they belong."""
+    with _set(pages.sparkSession, FEW_ROWS):
+        sums = pages.mapInArrow(Sums(homes), from_arrow_schema(SUMS))
+        rows = sums.groupBy("element", "bucket").agg(*(F.sum(name).alias(name) for name in SUMS.names[2:])).collect()
+    instances = {(row["element"], row["bucket"]): int(row["instances"]) for row in rows}
+    sizes = {(row["element"], row["bucket"]): int(row["bytes"]) for row in rows}
+    return Counted(instances, sizes, sum(int(row["checksum"]) for row in rows))
+
+
+def divided(counted: Counted) -> Divisions:
+    """Into how many pages what was counted is to be divided."""
+    return {where: pages_for(instances, counted.bytes[where]) for where, instances in counted.instances.items()}
+
+
+def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) -> None:
+    """Write the pages of another layout to Parquet files."""
+    with _set(pages.sparkSession, FEW_ROWS):
+        entries = pages.mapInArrow(Spread(homes, divisions), from_arrow_schema(ENTRIES))
+        by_page = entries.groupBy("element", "bucket", "page")
+        by_page.applyInArrow(pack, from_arrow_schema(PAGES)).write.mode("overwrite").parquet(str(place))
+
+
+def fired_of(pages: DataFrame) -> dict[str, float]:
+    """By element, the last watermark by which timers have fired."""
+    fired: dict[str, float] = {}
+    for row in pages.where(F.col("page") == HEADER).select("element", "content").collect():
+        mark = msgspec.msgpack.decode(bytes(row["content"]), type=Header).fired
+        if mark is not None:
+            fired[row["element"]] = max(mark, fired.get(row["element"], mark))
+    return fired
+
+
+class SeedProcessor(HopProcessor):
+    """Writes the state that a hop begins with, and handles no event."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
+        """There are none."""
+        return iter(())
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
+        """Called by Spark with the rows of a partition, in several parts where they are many."""
+        for row in initialState.itertuples(index=False):
+            if row.element:
+                self._store.put(row.element, row.page, bytes(row.content))
+            else:  # a timer that is due already fires in the next micro-batch, not in this
+                self._set_timer(max(int(row.due), timerValues.getCurrentProcessingTimeInMs() + 1))
+
+    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        """None has expired."""
+        return iter(())
+
+
+def seed(
+    spark: SparkSession, reference: WiringReference, checkpoint: Path, pages: DataFrame, headers: list[HeaderRow]
+) -> None:
+    """Make a checkpoint in which a group's state is as pages say, and no event has been read.
+
+    Parameters
+    ----------
+    pages: as `repack` has written them. headers: the same pages' `headers_of`.
+    """
+    wiring = reference.resolve()
+    labels = bucket_labels(wiring.partitions)
+    hops = {element.name: hop for hop in range(1, wiring.hops + 1) for element in wiring.hop(hop)}
+    hop_of = F.create_map(*(F.lit(word) for pair in hops.items() for word in pair))
+    held = pages.where(F.col("element").isin(list(hops))).withColumn("hop", hop_of[F.col("element")])
+    content = held.select("hop", "bucket", "element", "page", "content", F.lit(None).cast("bigint").alias("due"))
+    content = content.union(spark.createDataFrame(headers, HEADERS))
+    label = F.element_at(F.array(*map(F.lit, labels)), F.col("bucket") + 1)
+    content = content.withColumn("label", label)
+    with TemporaryDirectory(dir=checkpoint.parent.parent, prefix=".seed") as place:
+        (Path(place) / "one.txt").write_text("one\n")
+        frame = _sources(spark, wiring.topology, place)
+        for hop in range(1, wiring.hops + 1):
+            initial = content.where(F.col("hop") == hop).drop("hop", "bucket").groupBy("label")
+            frame = (
+                frame.withColumn("label", F.lit(labels[0]))
+                .groupBy("label")
+                .transformWithStateInPandas(
+                    SeedProcessor(reference, hop, tuple(labels)), from_arrow_schema(WIRE), "append",
+                    time_mode_of(wiring, hop), initial,
+                )
+            )  # fmt: skip
+        settings = {
+            **FEW_ROWS, "spark.sql.shuffle.partitions": str(wiring.partitions),
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        }  # fmt: skip
+        with _set(spark, settings):
+            writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def headers_of(
+    pages: DataFrame, divisions: Divisions, fired: Mapping[str, float], hops: Mapping[str, int]
+) -> list[HeaderRow]:  # fmt: skip
+    """What a state has besides its pages, in the columns of `HEADERS`: of each element in each partition a header, and the times
+    of the partitions' timers, of no element.
+
+    Parameters
+    ----------
+    hops: the elements of a group, and the hop of each.
+    """
+    rows = pages.where(F.col("element").isin(list(hops)))
+    rows = rows.select("element", "bucket", "page", "due", "instances", F.length("content").alias("bytes"))
+    headers: dict[tuple[str, int], Header] = {}
+    for row in rows.collect():
+        where = (row["element"], row["bucket"])
+        if where not in headers:
+            headers[where] = Header(pages=divisions[where], due={}, fired=fired.get(row["element"]))
+        header = headers[where]
+        header.instances += row["instances"]
+        header.bytes += row["bytes"]
+        if row["due"] is not None:
+            header.due[row["page"]] = row["due"]
+    dues: dict[tuple[int, int], float] = {}
+    found: list[HeaderRow] = []
+    for (element, bucket), header in headers.items():
+        found.append((hops[element], bucket, element, HEADER, msgspec.msgpack.encode(header), None))
+        if header.due:
+            place = (hops[element], bucket)
+            dues[place] = min(dues.get(place, math.inf), *header.due.values())
+    for (hop, bucket), due in dues.items():
+        found.append((hop, bucket, "", 0, b"", math.ceil(due * 1000)))
+    return found
+
+
+def _sources(spark: SparkSession, topology: Topology, place: str) -> DataFrame:
+    """As many streams as the group has sources, with their watermarks, and not one event."""
+
+    def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        return iter(())
+
+    frame: DataFrame | None = None
+    for source in topology.sources:
+        one = spark.readStream.text(place).mapInArrow(nothing, from_arrow_schema(WIRE))
+        if source.event_time is not None:
+            one = with_watermark(one, source.event_time)
+        frame = one if frame is None else frame.union(one)
+    assert frame is not None
+    return frame
+
+
+def _operators(checkpoint: Path) -> list[int]:
+    """The stateful operators of a checkpoint, by Spark's numbers."""
+    return sorted(int(path.name) for path in (checkpoint / "state").glob("[0-9]*") if path.name.isdigit())
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Within the block, a session has other settings."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

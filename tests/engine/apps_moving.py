@@ -1,0 +1,95 @@
+"""Applications whose runs are moved: sums of two levels, with timers that are pending."""
+
+from datetime import UTC, datetime, timedelta
+
+from penstock import App, Event, ProcessingElement
+
+
+class Sale(Event):
+    shop: str
+    item: int
+    amount: int
+    at: datetime
+
+
+class Total(Event):
+    shop: str
+    amount: int
+    sales: int
+
+
+class PerItem(Event):
+    item: int
+    sales: int
+    closed: bool = False
+
+
+app = App("moving")
+ITEMS = app.parameter("items", 40, help="Different items.")
+SHOPS = app.parameter("shops", 7, help="Different shops.")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+sales = app.source(
+    "Sales", Sale, event_time="at",
+    sample=lambda number: Sale(f"shop {number * 31 % SHOPS}", number * 7 % ITEMS, number % 10, START + timedelta(seconds=number)),
+)  # fmt: skip
+items = app.stream("Items", PerItem)
+closed = app.stream("Closed", PerItem)
+totals = app.stream("Totals", Total)
+app.sink("Totals", totals)
+app.sink("Closed", closed)
+
+
+@app.element(sales, key="item", emits=[items, closed], timers="event")
+class CountsItems(ProcessingElement):
+    """Counts the sales of an item, and says so once when event time has passed a year after the first."""
+
+    sales: int = 0
+
+    def on_event(self, sale):
+        self.sales += 1
+        if self.sales == 1:
+            self.set_timer(at=sale.at + timedelta(days=365))
+        yield items(self.key, self.sales)
+
+    def on_timer(self):
+        yield closed(self.key, self.sales, True)
+
+
+@app.element(sales, key="shop", emits=totals)
+class SumsShops(ProcessingElement):
+    """The sum of a shop's sales, and how many they were."""
+
+    amount: int = 0
+    sales: int = 0
+
+    def on_event(self, sale):
+        self.amount += sale.amount
+        self.sales += 1
+
+    def on_batch(self):
+        yield totals(self.key, self.amount, self.sales)
+
+
+class Item(Event):
+    item: int
+    most: int
+
+
+most = app.stream("Most", Item)
+app.sink("Most", most)
+
+
+@app.element(items, key="item", emits=most)
+class KeepsMost(ProcessingElement):
+    """The greatest count of an item: what has arrived in order is always the last."""
+
+    most: int = 0
+    disorder: int = 0
+
+    def on_event(self, one):
+        self.disorder += one.sales != self.most + 1
+        self.most = max(self.most, one.sales)
+
+    def on_batch(self):
+        yield most(self.key, self.most if not self.disorder else -1)

@@ -1,0 +1,156 @@
+"""A run is moved to other groups and partitions: sums, timers and order are what they would have been."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.engine.ledger import Ledger
+from penstock.engine.moving.move import Move
+from penstock.errors import IncompatibleStateError, RunFailedError
+
+FILE = Path(__file__).parent / "apps_moving.py"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ITEMS, SHOPS = 40, 7
+
+
+def sale(number):
+    at = START + timedelta(seconds=number)
+    return {"shop": f"shop {number * 31 % SHOPS}", "item": number * 7 % ITEMS, "amount": number % 10, "at": at}
+
+
+@pytest.fixture
+def sell(run_app, tmp_path):
+    """Write some more sales, and run until they are handled; the last go on far beyond all timers."""
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+    done = 0
+
+    def run(events, end=False, **options):
+        nonlocal done
+        lines = [sale(number) for number in range(done, done + events)]
+        done += events
+        path = inbox / f"{done:09d}.jsonl"
+        path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        return run_app(
+            "app", file=FILE, sources={"Sales": f"jsonl:{inbox}"}, until_idle=True if end else "pause", **options
+        )
+
+    return run
+
+
+def check(result, events):
+    """All results are those of one Python loop over all sales."""
+    amounts, sales_of, items = Counter(), Counter(), Counter()
+    for number in range(events):
+        one = sale(number)
+        amounts[one["shop"]] += one["amount"]
+        sales_of[one["shop"]] += 1
+        items[one["item"]] += 1
+    last = {total.shop: (total.amount, total.sales) for total in result.output("Totals")}
+    assert last == {shop: (amounts[shop], sales_of[shop]) for shop in amounts}
+    assert {one.item: one.most for one in result.output("Most")} == items
+    closed = result.output("Closed")
+    assert sorted((one.item, one.sales) for one in closed) == sorted(items.items())
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["lost"], counts["duplicated"], counts["dead_letters"]) == (events, 0, 0, 0)
+    instances = {name: element["instances"] for name, element in result.report["elements"].items()}
+    assert instances == {"CountsItems": ITEMS, "SumsShops": SHOPS, "KeepsMost": ITEMS}
+
+
+def moves(result):
+    return [json.loads(line) for line in (result.directory / "moves.jsonl").read_text().splitlines()]
+
+
+def test_a_run_is_moved_to_other_groups_and_partitions(sell):
+    sell(300, partitions=2)
+    result = sell(200, groups={"KeepsMost": "behind"}, partitions=3, end=True)
+    check(result, 500)
+    assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["behind.1", "main.1"]
+
+
+@pytest.mark.slow
+def test_a_run_is_moved_to_other_partitions_and_back(sell):
+    sell(500, partitions=2)
+    sell(300, partitions=5)
+    sell(200, partitions=3)
+    result = sell(100, end=True)
+    check(result, 1100)
+    assert [move["after"]["partitions"] for move in moves(result)] == [5, 3]
+    assert {move["instances"] for move in moves(result)} == {2 * ITEMS + SHOPS}
+    assert len({move["checksum"] for move in moves(result)}) == 2  # the counts have gone on in between
+    assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["main.2"]
+
+
+@pytest.mark.slow
+def test_a_run_is_moved_to_other_groups_and_back(sell):
+    sell(300, partitions=2)
+    apart = sell(200, groups={"KeepsMost": "behind"})
+    assert sorted(path.name for path in (apart.directory / "hops").iterdir()) == ["Items"]
+    sell(200, groups={"KeepsMost": "behind", "SumsShops": "shops"}, partitions=3)
+    sell(100)  # says nothing of groups, and keeps them
+    groups = json.loads((apart.directory / "manifest.json").read_text())["groups"]
+    assert groups == {"CountsItems": "main.2", "KeepsMost": "behind.2", "SumsShops": "shops.2"}
+    sell(100, groups=dict.fromkeys(groups, "main"))
+    result = sell(50, end=True)
+    check(result, 950)
+    assert not any((result.directory / "hops").iterdir())
+    assert [move["instances"] for move in moves(result)] == [2 * ITEMS + SHOPS] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("when", "stage"),
+    [
+        ("before", "_move_state"),
+        ("after", "_move_state"),
+        ("after", "_continue"),
+        ("after", "_continued"),
+        ("before", "tidy"),
+    ],
+)
+def test_a_move_that_dies_leaves_the_one_layout_or_the_other(sell, monkeypatch, stage, when):
+    sell(200, partitions=2)
+    whole = getattr(Move, stage)
+
+    def dies(*given):
+        if when == "after":
+            whole(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Move, stage, staticmethod(dies) if stage == "tidy" else dies)
+        with pytest.raises(KeyboardInterrupt):
+            sell(100, partitions=3, groups={"KeepsMost": "behind"})
+    sell(100, partitions=3, groups={"KeepsMost": "behind"})
+    check(sell(0, end=True), 400)
+
+
+@pytest.mark.slow
+def test_what_was_begun_when_a_run_died_is_finished_before_it_is_moved(sell, monkeypatch):
+    sell(200, partitions=2, groups={"KeepsMost": "behind"})
+    whole = Ledger.commit
+
+    def dies(ledger, record):
+        whole(ledger, record)
+        raise RuntimeError("killed here")
+
+    with (
+        monkeypatch.context() as patched
+    ):  # the ledger is ahead of Spark's log of commits, and the hop holds what nobody has read
+        patched.setattr(Ledger, "commit", dies)
+        with pytest.raises(RunFailedError):
+            sell(100)
+    sell(50, partitions=3, groups=dict.fromkeys(["CountsItems", "SumsShops", "KeepsMost"], "main"))
+    check(sell(0, end=True), 350)
+
+
+def test_a_query_with_state_of_sparks_own_is_not_moved(run_app, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n')
+    sources = {"Words": f"jsonl:{tmp_path / 'in.jsonl'}"}
+    run_app("native", sources=sources)
+    with pytest.raises(IncompatibleStateError, match="query elements .* leave them in their group"):
+        run_app("native", sources=sources, groups={"keep_long": "apart"})
