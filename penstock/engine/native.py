@@ -135,7 +135,7 @@ class NativeWriter:
             tally.streams[name] = taken
             for element in self._topology.consumers(self._topology.stream(name)):
                 tally.element(element.name).events += taken
-            if sinks:
+            if any(sink.role != "hop" for sink in sinks):
                 tally.births.append(births)
         return tally
 

@@ -108,7 +108,8 @@ class Stage:
         else:
             lines, batch = self.encoded(files.name, batch, lambda part: self._lines(part, files.beside))
             self._output.write_lines(sink, lines)
-        self.tally.births.append(Births.of(batch.lineage.born))
+        if files.role != "hop":  # which is no result yet
+            self.tally.births.append(Births.of(batch.lineage.born))
 
     def _lines(self, batch: EventBatch, beside: tuple[str, ...]) -> list[bytes]:
         lines = batch.lines(self.wiring)

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -81,7 +82,8 @@ class DirectorySink(BoundSink):
 
     def reached(self, group: str) -> int | None:
         names = (path.name for path in Path(self.files.directory).glob(f"[0-9]*-{group}-*.{self.files.kind}"))
-        return max((int(name.partition("-")[0]) for name in names), default=None)
+        own = re.compile(rf"(\d+)-{re.escape(group)}-(\d+-\d{{5}}|native-)")  # and not those of group main-1, say
+        return max((int(found[1]) for found in map(own.match, names) if found), default=None)
 
     def read(self) -> list[Any]:
         events: list[Any] = []

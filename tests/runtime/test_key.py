@@ -1,0 +1,55 @@
+"""Where instances live: by an event, and by what is kept of its key, the same."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import Event
+from penstock.runtime.key import KeyReader
+from penstock.runtime.pages import page_numbers
+
+
+class Of(Event):
+    number: int
+    text: str
+    real: float
+    money: Decimal
+    at: datetime
+    maybe: int | None
+
+
+events = st.builds(
+    Of, st.integers(-(2**63), 2**63 - 1), st.text(max_size=5), st.floats(allow_nan=False) | st.integers(-5, 5), st.decimals(-9, 9, places=3),
+    st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5))])), st.none() | st.integers(-5, 5),
+)  # fmt: skip
+
+
+@given(
+    st.lists(events, min_size=1, max_size=20),
+    st.sampled_from(["number", "text", "real", "money", "at", "maybe"]),
+    st.integers(1, 7),
+)
+def test_an_instance_lives_where_its_events_go(batch, field, partitions):
+    for fields in ((field,), (field, "text")):
+        key = KeyReader(fields, Of, partitions)
+        assert key.buckets(batch).tolist() == key.buckets_of(key.identities(batch)).tolist()
+
+
+def test_equal_keys_live_in_one_place():
+    key = KeyReader(("real",), Of, 5)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    there = [key.buckets([Of(1, "", real, Decimal(1), at, None)]).item() for real in (3, 3.0)]
+    assert there[0] == there[1]
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1), st.integers(1, 5000))
+def test_page_numbers_are_those_of_splitting_one_by_one(hashes, pages):
+    def number(value):
+        level = pages.bit_length()
+        low = value & ((1 << level) - 1)
+        return low if low < pages else value & ((1 << (level - 1)) - 1)
+
+    assert page_numbers(np.array(hashes, np.int64), pages).tolist() == list(map(number, hashes))
