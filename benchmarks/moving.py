@@ -122,8 +122,8 @@ def _made(run: Path) -> list[Path]:
 
 STAGES: list[Stage] = [
     ("Spark is up", lambda run: True),
-    ("pages are written anew", lambda run: (run / "moving").exists()),
-    ("new pages are there", lambda run: (run / "moving" / "_SUCCESS").exists()),
+    ("pages are written anew", lambda run: (run / "moving" / "pages").exists()),
+    ("new pages are there", lambda run: (run / "moving" / "pages" / "_SUCCESS").exists()),
     ("state is written", lambda run: bool(_made(run))),
     ("a new checkpoint is whole", lambda run: any((one / "commits" / "0").exists() for one in _made(run))),
 ]

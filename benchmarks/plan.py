@@ -1,12 +1,15 @@
-"""Does a plan pay, and does adapting? Measured beside what people set by hand.
+"""Does a plan pay, does adapting, and does placement matter? Measured beside what people set by hand.
 
     python benchmarks/plan.py pays [--directory build/plan] [--p95 3]
     python benchmarks/plan.py adapts [--directory build/plan] [--p95 3] [--day 1800]
+    python benchmarks/plan.py places [--directory build/plan]
 
 `pays`: the keyed application of `apps/keyed.py` at a steady rate. A plan is made from three probes; then the planned trigger,
 Spark's default, fixed intervals and a grid of intervals are measured. `adapts`: a day of traffic (a slow wave, a step of four
 times the rate, a burst), compressed into `--day` seconds, under `--adapt`, fixed intervals, and a controller that keeps the
-utilisation at 80%, in the manner of DS2. Each run is a directory with `result.json`, and one that has it is not run again;
+utilisation at 80%, in the manner of DS2. `places`: the eight elements of `apps/placement.py` in one query, in one each, by round
+robin, by `penstock.allocation`, and as a plan would have them: how long the worst path waits, and in which order three models
+expected it. Each run is a directory with `result.json`, and one that has it is not run again;
 the tables are printed at the end, or at once with `--evaluate`.
 """
 
@@ -15,21 +18,27 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import kendalltau
 
+from penstock.allocation import allocate, streaming_cost
 from penstock.app.loader import load_app
 from penstock.engine.execution import run
-from penstock.engine.ledger import BatchRecord, Ledger
+from penstock.engine.ledger import BatchRecord, Ledger, records_in
 from penstock.engine.options import RunOptions
 from penstock.engine.session import start_session
 from penstock.engine.steering import Change, Steering
 from penstock.planner import Target, make_plan, observe
 from penstock.planner.adapting import Adapting
+from penstock.planner.calibration import calibrate
 from penstock.planner.decisions import decisions
+from penstock.planner.grouping import Elements, groupings
 from penstock.runtime.histogram import Histogram
 
 HERE = Path(__file__).parent
@@ -38,6 +47,7 @@ WINDOW_S, EVERY_S = 60.0, 10.0
 PROBES = (0.0, 1.5, 3.0)
 FIXED = (0.0, 1.0, 5.0)
 RATE = 1200
+PLACED_RATE, PLACED_TRIGGER = 600, 2.0
 
 
 class Proportional:
@@ -67,7 +77,7 @@ class Proportional:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["pays", "adapts"])
+    parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--directory", type=Path, default=Path("build/plan"))
     parser.add_argument("--p95", type=float, default=3.0)
     parser.add_argument("--day", type=float, default=1800.0)
@@ -79,10 +89,10 @@ def main() -> None:
         with (place / "spark.log").open("ab") as log:
             spark = start_session("plan", "local[2]", log, {})
             try:
-                (pays if options.part == "pays" else adapts)(Bench(spark, place), options)
+                PARTS[options.part](Bench(spark, place), options)
             finally:
                 spark.stop()
-    print("\n".join(table(place, options.p95)))
+    print("\n".join(paths(place) if options.part == "places" else table(place, options.p95)))
 
 
 class Bench:
@@ -95,25 +105,37 @@ class Bench:
         return self.place / name / "run"
 
     def run(
-        self, name: str, source: str, seconds: float, trigger: float, steering: Steering | None = None, kind: str = ""
+        self,
+        name: str,
+        source: str,
+        seconds: float,
+        trigger: float,
+        steering: Steering | None = None,
+        kind: str = "",
+        app: str = "keyed",
+        groups: Mapping[str, str] | None = None,
     ) -> None:
         place = self.place / name
         if (place / "result.json").exists():
             return
         if not self._aged:
             self._aged = True
-            self._once(self.place / "ageing", source, AGEING_S, 0.0, None)
+            self._once(self.place / "ageing", source, AGEING_S, 0.0, None, app, {})
         shutil.rmtree(place, ignore_errors=True)
-        self._once(place, source, WARM_UP_S + seconds, trigger, steering)
-        found = {"trigger": trigger, "kind": kind or name, **measured(place / "run")}
+        self._once(place, source, WARM_UP_S + seconds, trigger, steering, app, groups or {})
+        judge = path_latencies if app == "placement" else measured
+        found = {"trigger": trigger, "kind": kind or name, **judge(place / "run")}
         (place / "result.json").write_text(json.dumps(found, indent=1) + "\n")
         print(time.strftime("%T"), name, {key: value for key, value in found.items() if key != "windows"}, flush=True)
 
-    def _once(self, place: Path, source: str, seconds: float, trigger: float, steering: Steering | None) -> None:
-        app, reference = load_app(HERE / "apps" / "keyed.py")
+    def _once(
+        self, place: Path, source: str, seconds: float, trigger: float, steering: Steering | None, which: str,
+        groups: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        app, reference = load_app(HERE / "apps" / f"{which}.py")
         options = RunOptions(
             name="run", runs=place, sources={"Readings": source}, trigger=trigger, duration=seconds, spark=self._spark,
-            quiet=True, partitions=2, fresh=True,
+            quiet=True, partitions=2, fresh=True, groups=groups,
         )  # fmt: skip
         run(app, options, application=reference, steering=steering)
 
@@ -138,8 +160,94 @@ def adapts(bench: Bench, options: argparse.Namespace) -> None:
     target = Target("p95", options.p95)
     bench.run("adapt", source, options.day, 1.0, Adapting(bench.recording("adapt"), target, 1.0))
     bench.run("proportional", source, options.day, 1.0, Proportional(1.0))
-    for trigger in (0.0, 1.0, 2.0):
+    for trigger in (2.0, 1.0, 0.0):
         bench.run(f"fixed-{trigger:g}", source, options.day, trigger)
+
+
+def places(bench: Bench, options: argparse.Namespace) -> None:
+    source, app = f"generator:poisson?rate={PLACED_RATE}&seed=3", "placement"
+    for name, trigger in (("probe-0", 0.0), ("together", PLACED_TRIGGER)):
+        bench.run(name, source, MEASURED_S, trigger, app=app)
+    elements = observed(bench.place)
+    names = list(elements.feeders)
+    found = {
+        "one each": {name: f"query-{number}" for number, name in enumerate(names)},
+        "round robin over 3": {name: f"query-{number % 3}" for number, name in enumerate(names)},
+    }
+    for sharing in ("count", "load"):
+        for resources in (2, 3):
+            chosen = allocate(elements.graph(), resources=resources, sharing=sharing)
+            found[f"allocated by {sharing} to {resources}"] = {
+                name: f"query-{place}" for name, place in chosen.assignment.items()
+            }
+    apart = [groups for groups in groupings(names, 3) if len(set(groups.values())) > 1 and elements.is_possible(groups)]
+    placed = sorted((elements.placed(groups) for groups in apart), key=lambda one: one.worst)
+    found["best of several queries, by micro-batches"] = dict(placed[0].groups)
+    found["median of all, by micro-batches"] = dict(placed[len(placed) // 2].groups)
+    for name, groups in found.items():
+        if elements.is_possible(groups):
+            bench.run(
+                name.replace(" ", "-").replace(",", ""), source, MEASURED_S, PLACED_TRIGGER, app=app, groups=groups
+            )
+        else:
+            print(name, "cannot be: queries would wait for each other", flush=True)
+
+
+def observed(place: Path) -> Elements:
+    """The elements as two runs in one query show them."""
+    observation = observe(*(str(place / name / "run") for name in ("probe-0", "together")))
+    calibration = calibrate(observation)
+    durations = calibration.queries[0].durations
+    chosen = calibration.predict(replace(calibration.today, trigger=PLACED_TRIGGER), replicates=0)
+    elements = Elements.of(observation, chosen, durations.fixed, durations.per_row)
+    assert elements is not None
+    return elements
+
+
+def path_latencies(recording: Path) -> dict[str, Any]:
+    """By sink, the mean wait of its results, seconds: that of the results of the query that makes them."""
+    report = json.loads((recording / "report.json").read_text())["counts"]
+    manifest = json.loads((recording / "manifest.json").read_text())
+    makers = {
+        stream: one["name"] for one in manifest["topology"]["elements"] for stream in one["emits"]
+    }  # of which each has one here
+    found = {}
+    for sink in manifest["topology"]["sinks"]:
+        records = list(records_in(recording / f"batches-{manifest['groups'][makers[sink['stream']]]}.jsonl"))
+        began = records[0].committed_us / 1e6 + WARM_UP_S
+        found[sink["name"]] = (merged(one for one in records if one.committed_us / 1e6 >= began).mean or 0.0) / 1e3
+    groups = manifest["layout"]["grouping"]
+    return {"groups": groups, "paths": found, "lost": report["lost"], "duplicated": report["duplicated"]}
+
+
+def paths(place: Path) -> list[str]:
+    """A line a grouping, in the order of what was measured, and how well three models knew that order."""
+    elements, graph = observed(place), observed(place).graph()
+    names = list(elements.feeders)
+    rows = []
+    for path in sorted(place.glob("*/result.json")):
+        one = json.loads(path.read_text())
+        if path.parent.name == "probe-0":
+            continue
+        groups = {name: one["groups"].get(name, "main") for name in names}
+        costs = [streaming_cost(graph, groups, sharing=sharing) for sharing in ("count", "load")]
+        placed = elements.placed(groups)
+        rows.append((path.parent.name, placed.queries, one["paths"], placed.worst, *costs))
+    rows.sort(key=lambda row: max(row[2].values()))
+    lines = [
+        "| grouping | queries | worst path (s) | each sink (s) | by micro-batches (s) | by count | by load |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, queries, waits, worst, count, load in rows:
+        each = ", ".join(f"{sink} {wait:.2f}" for sink, wait in waits.items())
+        lines.append(
+            f"| {name} | {queries} | {max(waits.values()):.2f} | {each} | {worst:.2f} | {count:.2f} | {load:.2f} |"
+        )
+    truth = [max(row[2].values()) for row in rows]
+    for place_of, name in ((3, "micro-batches"), (4, "the paper's count"), (5, "load")):
+        tau = kendalltau(truth, [row[place_of] for row in rows])
+        lines.append(f"Kendall's tau between measured and expected order, by {name}: {tau.statistic:.2f}.")
+    return lines
 
 
 def day(place: Path, seconds: float) -> Path:
@@ -205,6 +313,9 @@ def table(place: Path, bound: float) -> list[str]:
             f"{one['busy']:.0%} | {one['changes']} | {one['lost']}, {one['duplicated']} |"
         )
     return lines
+
+
+PARTS = {"pays": pays, "adapts": adapts, "places": places}
 
 
 if __name__ == "__main__":

@@ -96,6 +96,8 @@ def _shown(planning: Planning) -> str:
                 f"{one.utilisation:.0%} utilisation (predicted)"
             )
     lines.append(f"  because   {planning.plan.because}")
+    if planning.grouping is not None:
+        lines.append(f"  queries   {planning.grouping.reason}")
     if planning.plan.holds_to is not None:
         lines.append(f"  holds     up to {planning.plan.holds_to:,.0f} rows/s (predicted)")
     lines += [f"  assumed   {text}" for text in planning.plan.assumed]

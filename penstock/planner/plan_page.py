@@ -24,6 +24,7 @@ def plan_page(planning: Planning, source: str) -> str:
         f"<p>{escape(plan.because + held)}</p>",
         "<h2>What it sets</h2>" + settings(chosen),
         limits(planning.verdicts),
+        "" if planning.grouping is None else f"<h2>Queries</h2><p>{escape(planning.grouping.reason)}</p>",
         figures({}, planning.today, planning.chosen),
         f"<h2>{escape(_figure(planning)[0])}, by time between micro-batches</h2>" + _curve(planning),
         assumed(plan.assumed),

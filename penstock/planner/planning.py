@@ -6,9 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from penstock.connectors.registry import is_gated
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.planner.calibration import Calibration, calibrate
+from penstock.planner.grouping import Choice, Elements, best_grouping, described
 from penstock.planner.observation import Observation
 from penstock.planner.plan import Plan, SourceGate, digest
 from penstock.planner.prediction import LATENCIES, Prediction
@@ -34,6 +37,7 @@ class Planning:
     today, chosen: predictions; ``today`` is None where the query does not keep up as it is.
     tried: predictions without bands.
     verdicts: what limits the query as it was recorded, the gravest first.
+    grouping: whether other queries would pay; None where the recording does not tell.
     """
 
     plan: Plan
@@ -42,6 +46,7 @@ class Planning:
     chosen: Prediction
     tried: tuple[Prediction, ...]
     verdicts: tuple[Verdict, ...]
+    grouping: Choice | None = None
 
 
 def make_plan(
@@ -77,7 +82,10 @@ def make_plan(
     plan = plan_of(
         observation, chosen, goal, because=reason, holds_to=holds_to, fixes_cores=fewest_cores, recordings=recordings
     )
-    return Planning(plan, goal, today, chosen, tried, tuple(verdicts(observation)))
+    grouping = _grouped(observation, calibration, chosen)
+    if grouping is not None and grouping.pays:
+        plan = msgspec.structs.replace(plan, groups=described(grouping.best.groups))
+    return Planning(plan, goal, today, chosen, tried, tuple(verdicts(observation)), grouping)
 
 
 def plan_of(
@@ -113,6 +121,16 @@ def plan_of(
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         recordings=[str(Path(one)) for one in recordings],
     )
+
+
+def _grouped(observation: Observation, calibration: Calibration, chosen: Prediction) -> Choice | None:
+    """The best grouping of what was recorded in one query."""
+    query = calibration.queries[0]
+    durations = calibration.scaled(query, chosen.setting)
+    elements = Elements.of(observation, chosen, durations.fixed, durations.per_row)
+    if elements is None or _grouping(observation):
+        return None
+    return best_grouping(elements, max(1, int(chosen.setting.cores or 1)))
 
 
 def _grouping(observation: Observation) -> dict[str, str]:

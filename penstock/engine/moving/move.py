@@ -188,12 +188,13 @@ class Move:
             f"{_expected(counted):.0f} s (assumed)."
         )
         divisions = divided(counted)
-        repack(pages, homes, divisions, _workshop(binding))
-        repacked, fired = spark.read.parquet(str(_workshop(binding))), fired_of(pages)
+        workshop = _workshop(binding)
+        repack(pages, homes, divisions, workshop / "pages")
+        repacked, fired = spark.read.parquet(str(workshop / "pages")), fired_of(pages)
         for name, reference in wirings.items():
             hops = {element.name: parts[name].depths[element.name] for element in parts[name].elements if element.keyed}
             headers = headers_of(repacked, divisions, fired, hops)
-            seed(spark, reference, self._recording.checkpoint(name), repacked, headers)
+            seed(spark, reference, self._recording.checkpoint(name), repacked, headers, workshop)
         arrived = OldState({self._recording.checkpoint(name): 0 for name in wirings}).pages(spark)
         if arrived is None or count(arrived, homes) != counted:
             raise RunFailedError(
@@ -247,7 +248,7 @@ def _expected(counted: Counted) -> float:
 
 
 def _workshop(binding: Binding) -> Path:
-    """Where pages lie on their way."""
+    """Where pages lie on their way, and what else is needed meanwhile."""
     return binding.recording.directory / "moving"
 
 

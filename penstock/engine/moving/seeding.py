@@ -122,13 +122,14 @@ class SeedProcessor(HopProcessor):
 
 
 def seed(
-    spark: SparkSession, reference: WiringReference, checkpoint: Path, pages: DataFrame, headers: list[HeaderRow]
-) -> None:
+    spark: SparkSession, reference: WiringReference, checkpoint: Path, pages: DataFrame, headers: list[HeaderRow], workshop: Path
+) -> None:  # fmt: skip
     """Make a checkpoint in which a group's state is as pages say, and no event has been read.
 
     Parameters
     ----------
     pages: as `repack` has written them. headers: the same pages' `headers_of`.
+    workshop: a directory for what is needed meanwhile.
     """
     wiring = reference.resolve()
     labels = bucket_labels(wiring.partitions)
@@ -139,7 +140,7 @@ def seed(
     content = content.union(spark.createDataFrame(headers, HEADERS))
     label = F.element_at(F.array(*map(F.lit, labels)), F.col("bucket") + 1)
     content = content.withColumn("label", label)
-    with TemporaryDirectory(dir=checkpoint.parent.parent, prefix=".seed") as place:
+    with TemporaryDirectory(dir=workshop) as place:
         (Path(place) / "one.txt").write_text("one\n")
         frame = _sources(spark, wiring.topology, place)
         for hop in range(1, wiring.hops + 1):
