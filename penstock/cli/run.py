@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
 )
-@click.option("--partitions", type=int, help="Partitions of each keyed hop; fixed by a run's first start.")
+@click.option("--partitions", type=int, help="Partitions of each keyed hop; a run that has others is moved.")
 @click.option(
     "--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Run an element in a query of its own group."
 )

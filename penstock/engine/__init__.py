@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.extras import needs
 
 if TYPE_CHECKING:
-    from penstock.engine.execution import RunResult, run
+    from penstock.engine.execution import RunResult, rescale, run
     from penstock.engine.options import RunOptions
 
-__all__ = ["RunOptions", "RunResult", "run"]
+__all__ = ["RunOptions", "RunResult", "rescale", "run"]
 
 
 def __getattr__(name: str) -> Any:

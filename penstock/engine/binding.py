@@ -163,7 +163,14 @@ class Binding:
 
     def _note_configuration(self, **how: bool) -> None:
         options = self.options
-        self.recording.note_configuration({"master": options.master, **how, **_plain(options), "trigger": self.trigger})
+        where = self.application
+        application = {
+            "file": str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None,
+            "name": where.name, "parameters": dict(where.parameters),
+        }  # fmt: skip
+        self.recording.note_configuration(
+            {"master": options.master, **how, **_plain(options), "trigger": self.trigger, "application": application}
+        )
 
     @property
     def trigger(self) -> float:

@@ -79,6 +79,44 @@ def run(
     return execute(binding, way, live, steering)
 
 
+def rescale(app: App, options: RunOptions, *, application: AppReference | None = None) -> RunResult:
+    """Move a run that is stopped to other partitions or groups, and read no more than was begun.
+
+    Raises
+    ------
+    ConfigurationError: it is as it is wanted already, or has not been started. PenstockError: it cannot be moved.
+    """
+    binding = Binding(app, options, application or reference(app))
+    live = Live(quiet=options.quiet)
+    try:
+        if binding.wanted == binding.layout:
+            raise ConfigurationError(
+                f"{binding.recording.directory.name} has {binding.layout.partitions or 'no'} partitions, and the groups that are asked "
+                "for: there is nothing to move."
+            )
+        way = _Mover(MicroBatches(binding, live))
+    except BaseException:
+        binding.recording.release()
+        raise
+    return execute(binding, way, live)
+
+
+@dataclass(frozen=True)
+class _Mover:
+    """The way of a run that is only moved."""
+
+    run: MicroBatches
+
+    @property
+    def names(self) -> Collection[str]:
+        """What its queries are called."""
+        return self.run.names
+
+    def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+        """Move; returns the report."""
+        return self.run.move(spark, watch)
+
+
 def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = None) -> RunResult:
     """Run a bound application in one way or the other, and write its report.
 

@@ -57,11 +57,7 @@ class MicroBatches:
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Run until the watch says that it is over; returns the report."""
         started_us = time.time_ns() // 1000
-        if self._move is not None:
-            self._move.carry_out(spark, lambda: self._settle(spark, watch), self._live.say)
-            settle(spark, self._binding.layout.partitions)
-        groups = self._open()
-        self._count(groups)
+        groups = self._where_wanted(spark, watch)
         queries: list[StreamingQuery] = []
         with watch.signals():
             try:
@@ -82,9 +78,23 @@ class MicroBatches:
                 for query in queries:
                     query.stop()
                 with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
-                    for group in groups:
-                        group.ledger.close()
+                    _close(groups)
         return self._report(groups)
+
+    def move(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+        """Move the run to where it is wanted, and read nothing that is not begun; returns the report."""
+        groups = self._where_wanted(spark, watch)
+        _close(groups)
+        return self._report(groups)
+
+    def _where_wanted(self, spark: SparkSession, watch: Watch) -> list[BoundGroup]:
+        """All groups, opened, in the layout that is wanted."""
+        if self._move is not None:
+            self._move.carry_out(spark, lambda: self._settle(spark, watch), self._live.say)
+            settle(spark, self._binding.layout.partitions)
+        groups = self._open()
+        self._count(groups)
+        return groups
 
     def _open(self) -> list[BoundGroup]:
         """Open all groups, each of which is then where its last start has left it."""
@@ -132,8 +142,7 @@ class MicroBatches:
                         raise watch.failure
                     agree(groups[place].ledger, groups[place].checkpoint, groups[place].sinks)
         finally:
-            for group in groups:
-                group.ledger.close()
+            _close(groups)
 
     def _look(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], started_us: int
@@ -284,6 +293,11 @@ class MicroBatches:
             self._binding.topology, self._totals, reckonings, self._binding.recording.progress(),
             engine=f"spark {pyspark.__version__}", master=self._binding.options.master,
         )  # fmt: skip
+
+
+def _close(groups: list[BoundGroup]) -> None:
+    for group in groups:
+        group.ledger.close()
 
 
 def _is_settled(group: BoundGroup) -> bool:

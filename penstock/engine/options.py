@@ -19,13 +19,13 @@ class RunOptions:
     runs: the directory in which runs lie.
     sources, sinks: URIs by name, in place of those that the application declares.
     master: the Spark master.
-    partitions: of each keyed hop; the number of cores unless given, and fixed by the first run.
+    partitions: of each keyed hop; the number of cores unless given. A run that was begun with others is moved.
     duration: seconds after which to stop, or None.
     until_idle: stop when every source has been drained. The input has ended then: windows close and timers on event time fire,
         and the run is not started again. With ``"pause"`` they wait, for the run is to go on when there is more.
     fresh: discard what an earlier run of this name left.
     report: where to write a copy of the report, or None.
-    groups: a group's name by element; all in one group unless given.
+    groups: a group's name by element; all in one group unless given. A run that was begun with others is moved.
     trigger: seconds between the starts of micro-batches; the application's unless given, and 0 starts one as soon as
         the last is over.
     hops: ``kafka:BROKERS``, to join groups by topics; by files unless given.

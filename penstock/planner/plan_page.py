@@ -27,6 +27,7 @@ def plan_page(planning: Planning, source: str) -> str:
         "" if planning.grouping is None else f"<h2>Queries</h2><p>{escape(planning.grouping.reason)}</p>",
         figures({}, planning.today, planning.chosen),
         f"<h2>{escape(_figure(planning)[0])}, by time between micro-batches</h2>" + _curve(planning),
+        _map(planning),
         assumed(plan.assumed),
         f"<h2>The plan</h2><pre>{escape(file)}</pre>",
     ]
@@ -55,6 +56,37 @@ def _value(planning: Planning, one: Prediction) -> float:
 def _between(one: Prediction) -> float:
     """Seconds between micro-batches."""
     return one.rows_per_batch / one.rate
+
+
+def _map(planning: Planning) -> str:
+    """The cost over thresholds and delays, where gates were tried."""
+    gates = [one for one in planning.tried if one.setting.min_rows]
+    if not gates:
+        return ""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    rows, delays = ([getattr(one.setting, name) for one in gates] for name in ("min_rows", "max_delay"))
+    dots = axes.scatter(rows, delays, c=[_value(planning, one) for one in gates], cmap="cividis_r", marker="s", s=150)
+    for label, marker, one in (("today", "X", planning.today), ("chosen", "o", planning.chosen)):
+        if one is not None and one.setting.min_rows:
+            axes.plot(
+                [one.setting.min_rows], [one.setting.delay], marker=marker, markersize=18, markerfacecolor="none",
+                markeredgecolor=CHOSEN, markeredgewidth=2.5, linestyle="none", label=label,
+            )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}")
+    axes.set_xlabel("threshold K (rows)")
+    axes.set_ylabel("delay (s)")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.colorbar(dots, label=_figure(planning)[1])
+    if axes.get_legend_handles_labels()[0]:
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return f"<h2>{escape(_figure(planning)[0])}, by threshold and delay</h2>" + inline(figure)
 
 
 def _curve(planning: Planning) -> str:

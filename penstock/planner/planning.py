@@ -23,8 +23,8 @@ from penstock.planner.verdict import Verdict, verdicts
 Goal = Target | Prices
 FEWEST_CORES = 64
 """Most cores that are tried."""
-PATIENT = 2.0
-"""A threshold's delay, in times of what the threshold takes to fill."""
+PATIENCE = (0.5, 1.0, 2.0, 4.0)
+"""Delays that are tried with a threshold, in times of what the threshold takes to fill."""
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,12 @@ def _cheapest(
     base = replace(calibration.complete(what_if), min_rows=None, max_delay=None)
     rate = float(base.rate or 0.0)
 
-    def predicted(interval: float, *, threshold: bool = False) -> Prediction | None:
-        rows = max(1, round(rate * interval))
+    def predicted(interval: float, patience: float | None = None) -> Prediction | None:
+        """With a trigger interval, or with a threshold of the rows that come in one, and a delay of so many of it."""
         setting = replace(base, trigger=interval)
-        if threshold:
-            setting = replace(base, trigger=0.0, min_rows=float(rows), max_delay=PATIENT * max(interval, 1e-3))
+        if patience is not None:
+            rows = float(max(1, round(rate * interval)))
+            setting = replace(base, trigger=0.0, min_rows=rows, max_delay=patience * max(interval, 1e-3))
         try:
             return calibration.predict(setting, replicates=0)
         except PenstockError:
@@ -187,7 +188,8 @@ def _cheapest(
     tried += [found for interval in finer if (found := predicted(round(interval, 3))) is not None]
     if gated and rate * around > 1:
         near = [around * 2 ** (power / 4) for power in range(-4, 5)]
-        tried += [found for interval in near if (found := predicted(interval, threshold=True)) is not None]
+        gates = [predicted(interval, patience) for interval in near for patience in PATIENCE]
+        tried += [found for found in gates if found is not None]
     best = min(tried, key=prices.per_second)
     chosen = calibration.predict(best.setting)
     today = None

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.cli.main import main
 from penstock.engine.ledger import Ledger
 from penstock.engine.moving.move import Move
 from penstock.errors import IncompatibleStateError, RunFailedError
@@ -154,3 +155,21 @@ def test_a_query_with_state_of_sparks_own_is_not_moved(run_app, tmp_path):
     run_app("native", sources=sources)
     with pytest.raises(IncompatibleStateError, match="query elements .* leave them in their group"):
         run_app("native", sources=sources, groups={"keep_long": "apart"})
+
+
+@pytest.mark.slow
+def test_rescale_moves_a_run_and_reads_nothing(sell, spark, tmp_path, capsys):
+    sell(200, partitions=2)
+    spark.leave()
+    rescale = ["rescale", "moving", "--runs", str(tmp_path / "runs"), "--json"]
+    main([*rescale, "--partitions", "3"])
+    moved = json.loads(capsys.readouterr().out)
+    assert (moved["before"]["partitions"], moved["after"]["partitions"], moved["instances"]) == (
+        2,
+        3,
+        2 * ITEMS + SHOPS,
+    )
+    with pytest.raises(SystemExit):
+        main([*rescale, "--partitions", "3"])
+    assert "nothing to move" in capsys.readouterr().err
+    check(sell(100, end=True), 300)

@@ -1,6 +1,7 @@
 """Plans: chosen from recordings, written, edited, and obeyed or refused."""
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -219,3 +220,13 @@ def test_flags_that_do_not_go_together_are_refused_before_anything_runs(tmp_path
     with pytest.raises((ConfigurationError, SourceError), match=said_so):
         said("run", "planned_words.py", "--source", "Words=text:words", *flags)
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.slow
+def test_thresholds_and_delays_are_tried_together(observation):
+    gated = replace(observation, manifest={**observation.manifest, "sources": {"Words": "generator:poisson?rate=5"}})
+    planning = make_plan(gated, Prices(1.0, 3000.0))
+    tried = {(one.setting.min_rows, one.setting.max_delay) for one in planning.tried if one.setting.min_rows}
+    assert len({rows for rows, _ in tried}) >= 5
+    assert len(tried) >= 20
+    assert "by threshold and delay" in plan_page(planning, "a")

@@ -1,0 +1,77 @@
+"""``penstock rescale``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.app.loader import load_app
+from penstock.cli.arguments import pairs
+from penstock.engine import RunOptions
+from penstock.engine import rescale as move
+from penstock.errors import ConfigurationError, SourceError
+
+MASKED = "***"
+
+
+@click.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1, 10_000), help="Partitions of each keyed hop.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Put an element in a query of its own group."
+)
+@click.option(
+    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was moved as JSON.")
+def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Path, as_json: bool) -> None:
+    """Change the partitions, or the groups, of a run that is stopped; all its state is kept and counted.
+
+    The application is that of the run's last start, with its parameters. `penstock run` with --partitions or --group does the
+    same, and goes on.
+
+    \b
+    Example:
+      penstock rescale divisibility --partitions 4
+    """
+    if partitions is None and not groups:
+        raise ConfigurationError("Say what is to change: --partitions N, or --group ELEMENT=GROUP.")
+    start = _last_start(runs / name)
+    known = start["application"]
+    if not known["file"]:
+        raise ConfigurationError(
+            f"{name} was started from Python, so its file is not known: call penstock.run with partitions= there."
+        )
+    hidden = [uri for uri in [*start["sources"].values(), *start["sinks"].values()] if MASKED in uri]
+    if hidden:
+        raise ConfigurationError(
+            f"{name} reads or writes {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` instead, "
+            "which moves it and goes on."
+        )
+    app, reference = load_app(f"{known['file']}:{known['name']}", known["parameters"])
+    options = RunOptions(
+        name=name, runs=runs, sources=start["sources"], sinks=start["sinks"], master=start["master"], partitions=partitions,
+        groups=pairs("--group", groups), hops=start["hops"], conf=start["conf"], archives=tuple(start["archives"]),
+        trigger=start["trigger"],
+    )  # fmt: skip
+    move(app, options, application=reference)
+    moved = (runs / name / "moves.jsonl").read_text().splitlines() if (runs / name / "moves.jsonl").exists() else []
+    if as_json:
+        click.echo(moved[-1] if moved else "{}")
+
+
+def _last_start(run: Path) -> dict[str, Any]:
+    """How a run was last started.
+
+    Raises
+    ------
+    SourceError: there is no such run, or it was started by a version that did not keep it.
+    """
+    try:
+        start: dict[str, Any] = json.loads((run / "starts.jsonl").read_text().splitlines()[-1])
+    except (OSError, ValueError, IndexError) as error:
+        raise SourceError(f"{run} is no run that was started: name one that `penstock status` shows.") from error
+    if "application" not in start:
+        raise SourceError(f"{run} was last started by an older version of Penstock: start it once with this one.")
+    return start
