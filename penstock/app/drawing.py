@@ -1,9 +1,8 @@
 """A topology as boxes and arrows, and as a Mermaid flowchart of them."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.app.stream import Source, Stream
 from penstock.app.topology import Topology
 
 
@@ -24,31 +23,37 @@ class Edge(NamedTuple):
     label: str
 
 
-def nodes_and_edges(topology: Topology) -> tuple[list[Node], list[Edge]]:
-    """Boxes for sources, elements and sinks; arrows for the streams between them."""
-    nodes = [Node(f"source_{s.name}", "source", s.name, s.event_type.__name__) for s in topology.sources]
-    for element in topology.elements:
-        note = f"key: {', '.join(element.key)}" if element.keyed else element.dialect
-        note += f"; {element.note}" if element.note else ""
-        nodes.append(Node(f"element_{element.name}", "keyed" if element.keyed else "element", element.name, note))
-    nodes += [Node(f"sink_{sink.name}", "sink", sink.name, "sink") for sink in topology.sinks]
+def nodes_and_edges(topology: Mapping[str, Any]) -> tuple[list[Node], list[Edge]]:
+    """Boxes for sources, elements and sinks; arrows for the streams between them.
+
+    Parameters
+    ----------
+    topology: as `Topology.to_json` and a run's manifest have it.
+    """
+    streams, elements, sinks = topology["streams"], topology["elements"], topology["sinks"]
+    nodes = [Node(f"source_{one['name']}", "source", one["name"], one["event"]) for one in streams if one["source"]]
+    for element in elements:
+        note = f"key: {', '.join(element['key'])}" if element["key"] else element["dialect"]
+        note += f"; {element['note']}" if element.get("note") else ""
+        nodes.append(
+            Node(f"element_{element['name']}", "keyed" if element["key"] else "element", element["name"], note)
+        )
+    nodes += [Node(f"sink_{sink['name']}", "sink", sink["name"], "sink") for sink in sinks]
     edges = []
-    for stream in topology.streams:
-        ends = [f"element_{element.name}" for element in topology.consumers(stream)]
-        ends += [f"sink_{sink.name}" for sink in topology.sinks_of(stream)]
-        edges += [Edge(start, end, stream.name) for start in _starts(topology, stream) for end in ends]
+    for stream in streams:
+        name = stream["name"]
+        starts = [f"element_{element['name']}" for element in elements if name in element["emits"]]
+        ends = [f"element_{element['name']}" for element in elements if name in element["inputs"]]
+        ends += [f"sink_{sink['name']}" for sink in sinks if sink["stream"] == name]
+        edges += [
+            Edge(start, end, name) for start in ([f"source_{name}"] if stream["source"] else starts) for end in ends
+        ]
     return nodes, edges
-
-
-def _starts(topology: Topology, stream: Stream[Any]) -> Iterable[str]:
-    if isinstance(stream, Source):
-        return [f"source_{stream.name}"]
-    return [f"element_{producer.name}" for producer in topology.producers(stream)]
 
 
 def mermaid(topology: Topology) -> str:
     """The topology as a Mermaid flowchart."""
-    nodes, edges = nodes_and_edges(topology)
+    nodes, edges = nodes_and_edges(topology.to_json())
     shape = {"source": ("([", "])"), "sink": ("[(", ")]"), "element": ("[", "]"), "keyed": ("[[", "]]")}
     lines = ["flowchart LR"]
     for node in nodes:

@@ -35,7 +35,11 @@ class Place(NamedTuple):
 
 def svg(topology: Topology) -> str:
     """The topology as an SVG picture."""
-    nodes, edges = nodes_and_edges(topology)
+    return drawn(*nodes_and_edges(topology.to_json()), topology.application)
+
+
+def drawn(nodes: list[Node], edges: list[Edge], application: str) -> str:
+    """Boxes and arrows as an SVG picture; each says in ``data-node`` or ``data-stream`` what it is."""
     titles = {node.identity: node.title for node in nodes}
     edges = [edge if edge.label != titles[edge.start] else edge._replace(label="") for edge in edges]
     routes = _routes(nodes, _merged(edges))
@@ -45,15 +49,15 @@ def svg(topology: Topology) -> str:
     legend, legend_width = _legend({node.kind for node in nodes}, legend_y)
     width = round(max(max(place.x + place.width for place in boxes.values()), legend_width) + MARGIN)
     height = round(legend_y + 2 * LABEL + MARGIN / 2)
-    drawn = [_arrows(routes, places), *(_box(node, boxes[node.identity]) for node in nodes), legend]
+    parts = [_arrows(routes, places), *(_box(node, boxes[node.identity]) for node in nodes), legend]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="Helvetica, Arial, sans-serif">\n'
-        f"<title>Topology of {escape(topology.application)}</title>\n"
+        f"<title>Topology of {escape(application)}</title>\n"
         '<rect width="100%" height="100%" fill="#ffffff"/>\n'
         '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L10 5 L0 10 z" fill="{LINE}"/></marker></defs>\n'
-        f"{''.join(drawn)}</svg>\n"
+        f"{''.join(parts)}</svg>\n"
     )
 
 
@@ -159,10 +163,15 @@ def _arrows(routes: list[Route], places: dict[str, Place]) -> str:
             path += _curve(bends, y, places[name].x, places[name].middle) + f" h{places[name].width:.0f}"
             bends, y = places[name].x + places[name].width, places[name].middle
         path += _curve(bends, y, end.x - 1, end.middle)
-        lines.append(f'<path d="{path}" fill="none" stroke="{LINE}" stroke-width="1.5" marker-end="url(#tip)"/>\n')
+        lines.append(
+            f'<path d="{path}" data-stream="{escape(route.edge.label)}" fill="none" stroke="{LINE}" stroke-width="1.5" '
+            'marker-end="url(#tip)"/>\n'
+        )
     for (box, label), y in leaving.items():
         x = places[box].x + places[box].width + PAD / 4
-        lines.append(f'<text x="{x:.0f}" y="{y - 5:.0f}" font-size="{LABEL}" fill="{INK}">{escape(label)}</text>\n')
+        lines.append(
+            f'<text x="{x:.0f}" y="{y - 5:.0f}" data-stream="{escape(label)}" font-size="{LABEL}" fill="{INK}">{escape(label)}</text>\n'
+        )
     return "".join(lines)
 
 
@@ -175,8 +184,8 @@ def _box(node: Node, place: Place) -> str:
     x, middle = place.x + place.width / 2, place.middle
     text = f'<text x="{x:.0f}" text-anchor="middle"'
     return (
-        f'{_shape(node.kind, place)}\n{text} y="{middle - 3:.0f}" font-size="{TITLE}" fill="{INK}">{escape(node.title)}</text>\n'
-        f'{text} y="{middle + 16:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(node.note)}</text>\n'
+        f'<g data-node="{escape(node.identity)}" class="{node.kind}">{_shape(node.kind, place)}\n{text} y="{middle - 3:.0f}" font-size="{TITLE}" fill="{INK}">{escape(node.title)}</text>\n'
+        f'{text} y="{middle + 16:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(node.note)}</text></g>\n'
     )
 
 
@@ -193,7 +202,7 @@ def _legend(kinds: set[str], y: float) -> tuple[str, float]:
     x, parts = float(MARGIN), []
     for kind, meaning in KINDS.items():
         if kind in kinds:
-            shape = _shape(kind, Place(x, y, 24, 14))
+            shape = f'<g class="{kind}">{_shape(kind, Place(x, y, 24, 14))}</g>'
             parts.append(
                 f'{shape}<text x="{x + 30:.0f}" y="{y + 12:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(meaning)}</text>\n'
             )

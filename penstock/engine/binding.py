@@ -237,6 +237,13 @@ class Binding:
         return {
             "groups": {name: group.name for group in self.groups for name in group.elements},
             "hops": {group.name: self.part(group).hops for group in self.groups},
+            "reads": {
+                group.name: {
+                    "sources": list(group.sources),
+                    "handed_on": [one.name for one in self.part(group).sources if one.name not in group.sources],
+                }
+                for group in self.groups
+            },
             "partitions": self.layout.partitions,
             "layout": msgspec.to_builtins(self.layout),
         }

@@ -26,8 +26,8 @@ from penstock.engine.stateful import time_mode_of
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
 from penstock.runtime.tally import ElementTally
 
-ASSUMED_S, ASSUMED_RATE = 12.0, 40_000.0
-"""What a move is expected to last before one was measured: Spark's jobs, and so many instances a second."""
+ASSUMED_S, ASSUMED_RATE = 23.0, 65_000.0
+"""What a move is expected to last: Spark's jobs, and so many instances a second; measured on two cores (`benchmarks/moving.py`)."""
 MOVES = "moves.jsonl"
 
 Say = Callable[[str], None]

@@ -1,0 +1,93 @@
+"""Is the run healthy, and if not, why: the causes, the gravest first, each with its evidence and what mends it."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.engine.ledger import BatchRecord
+from penstock.planner.verdict import Verdict
+from penstock.ui.follower import Follower
+
+RECENT = 30
+"""Micro-batches that are looked at for dead letters and late events."""
+SILENT_S = 60.0
+
+MENDS = {
+    "saturated": "Give it more cores or partitions, or make the busiest element cheaper; a longer trigger helps where micro-batches are small.",
+    "source throttled": "Raise max_rows (max_files, maxOffsetsPerTrigger), or trigger more often.",
+    "rate rising": "Plan for the rate to come: penstock plan --what-if rate=2x, or run with --adapt.",
+    "state growing": "Let instances expire (expires=), or close windows by a watermark.",
+    "skewed": "Spread the busiest keys, or aggregate before the key.",
+    "slow sink": "Look at the sink: its commits take longer than the work. Larger micro-batches make fewer of them.",
+    "garbage collection": "Give Spark more memory (--conf spark.driver.memory=4g), or take smaller micro-batches (max_rows).",
+    "trigger too short": "Set a longer trigger: penstock tune says which.",
+    "trigger too long": "Set a shorter trigger: penstock tune says which.",
+    "dead letters": "Read them below; mend the element or the input, and have them read again.",
+    "late events": "Allow more lateness, or look for a source that lags.",
+    "stopped": "The same command resumes it.",
+    "idle": "",
+    "unclear": "",
+    "healthy": "",
+}
+SEVERITY = {"healthy": 0, "idle": 0, "unclear": 0, "stopped": 0, "ended": 0}
+"""Of what is no fault; all else counts as one."""
+
+
+class Cause(NamedTuple):
+    """What was found; ``fault`` is False for what only says how things are."""
+
+    kind: str
+    evidence: str
+    mend: str
+    sure: bool
+    fault: bool
+
+
+def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[Cause]:
+    """All that is to be said, the gravest first; never empty."""
+    found = [*_of_counts(follower), *_of_verdicts(verdicts, state)]
+    faults = [one for one in found if one.fault]
+    if faults:
+        return faults
+    if state != "running":
+        last = "its input is over" if state == "ended" else "it may be resumed"
+        return [Cause(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
+    return found or [Cause("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
+
+
+def _of_verdicts(verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
+    for one in verdicts:
+        fault = one.kind not in SEVERITY
+        if fault or state == "running":
+            yield Cause(one.kind, one.text, MENDS.get(one.kind, ""), one.confident, fault)
+
+
+def _of_counts(follower: Follower) -> Iterator[Cause]:
+    """What the ledger says by itself, for which no model is needed."""
+    records = [record for name in follower.present for record in list(follower.groups[name].records)[-RECENT:]]
+    taken = sum(source.accepted for record in records for source in record.sources.values())
+    letters: dict[str, int] = {}
+    late: dict[str, int] = {}
+    for record in records:
+        for name, tally in record.elements.items():
+            letters[name] = letters.get(name, 0) + tally.dead_letters
+            late[name] = late.get(name, 0) + tally.late
+    dead = sum(record.dead_lettered for record in records)
+    if dead:
+        worst = max(letters, key=lambda name: letters[name], default="")
+        where = f"most in {worst}" if letters.get(worst) else "while decoding"
+        yield Cause(
+            "dead letters", f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.", MENDS["dead letters"],
+            sure=True, fault=True,
+        )  # fmt: skip
+    if sum(late.values()) > 0.001 * max(taken, 1):
+        worst = max(late, key=lambda name: late[name])
+        yield Cause(
+            "late events", f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}.",
+            MENDS["late events"], sure=True, fault=True,
+        )  # fmt: skip
+
+
+def silence(records: Sequence[BatchRecord]) -> float | None:
+    """Seconds since the last commit; None where there was none."""
+    return time.time() - records[-1].committed_us / 1e6 if records else None

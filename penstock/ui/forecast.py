@@ -1,0 +1,110 @@
+"""What the models say of a run: what limits it, the latency they expect as it is, and at settings not yet tried."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.planner.calibration import Calibration, calibrate
+from penstock.planner.observation import Observation, observe_running
+from penstock.planner.prediction import LATENCIES, Prediction
+from penstock.planner.setting import Setting
+from penstock.planner.verdict import Verdict, verdicts
+from penstock.ui.follower import Follower
+
+EVERY_S = 45.0
+"""How often the models are fitted anew."""
+FITTED = 400
+"""Micro-batches of each group that they are fitted to."""
+QUICK = 30
+TRIGGERS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
+RATES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+FIGURES = ("p50", "p95", "p99", "utilisation", "batches_per_day")
+"""Where the sliders of what-if stop, seconds and times the present rate, and what they show."""
+
+
+class Forecast:
+    """Keeps a calibration of a run, made in the background, and answers from it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made = 0.0
+        self._busy = False
+        self.verdicts: list[Verdict] = []
+        self.today: dict[str, Any] | None = None
+        self.why_not = "The models wait for more micro-batches."
+        self._calibration: Calibration | None = None
+        self._surfaces: dict[tuple[int, float | None], dict[str, Any]] = {}
+
+    def refresh(self, follower: Follower, *, wait: bool = False) -> None:
+        """Fit anew where that is due, beside whoever asks."""
+        with self._lock:
+            if self._busy or time.monotonic() - self._made < EVERY_S:
+                return
+            self._busy = True
+        records = list(follower.progress)[-FITTED * max(1, len(follower.present)) :]
+        ledgers = {name: list(follower.groups[name].records)[-FITTED:] for name in follower.present}
+        thread = threading.Thread(
+            target=lambda: self._fit(lambda: observe_running(follower.run, records, ledgers)), daemon=True
+        )
+        thread.start()
+        if wait:
+            thread.join()
+
+    def _fit(self, observed: Callable[[], Observation]) -> None:
+        try:
+            observation = observed()
+            self.verdicts = verdicts(observation) if observation.queries else []
+            calibration = calibrate(observation)
+            prediction = calibration.predict(replicates=QUICK)
+            self._calibration, self.today, self.why_not = calibration, _shown(prediction, bands=True), ""
+        except PenstockError as error:
+            self.why_not = str(error)
+        except Exception as error:  # a fault of a model's must not take the page away
+            self.why_not = f"The models failed ({type(error).__name__}: {error})."
+        finally:
+            with self._lock:
+                self._made, self._busy = time.monotonic(), False
+
+    def surface(self, cores: float | None) -> dict[str, Any]:
+        """Predictions over rates (times the present one) and trigger intervals, for the page's sliders to move on; kept until the
+        models are fitted anew. A cell is None where the query would not keep up.
+
+        Parameters
+        ----------
+        cores: in all; as recorded where it is None.
+        """
+        calibration = self._calibration
+        if calibration is None:
+            return {"error": self.why_not}
+        kept = self._surfaces.get((id(calibration), cores))
+        if kept is None:
+            present = float(calibration.complete(None).rate or 0.0)
+            rows = [
+                [_cell(calibration, Setting(rate=times * present, trigger=one, cores=cores)) for one in TRIGGERS]
+                for times in RATES
+            ]
+            kept = {"rates": RATES, "triggers": TRIGGERS, "figures": FIGURES, "cells": rows, "present": present}
+            self._surfaces = {(id(calibration), cores): kept}
+        return kept
+
+
+def _cell(calibration: Calibration, setting: Setting) -> list[float] | None:
+    try:
+        found = calibration.predict(setting, replicates=0)
+    except PenstockError:
+        return None
+    return [round(float(getattr(found, name)), 4) for name in FIGURES]
+
+
+def _shown(prediction: Prediction, *, bands: bool = False) -> dict[str, Any]:
+    found: dict[str, Any] = {name: getattr(prediction, name) for name in LATENCIES}
+    found |= {
+        "rate": prediction.rate, "trigger": prediction.setting.interval, "cores": prediction.setting.cores,
+        "utilisation": prediction.utilisation, "batches_per_day": prediction.batches_per_day,
+        "throughput_limit": prediction.throughput_limit, "assumptions": list(prediction.assumptions),
+    }  # fmt: skip
+    if bands:
+        found["bands"] = {name: list(prediction.band(name)) for name in LATENCIES}
+    return found

@@ -1,0 +1,252 @@
+"use strict";
+// The page: written from its data once, and again whenever a run that is on has news.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const main = document.getElementById("main");
+const SVG = "http://www.w3.org/2000/svg";
+
+// --- words and numbers -------------------------------------------------------------------------
+
+const escape = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+const whole = (value) => (value === null || value === undefined ? "not known" : Math.round(value).toLocaleString("en"));
+
+function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value === 0) return "0 s";
+  if (value < 0.001) return `${(value * 1e6).toFixed(0)} µs`;
+  if (value < 1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
+  return `${value.toPrecision(3)} s`;
+}
+
+function rate(value) {
+  if (value === null || value === undefined) return "–";
+  return `${value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(2)}/s`;
+}
+
+function ago(at) {
+  const past = Math.max(0, Date.now() / 1000 - at);
+  if (past < 90) return `${Math.round(past)} s ago`;
+  if (past < 5400) return `${Math.round(past / 60)} min ago`;
+  return new Date(at * 1000).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+}
+
+function set(id, html) {
+  const place = document.getElementById(id);
+  if (place.dataset.html !== html) {
+    place.innerHTML = html;
+    place.dataset.html = html;
+  }
+}
+
+// --- a chart: lines over time or over a setting, with a band and marks ---------------------------
+
+const WIDTH = 640, HEIGHT = 220, LEFT = 58, RIGHT = 12, TOP = 12, BOTTOM = 28;
+
+function steps(most, count = 4) {
+  const rough = most / count, size = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((times) => times * size).find((one) => one >= rough);
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, place) => place * step);
+}
+
+function chart(title, lines, { from, to, shownX, shownY, bands = [], marks = [], point = null }) {
+  const values = [...lines.flatMap((line) => line.points.map((one) => one[1])), ...bands.flatMap((band) => band.range)];
+  const finite = values.filter((value) => value !== null && Number.isFinite(value));
+  if (finite.length && !finite.some((value) => value > 0)) return `<p class="faint">None.</p>`;
+  if (!finite.length || !(to > from)) return `<p class="faint">Nothing to show yet.</p>`;
+  const most = Math.max(...finite, 1e-9) * 1.08;
+  const x = (at) => LEFT + ((at - from) / (to - from)) * (WIDTH - LEFT - RIGHT);
+  const y = (value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+  const parts = [];
+  for (const step of steps(most)) {
+    parts.push(`<line class="axis" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(step)}" y2="${y(step)}"/>`);
+    parts.push(`<text x="${LEFT - 6}" y="${y(step) + 4}" text-anchor="end">${shownY(step)}</text>`);
+  }
+  for (const place of [0, 0.5, 1]) {
+    const anchor = ["start", "middle", "end"][place * 2];
+    parts.push(`<text x="${x(from + place * (to - from))}" y="${HEIGHT - 8}" text-anchor="${anchor}">${shownX(from + place * (to - from))}</text>`);
+  }
+  for (const band of bands) {
+    const [low, high] = band.range.map(y);
+    parts.push(`<rect x="${LEFT}" width="${WIDTH - LEFT - RIGHT}" y="${high}" height="${Math.max(1, low - high)}" fill="var(--band)"/>`);
+  }
+  for (const mark of marks.filter((one) => one.at >= from && one.at <= to)) {
+    parts.push(`<line class="mark" x1="${x(mark.at)}" x2="${x(mark.at)}" y1="${TOP}" y2="${HEIGHT - BOTTOM}"><title>${escape(mark.kind)}: ${escape(mark.why || "")}</title></line>`);
+    parts.push(`<text x="${x(mark.at) + 3}" y="${TOP + 9}">${escape(mark.kind)}</text>`);
+  }
+  for (const line of lines) {
+    const pieces = [];
+    let open = false;
+    for (const [at, value] of line.points) {
+      if (value === null || value === undefined) { open = false; continue; }
+      pieces.push(`${open ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`);
+      open = true;
+    }
+    parts.push(`<path d="${pieces.join("")}" fill="none" stroke="${line.colour}" stroke-width="2" ${line.dashed ? 'stroke-dasharray="6 4"' : ""}/>`);
+  }
+  if (point !== null) parts.push(`<circle cx="${x(point[0])}" cy="${y(point[1])}" r="6" fill="none" stroke="var(--ink)" stroke-width="2.5"/>`);
+  const last = lines.map((line) => `${line.name} ${shownY(line.points.map((one) => one[1]).filter((one) => one !== null).at(-1) ?? 0)}`).join(", ");
+  const key = [...lines.map((line) => `<span><i style="background:${line.colour}"></i>${escape(line.name)}</span>`),
+    ...bands.map((band) => `<span><i class="band" style="background:var(--band)"></i>${escape(band.name)}</span>`)].join("");
+  return `<svg class="chart" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${escape(title)}; last: ${escape(last)}">${parts.join("")}</svg><div class="key">${key}</div>`;
+}
+
+// --- all runs -------------------------------------------------------------------------------------
+
+function home(runs) {
+  const rows = runs.map((run) => `<tr><td><a href="/runs/${encodeURIComponent(run.name)}">${escape(run.name)}</a></td><td class="text">${escape(run.state)}</td>
+    <td>${run.last_commit === null ? "never" : ago(run.last_commit)}</td><td>${whole(run.accepted)}</td><td>${whole(run.dead_lettered)}</td>
+    <td>${rate(run.rate)}</td><td>${seconds(run.p50_s)}</td><td>${seconds(run.p95_s)}</td></tr>`).join("");
+  main.innerHTML = runs.length
+    ? `<div class="scroll" tabindex="0" role="region" aria-label="Runs"><table><thead><tr><th scope="col">run</th><th scope="col" class="text">state</th><th scope="col">last commit</th><th scope="col">events</th><th scope="col">dead-lettered</th><th scope="col">rate</th><th scope="col">p50</th><th scope="col">p95</th></tr></thead><tbody>${rows}</tbody></table></div><p class="faint">All figures are measured.</p>`
+    : `<p>No run lies here yet. Start one: <code>penstock run app.py</code>.</p>`;
+}
+
+// --- one run --------------------------------------------------------------------------------------
+
+let now = data.run, chosen = null, span = null, surface = data.surface || null;
+
+function skeleton() {
+  main.innerHTML = `
+    <section aria-labelledby="h-health"><h2 id="h-health">How it is</h2><div id="health"></div>
+      <div id="counts" class="counts"></div><p class="faint" id="counted"></p></section>
+    <section aria-labelledby="h-graph"><h2 id="h-graph">Topology</h2>
+      <p class="faint">Rates of the last half minute of commits, and the time that an element takes for an event (measured). An element with a heavy frame works more than half of one core.</p>
+      <div class="graph scroll" tabindex="0" role="region" aria-label="Topology">${data.picture}</div><div id="element" aria-live="polite"></div></section>
+    <section aria-labelledby="h-time"><h2 id="h-time">Over time</h2>
+      <p><label style="display:inline">Show the last <input type="number" id="span" min="1" step="1" style="width:6rem" aria-describedby="span-hint"> minutes</label> <span class="faint" id="span-hint">(empty: all)</span></p>
+      <div id="charts" class="columns"></div></section>
+    <section aria-labelledby="h-if"><h2 id="h-if">What if</h2><div id="whatif"></div></section>
+    <section aria-labelledby="h-letters"><h2 id="h-letters">Dead letters</h2><div id="letters"></div></section>`;
+  document.getElementById("span").addEventListener("input", (event) => { span = Number(event.target.value) || null; show(); });
+  for (const box of document.querySelectorAll(".graph g[data-node]")) {
+    const name = box.dataset.node;
+    box.setAttribute("tabindex", "0");
+    box.setAttribute("role", "button");
+    box.setAttribute("aria-label", name.replace("_", " "));
+    const choose = () => { chosen = chosen === name ? null : name; show(); };
+    box.addEventListener("click", choose);
+    box.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } });
+  }
+}
+
+function health() {
+  const lines = now.causes.map((cause) => `<div class="health ${cause.fault ? "bad" : ""}"><p><b>${escape(cause.kind)}</b>${cause.sure ? "" : " (not sure)"}: ${escape(cause.evidence)}</p>${cause.mend ? `<p>${escape(cause.mend)}</p>` : ""}</div>`);
+  set("health", lines.join(""));
+  const c = now.counts;
+  set("counts", `<span><b>${whole(c.accepted)}</b> accepted</span><span aria-hidden="true">=</span><span><b>${whole(c.processed)}</b> processed</span><span aria-hidden="true">+</span><span><b>${whole(c.dead_lettered)}</b> dead-lettered</span><span aria-hidden="true">+</span><span><b>${whole(c.queued)}</b> queued</span>`);
+  const rest = [c.lost === null ? "" : `lost ${whole(c.lost)}, duplicated ${whole(c.duplicated)}`, c.late ? `late ${whole(c.late)}` : ""].filter(Boolean).join("; ");
+  set("counted", `Measured: ${escape(c.kind)}${rest ? `; ${rest}` : ""}.`);
+}
+
+function graph() {
+  const lately = now.lately;
+  for (const text of document.querySelectorAll(".graph text[data-stream]")) {
+    const names = text.dataset.stream.split(", ").filter(Boolean);
+    const total = names.map((name) => lately.streams[name]).filter((one) => one !== undefined);
+    if (names.length) text.textContent = total.length ? `${names.join(", ")} ${rate(total.reduce((a, b) => a + b, 0))}` : names.join(", ");
+  }
+  for (const box of document.querySelectorAll(".graph g[data-node]")) {
+    const [kind, ...rest] = box.dataset.node.split("_"), name = rest.join("_"), note = box.querySelectorAll("text")[1];
+    const element = lately.elements[name];
+    if (kind === "element" && element) note.textContent = `${rate(element.rate)} · ${seconds(element.service_us === null ? null : element.service_us / 1e6)}`;
+    if (kind === "source") note.textContent = rate(lately.streams[name]);
+    if (kind === "sink") note.textContent = rate(lately.sinks[name]);
+    box.classList.toggle("busy", Boolean(element && element.busy > 0.5));
+    box.classList.toggle("chosen", box.dataset.node === chosen);
+    box.setAttribute("aria-pressed", String(box.dataset.node === chosen));
+  }
+  const name = (chosen || "").replace(/^element_/, ""), one = lately.elements[name];
+  set("element", !chosen ? "" : one ? `<h3>${escape(name)}</h3><table><tbody>
+    <tr><td>query (group)</td><td>${escape(now.groups[name] || "main")}</td></tr><tr><td>events</td><td>${whole(one.events)}</td></tr>
+    <tr><td>now</td><td>${rate(one.rate)}</td></tr><tr><td>time of an event (mean)</td><td>${seconds(one.service_us === null ? null : one.service_us / 1e6)}</td></tr>
+    <tr><td>works, of one core</td><td>${(100 * one.busy).toFixed(1)}%</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
+    <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
+    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table>`
+    : `<p class="faint">Nothing was measured there lately.</p>`);
+}
+
+function charts() {
+  const all = now.series.flatMap((one) => one.rows.map((row) => row[0]));
+  if (!all.length) { set("charts", `<p class="faint">No micro-batch was committed yet.</p>`); return; }
+  const to = Math.max(...all), from = Math.max(Math.min(...all), span ? to - 60 * span : -Infinity);
+  const clock = (at) => new Date(at * 1000).toLocaleTimeString("en", { hour12: false });
+  const within = (one, column) => one.rows.filter((row) => row[0] >= from).map((row) => [row[0], row[column]]);
+  const common = { from, to, shownX: clock, marks: now.marks };
+  const last = now.series.filter((one) => one.gives_results).at(-1) || now.series.at(-1);
+  const bands = now.today && !span ? [{ name: "p95 predicted, 90% of runs", range: now.today.bands.p95 }] : now.today ? [{ name: "p95 predicted, 90% of runs", range: now.today.bands.p95 }] : [];
+  const colours = ["var(--p50)", "var(--p95)", "var(--p99)", "var(--good)"];
+  const each = (column) => now.series.map((one, place) => ({ name: one.group, colour: colours[place % 4], points: within(one, column) }));
+  const latency = chart("Latency", [{ name: "p50", colour: "var(--p50)", points: within(last, 1) }, { name: "p95", colour: "var(--p95)", points: within(last, 2) }, { name: "p99", colour: "var(--p99)", points: within(last, 3) }], { ...common, shownY: seconds, bands });
+  const figures = [
+    ["Latency, from the intended send time to the commit of the result", latency],
+    ["Events per second, by query", chart("Rate", each(4).filter((line) => line.points.some((one) => one[1])), { ...common, shownY: rate })],
+    ["Time of a micro-batch, by query", chart("Duration", each(5), { ...common, shownY: seconds })],
+    ["Rows that wait at the sources", chart("Backlog", each(6), { ...common, shownY: (value) => whole(value) })],
+  ];
+  set("charts", figures.map(([title, html]) => `<div><h3>${title}</h3>${html}</div>`).join("") + (now.why_not ? `<p class="faint">No prediction: ${escape(now.why_not)}</p>` : ""));
+}
+
+function letters() {
+  if (!now.letters.length) { set("letters", `<p>There are none.</p>`); return; }
+  const rows = now.letters.map((one) => `<tr><td>${escape(one.place)}</td><td class="text">${escape(one.error)}</td><td class="text"><code>${escape(one.payload)}</code></td></tr>`).join("");
+  const replays = [...new Set(now.letters.map((one) => one.replay))].map((one) => `<p>To have them read again: <code>${escape(one)}</code></p>`).join("");
+  set("letters", `<div class="scroll" tabindex="0" role="region" aria-label="Dead letters"><table><thead><tr><th scope="col">at</th><th scope="col" class="text">error</th><th scope="col" class="text">event</th></tr></thead><tbody>${rows}</tbody></table></div>${replays}`);
+}
+
+// --- what if --------------------------------------------------------------------------------------
+
+function whatIf() {
+  const place = document.getElementById("whatif");
+  if (!now.today) { set("whatif", `<p class="faint">${escape(now.why_not)}</p>`); return; }
+  if (place.dataset.html === "sliders") { if (surface && surface.cells) moved(); return; }
+  place.dataset.html = "sliders";
+  place.innerHTML = `<p class="faint">Predicted from the run's own micro-batches, at ${rate(now.today.rate)} today. The line is over the trigger interval; the ring is where the sliders are.</p>
+    <div class="sliders"><label><span>rate: <output id="rate-shown"></output></span><input type="range" id="rate" min="0" max="8" step="1" value="3"></label>
+    <label><span>trigger interval: <output id="trigger-shown"></output></span><input type="range" id="trigger" min="0" max="14" step="1" value="4"></label></div>
+    <div id="predicted" aria-live="polite"></div><div id="curve"></div>`;
+  const fetched = surface ? Promise.resolve(surface) : fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if`).then((answer) => answer.json());
+  document.getElementById("predicted").textContent = "The models work out the settings, which takes some seconds …";
+  fetched.then((found) => {
+    surface = found;
+    if (found.error) { document.getElementById("predicted").textContent = found.error; return; }
+    const nearest = found.triggers.reduce((best, one, at) => (Math.abs(one - now.today.trigger) < Math.abs(found.triggers[best] - now.today.trigger) ? at : best), 0);
+    document.getElementById("trigger").value = nearest;
+    for (const id of ["rate", "trigger"]) document.getElementById(id).addEventListener("input", moved);
+    moved();
+  });
+}
+
+function moved() {
+  const row = Number(document.getElementById("rate").value), column = Number(document.getElementById("trigger").value);
+  const times = surface.rates[row], trigger = surface.triggers[column], cell = surface.cells[row][column];
+  document.getElementById("rate-shown").textContent = `${times} times today's, ${rate(times * surface.present)}`;
+  document.getElementById("trigger-shown").textContent = trigger === 0 ? "none (back to back)" : seconds(trigger);
+  const [p50, p95, p99, busy, batches] = cell || [];
+  set("predicted", cell
+    ? `<p>p50 <b>${seconds(p50)}</b>, p95 <b>${seconds(p95)}</b>, p99 <b>${seconds(p99)}</b>; busy ${(100 * busy).toFixed(0)}% of the time; ${whole(batches)} micro-batches a day (predicted).</p><p>To run so: <code>penstock run … --trigger "${trigger} s"</code>; a plan with its evidence: <code>penstock plan ${escape(now.path)} --p95 ${seconds(p95).replace(" ", "")} -o plan.json</code></p>`
+    : `<p>The query would not keep up at this rate and interval (predicted).</p>`);
+  const line = (name, colour, figure) => ({ name, colour, points: surface.triggers.map((one, at) => [at, surface.cells[row][at] ? surface.cells[row][at][figure] : null]) });
+  set("curve", chart("Predicted latency by trigger interval", [line("p50", "var(--p50)", 0), line("p95", "var(--p95)", 1), line("p99", "var(--p99)", 2)], {
+    from: 0, to: surface.triggers.length - 1, shownX: (at) => (Number.isInteger(at) ? seconds(surface.triggers[at]).replace(/^0 s$/, "back to back") : ""), shownY: seconds, point: cell ? [column, p95] : null }));
+}
+
+function show() {
+  document.title = `${now.healthy ? "" : "! "}${now.name} – Penstock`;
+  document.getElementById("title").textContent = now.name;
+  set("state", `${escape(now.application)}, ${escape(now.state)}${now.trigger ? `, trigger ${seconds(now.trigger)}` : ", back to back"}${data.live ? ` · <a href="/">all runs</a>` : ""}`);
+  health(); graph(); charts(); whatIf(); letters();
+}
+
+function follow() {
+  const news = new EventSource(`/api/runs/${encodeURIComponent(now.name)}/events`);
+  news.onmessage = (event) => { now = JSON.parse(event.data); show(); };
+}
+
+if (data.runs) {
+  home(data.runs);
+  setInterval(() => fetch("/api/runs").then((answer) => answer.json()).then(home).catch(() => {}), 5000);
+} else {
+  skeleton();
+  show();
+  if (data.live) follow();
+}

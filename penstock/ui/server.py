@@ -1,0 +1,227 @@
+"""The page on runs, served: a list of runs, each run's page, and its figures as they change."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+from sse_starlette.sse import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.adapter.access import Access
+from penstock.engine.overview import overview, runs_in
+from penstock.errors import ConfigurationError, PenstockError, PortInUseError, SourceError
+from penstock.ui.follower import Follower
+from penstock.ui.forecast import Forecast
+from penstock.ui.snapshot import picture, snapshot
+
+EVERY_S = 1.0
+"""How often a page that is looked at is told what is new."""
+COOKIE = "penstock"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass
+class Looked:
+    """A run that somebody looks at."""
+
+    follower: Follower
+    forecast: Forecast = field(default_factory=Forecast)
+
+    def look(self) -> dict[str, Any]:
+        """Read on, and say how things are."""
+        self.follower.read()
+        self.forecast.refresh(self.follower)
+        return snapshot(self.follower, self.forecast)
+
+
+class Page:
+    """The page, as an ASGI application.
+
+    Parameters
+    ----------
+    directory: where runs lie. access: a token that may consume is asked for, where there are any.
+    hosts: names, besides localhost and addresses, by which it may be asked.
+    """
+
+    def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = ()) -> None:
+        self._directory, self._access, self._hosts = directory, access, {"localhost", *hosts}
+        self._looked: dict[str, Looked] = {}
+
+    @cached_property
+    def application(self) -> ASGIApp:
+        """What a server runs."""
+        routes = [
+            Route("/", self._home), Route("/runs/{name}", self._run), Route("/api/runs", self._list),
+            Route("/api/runs/{name}", self._figures), Route("/api/runs/{name}/events", self._events),
+            Route("/api/runs/{name}/what-if", self._what_if),
+        ]  # fmt: skip
+        inner = Starlette(routes=routes, exception_handlers={PenstockError: _told})
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and (refused := self._refused(Request(scope))) is not None:
+                await refused(scope, receive, send)
+                return
+            await inner(scope, receive, send)
+
+        return guarded
+
+    def _refused(self, request: Request) -> Response | None:
+        """What a request gets that is not meant for us, or not allowed."""
+        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        if name not in self._hosts and not _is_address(name):
+            return PlainTextResponse(f"This page does not go by the name {name}: allow it with --allow-host.", 421)
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ") or None
+        token = bearer or request.query_params.get("token") or request.cookies.get(COOKIE)
+        if self._access.allows("consume", token):
+            return None
+        return PlainTextResponse("A token is needed: add ?token=TOKEN to the address.", 401, HEADERS)
+
+    async def _home(self, request: Request) -> Response:
+        return _with_cookie(request, HTMLResponse(document({"runs": self._overviews()}), headers=HEADERS))
+
+    async def _run(self, request: Request) -> Response:
+        looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
+        found = await asyncio.to_thread(looked.look)
+        content = document({"run": found, "picture": picture(looked.follower), "live": True})
+        return _with_cookie(request, HTMLResponse(content, headers=HEADERS))
+
+    async def _list(self, request: Request) -> Response:
+        return JSONResponse(self._overviews(), headers=HEADERS)
+
+    async def _figures(self, request: Request) -> Response:
+        looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
+        return JSONResponse(await asyncio.to_thread(looked.look), headers=HEADERS)
+
+    async def _events(self, request: Request) -> Response:
+        looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
+
+        async def news() -> AsyncIterator[dict[str, str]]:
+            before = ""
+            while not await request.is_disconnected():
+                found = json.dumps(await asyncio.to_thread(looked.look))
+                if found != before:
+                    yield {"data": found}
+                    before = found
+                await asyncio.sleep(EVERY_S)
+
+        return EventSourceResponse(news(), headers=HEADERS)
+
+    async def _what_if(self, request: Request) -> Response:
+        looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
+        cores = request.query_params.get("cores")
+        try:
+            wanted = None if not cores else float(cores)
+        except ValueError:
+            return JSONResponse({"error": f"cores={cores} is no number."}, 400, HEADERS)
+        return JSONResponse(await asyncio.to_thread(looked.forecast.surface, wanted), headers=HEADERS)
+
+    def _overviews(self) -> list[dict[str, Any]]:
+        found = []
+        for run in _runs(self._directory):
+            try:
+                found.append(overview(run).to_json())
+            except PenstockError:  # it is being made, or removed
+                continue
+        return sorted(found, key=lambda one: -(one["last_commit"] or 0.0))
+
+    def _look_at(self, name: str) -> Looked:
+        known = {run.name: run for run in _runs(self._directory)}
+        if name not in known:
+            raise SourceError(f"There is no run {name} in {self._directory}; there are {', '.join(known) or 'none'}.")
+        if name not in self._looked:
+            self._looked[name] = Looked(Follower(known[name]))
+        return self._looked[name]
+
+
+def _runs(directory: Path) -> list[Path]:
+    """The runs in a directory, or the directory itself where it is one; none where there are none yet."""
+    if (directory / "manifest.json").exists():
+        return [directory]
+    try:
+        return runs_in(directory)
+    except SourceError:
+        return []
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_cookie(request: Request, response: Response) -> Response:
+    """Keep a token that was in the address, so that it need not stay there."""
+    if token := request.query_params.get("token"):
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+    return response
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(f"{error}\n", 404, HEADERS)
+
+
+def document(content: dict[str, Any]) -> str:
+    """The page with its data: it asks for nothing else, but for news of a run that is on."""
+    own = files("penstock.ui") / "page"
+    html, style, script = ((own / name).read_text("utf-8") for name in ("page.html", "page.css", "page.js"))
+    data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+    return html.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script).replace("/*DATA*/", data)
+
+
+def saved(run: Path) -> str:
+    """A run's page as one file, with all that it shows.
+
+    Raises
+    ------
+    SourceError: it is not the directory of a run.
+    """
+    looked = Looked(Follower(run))
+    looked.forecast.refresh(looked.follower, wait=True)
+    found = snapshot(looked.follower, looked.forecast)
+    surface = looked.forecast.surface(None)
+    return document({"run": found, "picture": picture(looked.follower), "live": False, "surface": surface})
+
+
+def serve(page: Page, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until interrupted.
+
+    Parameters
+    ----------
+    port: 0 for any that is free. ready: called with the address, once requests are taken.
+
+    Raises
+    ------
+    PortInUseError: the port is taken. ConfigurationError: there is no such host.
+    """
+    try:
+        listening = socket.create_server((host, port))
+    except OSError as error:
+        kind = ConfigurationError if isinstance(error, socket.gaierror) else PortInUseError
+        raise kind(
+            f"The page cannot be served at {host}:{port} ({error.strerror or error}); stop what does, or choose another --port."
+        ) from error
+    ready(f"http://{host}:{listening.getsockname()[1]}")
+    config = uvicorn.Config(
+        page.application, log_level="warning", lifespan="off", timeout_graceful_shutdown=1, server_header=False
+    )
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,181 @@
+"""What the page shows of a run, as plain data: a pure function of what was followed and forecast."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.app.drawing import nodes_and_edges
+from penstock.app.picture import drawn
+from penstock.engine.ledger import BatchRecord
+from penstock.engine.letters import letters_of
+from penstock.runtime.histogram import Histogram
+from penstock.runtime.tally import ElementTally
+from penstock.ui.causes import causes
+from penstock.ui.follower import Follower
+from penstock.ui.forecast import Forecast
+
+POINTS = 300
+"""Of each series; more micro-batches are put together."""
+LATELY_S = 30.0
+"""Rates and service times are of so many seconds before the last commit."""
+LETTERS = 20
+WIDEST = "1,000,000/s · 100 ms"
+"""What a box must have room for."""
+
+
+def picture(follower: Follower) -> str:
+    """The topology, drawn, with room for figures in the boxes."""
+    nodes, edges = nodes_and_edges(follower.manifest["topology"])
+    roomy = [node._replace(note=max(node.note, WIDEST, key=len)) for node in nodes]
+    return drawn(roomy, edges, follower.manifest["application"])
+
+
+def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
+    """All that changes while a run is on."""
+    overview = follower.overview()
+    found = causes(follower, forecast.verdicts, overview.state)
+    return {
+        "name": overview.name, "path": str(follower.run), "application": overview.application, "state": overview.state,
+        "causes": [one._asdict() for one in found], "healthy": not any(one.fault for one in found),
+        "counts": _counts(follower, overview.state), "lately": _lately(follower), "series": _series(follower),
+        "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": overview.trigger_s,
+        "letters": _letters(follower), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
+    }  # fmt: skip
+
+
+def _counts(follower: Follower, state: str) -> dict[str, Any]:
+    """accepted = processed + dead-lettered + queued; while a run is on, what is queued is what Spark's offsets say."""
+    reported = follower.report.get("counts")
+    if reported is not None and state != "running":
+        names = ("accepted", "processed", "dead_lettered", "queued", "lost", "duplicated", "late")
+        return {**{name: reported[name] for name in names}, "kind": "counted when the run stopped"}
+    decoded = sum(source.accepted for source in follower.totals.sources.values())
+    dead = follower.totals.dead_lettered
+    waiting = _waiting(follower)
+    queued = None if waiting is None else int(waiting)
+    return {
+        "accepted": None if queued is None else decoded + queued, "processed": decoded - dead, "dead_lettered": dead, "queued": queued,
+        "lost": None, "duplicated": None, "late": sum(one.late for one in follower.totals.elements.values()),
+        "kind": "committed so far; queued as of the last micro-batch, where the sources tell",
+    }  # fmt: skip
+
+
+def _waiting(follower: Follower) -> float | None:
+    """Rows that wait at the sources; None where one of them does not tell."""
+    last = {record.name: record for record in follower.progress if record.sources}
+    outer = [name for name in follower.present if follower.groups[name].external]
+    told = [source.waiting for name in outer if name in last for source in last[name].sources]
+    known = [one for one in told if one is not None]
+    return float(sum(known)) if told and len(known) == len(told) else None
+
+
+def _recent(records: Sequence[BatchRecord]) -> list[BatchRecord]:
+    last = records[-1].committed_us if records else 0
+    return [record for record in records if record.committed_us > last - LATELY_S * 1e6]
+
+
+def _lately(follower: Follower) -> dict[str, Any]:
+    """Rates of streams, sources and sinks, and what elements do, over the last half minute of commits."""
+    streams: dict[str, float] = {}
+    sinks: dict[str, float] = {}
+    elements: dict[str, ElementTally] = {}
+    spans: dict[str, float] = {}
+    rate = 0.0
+    for name in follower.present:
+        seen = follower.groups[name]
+        records = list(seen.records)[-POINTS:]
+        recent = _recent(records)
+        if len(recent) < 2:
+            continue
+        span = (recent[-1].committed_us - recent[0].committed_us) / 1e6
+        for record in recent[1:]:
+            for stream, events in record.streams.items():
+                if stream not in seen.handed_on:
+                    streams[stream] = streams.get(stream, 0.0) + events / span
+            for sink, events in record.outputs.items():
+                sinks[sink] = sinks.get(sink, 0.0) + events / span
+            for source, tally in record.sources.items():
+                rate += tally.accepted / span if source in seen.external else 0.0
+            for element, one in record.elements.items():
+                elements.setdefault(element, ElementTally()).merge(one)
+                spans[element] = span
+    totals = follower.totals.elements
+    return {
+        "rate": rate, "streams": streams, "sinks": sinks,
+        "elements": {
+            name: {
+                "rate": one.events / spans[name], "service_us": one.busy_us / one.events if one.events else None,
+                "busy": one.busy_us / 1e6 / spans[name], "dead_letters": totals[name].dead_letters, "late": totals[name].late,
+                "instances": sum(totals[name].instances.values()), "events": totals[name].events,
+                "skew": _skew(totals[name].instances),
+            }
+            for name, one in elements.items()
+        },
+    }  # fmt: skip
+
+
+def _skew(instances: dict[int, int]) -> float | None:
+    """Instances of the fullest partition over the mean."""
+    total = sum(instances.values())
+    return max(instances.values()) * len(instances) / total if len(instances) > 1 and total else None
+
+
+def _series(follower: Follower) -> list[dict[str, Any]]:
+    """Over time, of each group that gives results: latency, rate, duration of micro-batches, and what waits."""
+    found = []
+    durations = {(record.name, record.number): record.duration for record in follower.progress}
+    waiting = {
+        (record.name, record.number): float(sum(source.waiting or 0 for source in record.sources))
+        for record in follower.progress
+    }
+    for name in follower.present:
+        records = list(follower.groups[name].records)
+        if not records:
+            continue
+        stride = max(1, math.ceil(len(records) / POINTS))
+        rows: list[list[float | None]] = []
+        before = None
+        for start in range(0, len(records), stride):
+            part = records[start : start + stride]
+            latency = Histogram()
+            for record in part:
+                latency.merge(record.latency_ms)
+            taken = sum(source.accepted for record in part for source in record.sources.values())
+            span = None if before is None else (part[-1].committed_us - before) / 1e6
+            before = part[-1].committed_us
+            quantiles = [None if (value := latency.quantile(p)) is None else value / 1e3 for p in (0.5, 0.95, 0.99)]
+            lasted = [one for record in part if (one := durations.get((name, record.batch))) is not None]
+            rows.append([
+                part[-1].committed_us / 1e6, *quantiles, taken / span if span else None,
+                sum(lasted) / len(lasted) if lasted else None, waiting.get((name, part[-1].batch)),
+            ])  # fmt: skip
+        found.append({"group": name, "gives_results": any(row[1] is not None for row in rows), "rows": rows})
+    return found
+
+
+def _marks(follower: Follower) -> list[dict[str, Any]]:
+    """Restarts, plans and moves, at their times."""
+    marks = [{"at": start["time"], "kind": "start"} for start in follower.starts if not start.get("changed")]
+    marks += [
+        {"at": one.time, "kind": one.kind, "why": one.why}
+        for one in follower.decisions
+        if one.kind in ("apply", "revert")
+    ]
+    marks += [
+        {"at": one["time"], "kind": "move", "why": f"{one['instances']:,} instances moved"} for one in follower.moves
+    ]
+    return marks
+
+
+def _letters(follower: Follower) -> list[dict[str, Any]]:
+    """The last dead letters, and how to have those of their kind read again."""
+    if not follower.totals.dead_lettered and not follower.report:
+        return []
+    last = list(letters_of(follower.run))[-LETTERS:]
+    return [
+        {
+            "place": one.place, "error": one.error, "line": one.line, "payload": (one.again() or one.raw or "")[:500],
+            "replay": f"penstock letters {follower.run} --of {one.element or one.stream} --replay again.jsonl",
+        }
+        for one in reversed(last)
+    ]  # fmt: skip

@@ -1,0 +1,30 @@
+"""A file of JSON lines that may grow while it is read."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+CHUNK = 4 << 20
+
+
+class Tail:
+    """Reads whole lines, each once; begins anew where the file was replaced by a shorter one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = 0
+        self._inode = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """The whole lines that have come since the last call; none, where there is no file."""
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
+            state = self.path.stat()
+            if state.st_size < self._at or (self._inode and state.st_ino != self._inode):
+                self._at = 0
+            self._inode = state.st_ino
+            file.seek(self._at)
+            rest = b""
+            while chunk := file.read(CHUNK):
+                *whole, rest = (rest + chunk).split(b"\n")
+                self._at = file.tell() - len(rest)
+                yield from whole
