@@ -1,7 +1,8 @@
 """``penstock run``: run an application on Spark."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,15 @@ import click
 from penstock.adapter.process import AdapterProcess
 from penstock.app.application import App
 from penstock.app.duration import seconds
+from penstock.app.loader import AppReference
 from penstock.app.topology import Topology
 from penstock.cli.arguments import PAUSES, AppCommand, bounds, loaded, pairs
 from penstock.connectors.kafka.place import KAFKA
 from penstock.errors import ConfigurationError
+from penstock.extras import needs
 
 if TYPE_CHECKING:
-    from penstock.engine import RunOptions
+    from penstock.engine import RunOptions, RunResult
     from penstock.planner.adapting import Adapting
 
 
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="The adapter's event log.",
 )
+@click.option("--ui", "ui_port", is_flag=False, flag_value=8471, type=click.IntRange(0, 65535), metavar="[PORT]",
+              help="Show the run on a page at 127.0.0.1 while it is on.")  # fmt: skip
 @click.option("--real-time", is_flag=True, help="Run in Spark's real-time mode: Kafka to Kafka, query dialect only.")
 @click.option(
     "--checkpoint-every", metavar="T", default="5 m", show_default=True, help="Length of a real-time mode's batches."
@@ -80,7 +85,6 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
     """
     application, reference = loaded(context, app)
     from penstock.engine import RunOptions
-    from penstock.engine import run as run_application
 
     if given["partitions"] is not None and not 1 <= given["partitions"] <= 10_000:
         raise ConfigurationError(f"--partitions {given['partitions']}: choose a number from 1 to 10000.")
@@ -115,28 +119,8 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         raise ConfigurationError("--plan and --adapt choose a trigger for micro-batches; --real-time has none.")
     if given["real_time"] and given["trigger"] is not None:
         raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
-    if given["real_time"]:
-        from penstock.engine.realtime import run_real_time  # needs the extra for Kafka
-
-        result = run_real_time(application, options, application=reference)
-    elif given["adapter"]:
-        topology = application.topology()
-        options = with_spool(topology, options, given["spool"])
-        command = [
-            app,
-            *context.args,
-            "--spool",
-            str(given["spool"]),
-            "--port",
-            str(given["port"]),
-            *kafka_streams(topology, options),
-        ]
-        given["spool"].mkdir(parents=True, exist_ok=True)
-        with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
-            click.echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
-            result = run_application(application, options, application=reference, steering=steering)
-    else:
-        result = run_application(application, options, application=reference, steering=steering)
+    with shown(options, given["ui_port"]):
+        result = _run(context, app, application, reference, options, steering, given)
     if given["as_json"]:
         click.echo(json.dumps(result.report, indent=2))
         return
@@ -147,6 +131,44 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         click.echo(f"  the last of them    {letter['element'] or 'decoding'}: {letter['error']} ({where})")
     if result.interrupted:
         click.echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
+
+
+@contextmanager
+def shown(options: "RunOptions", port: int | None) -> Iterator[None]:
+    """Within the block the run is on a page, where that is asked for."""
+    if port is None:
+        yield
+        return
+    with needs():
+        from penstock.adapter.access import Access
+        from penstock.ui.server import Page, beside
+    with beside(Page(options.runs, Access()), "127.0.0.1", port) as url:
+        click.echo(f"The runs are shown at {url}.", err=True)
+        yield
+
+
+def _run(
+    context: click.Context, app: str, application: App, reference: AppReference, options: "RunOptions",
+    steering: "Adapting | None", given: Mapping[str, Any],
+) -> "RunResult":  # fmt: skip
+    """Run in the way that is asked for."""
+    from penstock.engine import run as run_application
+
+    if given["real_time"]:
+        from penstock.engine.realtime import run_real_time  # needs the extra for Kafka
+
+        return run_real_time(application, options, application=reference)
+    if not given["adapter"]:
+        return run_application(application, options, application=reference, steering=steering)
+    topology = application.topology()
+    options = with_spool(topology, options, given["spool"])
+    command = [
+        app, *context.args, "--spool", str(given["spool"]), "--port", str(given["port"]), *kafka_streams(topology, options)
+    ]  # fmt: skip
+    given["spool"].mkdir(parents=True, exist_ok=True)
+    with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
+        click.echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
+        return run_application(application, options, application=reference, steering=steering)
 
 
 def adapting(

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -30,6 +32,7 @@ from penstock.ui.snapshot import picture, snapshot
 EVERY_S = 1.0
 """How often a page that is looked at is told what is new."""
 COOKIE = "penstock"
+GRACE_S = 3.0
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:",
     "X-Content-Type-Options": "nosniff",
@@ -213,15 +216,46 @@ def serve(page: Page, host: str, port: int, ready: Callable[[str], None]) -> Non
     ------
     PortInUseError: the port is taken. ConfigurationError: there is no such host.
     """
+    listening = _listen(host, port)
+    ready(_address(host, listening))
+    _server(page).run(sockets=[listening])
+
+
+@contextmanager
+def beside(page: Page, host: str, port: int) -> Iterator[str]:
+    """Within the block the page is served beside what else is done; gives its address.
+
+    Raises
+    ------
+    PortInUseError: the port is taken. ConfigurationError: there is no such host.
+    """
+    listening = _listen(host, port)
+    server = _server(page)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
     try:
-        listening = socket.create_server((host, port))
-    except OSError as error:
-        kind = ConfigurationError if isinstance(error, socket.gaierror) else PortInUseError
-        raise kind(
-            f"The page cannot be served at {host}:{port} ({error.strerror or error}); stop what does, or choose another --port."
-        ) from error
-    ready(f"http://{host}:{listening.getsockname()[1]}")
+        yield _address(host, listening)
+    finally:
+        server.should_exit = True
+        thread.join(GRACE_S)
+
+
+def _server(page: Page) -> uvicorn.Server:
     config = uvicorn.Config(
         page.application, log_level="warning", lifespan="off", timeout_graceful_shutdown=1, server_header=False
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)
+
+
+def _address(host: str, listening: socket.socket) -> str:
+    return f"http://{host}:{listening.getsockname()[1]}"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        kind = ConfigurationError if isinstance(error, socket.gaierror) else PortInUseError
+        raise kind(
+            f"The page cannot be served at {host}:{port} ({error.strerror or error}); stop what does, or choose another port."
+        ) from error

@@ -8,6 +8,7 @@ from penstock.app.drawing import nodes_and_edges
 from penstock.app.picture import drawn
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.letters import letters_of
+from penstock.planner.record import Record
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
@@ -63,10 +64,15 @@ def _counts(follower: Follower, state: str) -> dict[str, Any]:
 def _waiting(follower: Follower) -> float | None:
     """Rows that wait at the sources; None where one of them does not tell."""
     last = {record.name: record for record in follower.progress if record.sources}
-    outer = [name for name in follower.present if follower.groups[name].external]
-    told = [source.waiting for name in outer if name in last for source in last[name].sources]
-    known = [one for one in told if one is not None]
-    return float(sum(known)) if told and len(known) == len(told) else None
+    left = [_left(last[name]) for name in follower.present if follower.groups[name].external and name in last]
+    known = [one for one in left if one is not None]
+    return sum(known) if left and len(known) == len(left) else None
+
+
+def _left(record: Record) -> float | None:
+    """Rows that a micro-batch has left for later; None where a source does not tell."""
+    known = [source.waiting for source in record.sources if source.waiting is not None]
+    return float(sum(known)) if known and len(known) == len(record.sources) else None
 
 
 def _recent(records: Sequence[BatchRecord]) -> list[BatchRecord]:
@@ -124,10 +130,7 @@ def _series(follower: Follower) -> list[dict[str, Any]]:
     """Over time, of each group that gives results: latency, rate, duration of micro-batches, and what waits."""
     found = []
     durations = {(record.name, record.number): record.duration for record in follower.progress}
-    waiting = {
-        (record.name, record.number): float(sum(source.waiting or 0 for source in record.sources))
-        for record in follower.progress
-    }
+    waiting = {(record.name, record.number): _left(record) for record in follower.progress}
     for name in follower.present:
         records = list(follower.groups[name].records)
         if not records:

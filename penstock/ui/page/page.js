@@ -20,6 +20,7 @@ function seconds(value) {
 
 function rate(value) {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0/s";
   return `${value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(2)}/s`;
 }
 
@@ -40,7 +41,7 @@ function set(id, html) {
 
 // --- a chart: lines over time or over a setting, with a band and marks ---------------------------
 
-const WIDTH = 640, HEIGHT = 220, LEFT = 58, RIGHT = 12, TOP = 12, BOTTOM = 28;
+const WIDTH = Math.max(320, Math.min(640, window.innerWidth - 32)), HEIGHT = 220, LEFT = 58, RIGHT = 12, TOP = 12, BOTTOM = 28;
 
 function steps(most, count = 4) {
   const rough = most / count, size = 10 ** Math.floor(Math.log10(rough));
@@ -52,7 +53,7 @@ function chart(title, lines, { from, to, shownX, shownY, bands = [], marks = [],
   const values = [...lines.flatMap((line) => line.points.map((one) => one[1])), ...bands.flatMap((band) => band.range)];
   const finite = values.filter((value) => value !== null && Number.isFinite(value));
   if (finite.length && !finite.some((value) => value > 0)) return `<p class="faint">None.</p>`;
-  if (!finite.length || !(to > from)) return `<p class="faint">Nothing to show yet.</p>`;
+  if (!finite.length || !(to > from)) return `<p class="faint">Not known.</p>`;
   const most = Math.max(...finite, 1e-9) * 1.08;
   const x = (at) => LEFT + ((at - from) / (to - from)) * (WIDTH - LEFT - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
@@ -111,7 +112,7 @@ function skeleton() {
       <div id="counts" class="counts"></div><p class="faint" id="counted"></p></section>
     <section aria-labelledby="h-graph"><h2 id="h-graph">Topology</h2>
       <p class="faint">Rates of the last half minute of commits, and the time that an element takes for an event (measured). An element with a heavy frame works more than half of one core.</p>
-      <div class="graph scroll" tabindex="0" role="region" aria-label="Topology">${data.picture}</div><div id="element" aria-live="polite"></div></section>
+      <div class="graph scroll" tabindex="0" role="region" aria-label="Picture of the topology">${data.picture}</div><div id="element" aria-live="polite"></div></section>
     <section aria-labelledby="h-time"><h2 id="h-time">Over time</h2>
       <p><label style="display:inline">Show the last <input type="number" id="span" min="1" step="1" style="width:6rem" aria-describedby="span-hint"> minutes</label> <span class="faint" id="span-hint">(empty: all)</span></p>
       <div id="charts" class="columns"></div></section>
@@ -122,7 +123,6 @@ function skeleton() {
     const name = box.dataset.node;
     box.setAttribute("tabindex", "0");
     box.setAttribute("role", "button");
-    box.setAttribute("aria-label", name.replace("_", " "));
     const choose = () => { chosen = chosen === name ? null : name; show(); };
     box.addEventListener("click", choose);
     box.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } });
@@ -133,7 +133,11 @@ function health() {
   const lines = now.causes.map((cause) => `<div class="health ${cause.fault ? "bad" : ""}"><p><b>${escape(cause.kind)}</b>${cause.sure ? "" : " (not sure)"}: ${escape(cause.evidence)}</p>${cause.mend ? `<p>${escape(cause.mend)}</p>` : ""}</div>`);
   set("health", lines.join(""));
   const c = now.counts;
-  set("counts", `<span><b>${whole(c.accepted)}</b> accepted</span><span aria-hidden="true">=</span><span><b>${whole(c.processed)}</b> processed</span><span aria-hidden="true">+</span><span><b>${whole(c.dead_lettered)}</b> dead-lettered</span><span aria-hidden="true">+</span><span><b>${whole(c.queued)}</b> queued</span>`);
+  const sign = (text) => `<span aria-hidden="true">${text}</span>`, count = (value, name) => `<span><b>${whole(value)}</b> ${name}</span>`;
+  const parts = [sign("="), count(c.processed, "processed"), sign("+"), count(c.dead_lettered, "dead-lettered")];
+  set("counts", c.queued === null
+    ? [count(c.processed + c.dead_lettered, "accepted and committed"), ...parts, "; what is queued is counted when the run stops"].join("")
+    : [count(c.accepted, "accepted"), ...parts, sign("+"), count(c.queued, "queued")].join(""));
   const rest = [c.lost === null ? "" : `lost ${whole(c.lost)}, duplicated ${whole(c.duplicated)}`, c.late ? `late ${whole(c.late)}` : ""].filter(Boolean).join("; ");
   set("counted", `Measured: ${escape(c.kind)}${rest ? `; ${rest}` : ""}.`);
 }
@@ -190,7 +194,7 @@ function letters() {
   if (!now.letters.length) { set("letters", `<p>There are none.</p>`); return; }
   const rows = now.letters.map((one) => `<tr><td>${escape(one.place)}</td><td class="text">${escape(one.error)}</td><td class="text"><code>${escape(one.payload)}</code></td></tr>`).join("");
   const replays = [...new Set(now.letters.map((one) => one.replay))].map((one) => `<p>To have them read again: <code>${escape(one)}</code></p>`).join("");
-  set("letters", `<div class="scroll" tabindex="0" role="region" aria-label="Dead letters"><table><thead><tr><th scope="col">at</th><th scope="col" class="text">error</th><th scope="col" class="text">event</th></tr></thead><tbody>${rows}</tbody></table></div>${replays}`);
+  set("letters", `<div class="scroll" tabindex="0" role="region" aria-label="The last dead letters"><table><thead><tr><th scope="col">at</th><th scope="col" class="text">error</th><th scope="col" class="text">event</th></tr></thead><tbody>${rows}</tbody></table></div>${replays}`);
 }
 
 // --- what if --------------------------------------------------------------------------------------

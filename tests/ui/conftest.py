@@ -1,0 +1,48 @@
+"""A run that was recorded on Spark (80 micro-batches of `benchmarks/apps/keyed.py`), as its directory is."""
+
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from penstock.adapter.access import Access
+from penstock.ui.server import Page, serve
+
+RECORDED = Path(__file__).parent / "recorded" / "keyed"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A directory with that run in it."""
+    shutil.copytree(RECORDED, tmp_path / "runs" / "keyed")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def served(runs):
+    """Serve a page until the test is over; returns its address."""
+    servers = []
+
+    def start(access=None, hosts=()):
+        found = []
+        page = Page(runs, access or Access(), hosts)
+        original = uvicorn.Server.run
+
+        def kept(self, sockets=None):
+            servers.append(self)
+            original(self, sockets=sockets)
+
+        uvicorn.Server.run = kept
+        thread = threading.Thread(target=lambda: serve(page, "127.0.0.1", 0, found.append), daemon=True)
+        thread.start()
+        while not found or not servers or not servers[-1].started:
+            time.sleep(0.02)
+        uvicorn.Server.run = original
+        return found[0]
+
+    yield start
+    for server in servers:
+        server.should_exit = True

@@ -1,0 +1,128 @@
+"""A run is followed as it grows, and what is said of it is what its files say."""
+
+import json
+
+import msgspec
+import pytest
+
+from penstock.engine.ledger import BatchRecord, records_in
+from penstock.errors import SourceError
+from penstock.planner.verdict import Verdict
+from penstock.runtime.tally import ElementTally
+from penstock.ui.causes import causes
+from penstock.ui.follower import Follower
+from penstock.ui.forecast import Forecast
+from penstock.ui.snapshot import snapshot
+from penstock.ui.tail import Tail
+
+
+def test_a_tail_reads_each_whole_line_once(tmp_path):
+    path, tail = tmp_path / "lines", Tail(tmp_path / "lines")
+    assert list(tail.lines()) == []
+    path.write_bytes(b"one\ntwo\nthr")
+    assert list(tail.lines()) == [b"one", b"two"]
+    with path.open("ab") as file:
+        file.write(b"ee\n")
+    assert list(tail.lines()) == [b"three"]
+    path.write_bytes(b"new\n")
+    assert list(tail.lines()) == [b"new"]
+
+
+def test_counts_and_rates_are_those_of_the_ledger(runs):
+    run = runs / "keyed"
+    records = list(records_in(run / "batches-main.jsonl"))
+    shown = snapshot(Follower(run), Forecast())
+    accepted = sum(record.sources["Readings"].accepted for record in records)
+    assert shown["counts"]["processed"] == accepted
+    assert shown["counts"]["dead_lettered"] == 0
+    span = (records[-1].committed_us - records[-16].committed_us) / 1e6  # some half minute of them
+    lately = sum(record.sources["Readings"].accepted for record in records[-15:]) / span
+    assert shown["lately"]["rate"] == pytest.approx(lately, rel=0.1)
+    assert shown["lately"]["streams"]["Counts"] == pytest.approx(shown["lately"]["rate"])
+    assert shown["series"][0]["rows"][-1][0] == records[-1].committed_us / 1e6
+    assert shown["series"][0]["rows"][-1][2] == pytest.approx(records[-1].latency_ms.quantile(0.95) / 1e3)
+    assert [mark["kind"] for mark in shown["marks"]] == ["start", "apply"]
+
+
+def test_what_a_run_adds_is_taken_in(runs):
+    run = runs / "keyed"
+    follower = Follower(run)
+    before = follower.totals.batches
+    assert not follower.read()
+    last = list(records_in(run / "batches-main.jsonl"))[-1]
+    more = msgspec.structs.replace(last, batch=last.batch + 1, committed_us=last.committed_us + 10**6)
+    with (run / "batches-main.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(more) + b"\n")
+    assert follower.read()
+    assert follower.totals.batches == before + 1
+
+
+def test_a_report_counts_for_a_run_that_has_stopped(runs):
+    counts = {"accepted": 10, "processed": 7, "dead_lettered": 1, "queued": 2, "lost": 0, "duplicated": 0, "late": 0}
+    (runs / "keyed" / "report.json").write_text(json.dumps({"counts": counts}))
+    shown = snapshot(Follower(runs / "keyed"), Forecast())["counts"]
+    assert {name: shown[name] for name in counts} == counts
+
+
+def test_the_models_say_what_came(runs):
+    follower, forecast = Follower(runs / "keyed"), Forecast()
+    forecast.refresh(follower, wait=True)
+    assert forecast.why_not == ""
+    rows = snapshot(follower, forecast)["series"][0]["rows"]
+    measured = sorted(row[2] for row in rows)[len(rows) // 2]
+    low, high = forecast.today["bands"]["p95"]
+    assert 0.9 * low < measured < 1.1 * high
+    surface = forecast.surface(None)
+    assert surface["cells"][3][0][1] < surface["cells"][3][-1][1]
+    assert forecast.surface(None) is surface
+
+
+def changed(run, change):
+    """The run with its last ten micro-batches changed."""
+    records = list(records_in(run / "batches-main.jsonl"))
+    for record in records[-10:]:
+        change(record)
+    (run / "batches-main.jsonl").write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+
+
+def bury(record: BatchRecord):
+    record.dead_lettered = 5
+    record.elements["Counter"] = ElementTally(events=5, dead_letters=5)
+
+
+def delay(record: BatchRecord):
+    record.elements["Counter"].late = 50
+
+
+@pytest.mark.parametrize(("change", "kind", "evidence"), [
+    (bury, "dead letters", "most in Counter"), (delay, "late events", "most at Counter"),
+])  # fmt: skip
+def test_what_the_ledger_shows_comes_first(runs, change, kind, evidence):
+    changed(runs / "keyed", change)
+    first = causes(Follower(runs / "keyed"), [Verdict("trigger too long", "rows wait")], "running")[0]
+    assert (first.kind, first.fault) == (kind, True)
+    assert evidence in first.evidence
+    assert first.mend
+
+
+@pytest.mark.parametrize("kind", [
+    "saturated", "source throttled", "rate rising", "state growing", "skewed", "slow sink", "garbage collection",
+    "trigger too short", "trigger too long",
+])  # fmt: skip
+def test_every_verdict_has_a_mend(runs, kind):
+    first = causes(Follower(runs / "keyed"), [Verdict(kind, "so it is")], "running")[0]
+    assert (first.kind, first.fault, bool(first.mend)) == (kind, True, True)
+
+
+def test_a_healthy_run_says_so(runs):
+    follower, forecast = Follower(runs / "keyed"), Forecast()
+    forecast.refresh(follower, wait=True)
+    shown = snapshot(follower, forecast)
+    assert shown["healthy"]
+    assert causes(follower, forecast.verdicts, "running")[0].kind == "healthy"
+    assert causes(follower, forecast.verdicts, "stopped")[0].kind == "stopped"
+
+
+def test_no_run_is_a_sentence(tmp_path):
+    with pytest.raises(SourceError, match="not the directory of a run"):
+        Follower(tmp_path)

@@ -1,0 +1,99 @@
+"""The page over HTTP: who may ask, what comes, and what it asks for itself."""
+
+import json
+import re
+import time
+
+import httpx
+import pytest
+
+from penstock.adapter.access import Access
+from penstock.cli.main import main
+
+
+def embedded(html):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)[1])
+
+
+def test_runs_and_a_run(served):
+    url = served()
+    [run] = embedded(httpx.get(url).text)["runs"]
+    assert (run["name"], run["state"]) == ("keyed", "stopped")
+    answer = httpx.get(f"{url}/runs/keyed")
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    content = embedded(answer.text)
+    assert content["run"]["counts"]["processed"] > 1000
+    assert "data-node" in content["picture"]
+    assert not re.search(r'(src|href)="https?://', answer.text)
+    assert len(answer.content) < 200_000
+    missing = httpx.get(f"{url}/runs/other")
+    assert (missing.status_code, "there are keyed" in missing.text) == (404, True)
+
+
+def test_news_come_as_they_are_committed(served, runs):
+    url = served()
+    with httpx.stream("GET", f"{url}/api/runs/keyed/events", timeout=20) as answer:
+        lines = (line for line in answer.iter_lines() if line.startswith("data:"))
+        first = json.loads(next(lines)[5:])
+        ledger = runs / "keyed" / "batches-main.jsonl"
+        last = json.loads(ledger.read_text().splitlines()[-1])
+        with ledger.open("a") as file:
+            file.write(json.dumps({**last, "batch": last["batch"] + 1}) + "\n")
+        while True:
+            found = json.loads(next(lines)[5:])
+            if found["counts"]["processed"] > first["counts"]["processed"]:
+                break
+
+
+def test_what_if_waits_for_the_models(served):
+    url = served()
+    httpx.get(f"{url}/runs/keyed")
+    for _ in range(300):
+        found = httpx.get(f"{url}/api/runs/keyed/what-if", timeout=60).json()
+        if "cells" in found:
+            break
+        time.sleep(0.1)
+    assert len(found["cells"]) == len(found["rates"])
+    assert httpx.get(f"{url}/api/runs/keyed/what-if?cores=many").status_code == 400
+
+
+def test_only_who_may_look(served):
+    url = served(Access({"consume": ["let me in"], "produce": ["and me"]}))
+    assert httpx.get(url).status_code == 401
+    assert httpx.get(url, params={"token": "and me"}).status_code == 401
+    entered = httpx.get(url, params={"token": "let me in"})
+    assert entered.status_code == 200
+    assert "httponly" in entered.headers["set-cookie"].lower()
+    assert httpx.get(url, cookies={"penstock": "let me in"}).status_code == 200
+    assert httpx.get(url, headers={"Authorization": "Bearer let me in"}).status_code == 200
+
+
+def test_another_sites_name_that_leads_here_is_refused(served):
+    assert httpx.get(served(), headers={"Host": "evil.example"}).status_code == 421
+    assert httpx.get(served(hosts=("mine.example",)), headers={"Host": "mine.example"}).status_code == 200
+
+
+def test_a_page_is_saved_as_one_file(runs, tmp_path, capsys):
+    main(["ui", str(runs / "keyed"), "--save", str(tmp_path / "page.html")])
+    content = embedded((tmp_path / "page.html").read_text())
+    assert content["run"]["today"]["p95"] > 0
+    assert content["surface"]["cells"]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["ui", "--host", "0.0.0.0"], "say who may look with --tokens"),
+    (["ui", "nowhere", "--save", "page.html"], "not the directory of a run"),
+])  # fmt: skip
+def test_wrong_use_is_a_sentence(arguments, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_a_sentence(served, runs, capsys):
+    port = served().rpartition(":")[2]
+    with pytest.raises(SystemExit):
+        main(["ui", str(runs), "--port", port])
+    assert "choose another port" in capsys.readouterr().err
