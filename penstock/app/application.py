@@ -10,6 +10,7 @@ from penstock.app.joins import How, interval_join, interval_text, latest_join, o
 from penstock.app.ordered import in_order
 from penstock.app.parameter import Parameter, given_value
 from penstock.app.pattern import Condition, matching
+from penstock.app.picture import svg
 from penstock.app.reducers import Reducer
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
 from penstock.app.topology import Topology
@@ -360,3 +361,10 @@ class App:
         TopologyError: with one sentence on what does not fit and how to mend it.
         """
         return Topology(self.name, tuple(self._streams), tuple(self._elements), tuple(self._sinks))
+
+    def _repr_svg_(self) -> str | None:
+        """In a notebook: the topology, drawn; nothing while it does not fit together."""
+        try:
+            return svg(self.topology())
+        except TopologyError:
+            return None

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from penstock.app.application import App
+from penstock.app.display import table
 from penstock.app.loader import AppReference, reference
 from penstock.connectors.sink import BoundSink
 from penstock.engine.binding import Binding
@@ -36,6 +37,16 @@ class RunResult:
     def output(self, sink: str) -> list[Any]:
         """All events that have left at a sink, in the order of their batches."""
         return self._sinks[sink].read()
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what the report counts."""
+        counts, latency = self.report["counts"], self.report.get("latency_ms", {})
+        rows = [
+            (name.replace("_", "-"), f"{counts[name]:,}")
+            for name in ("accepted", "processed", "dead_lettered", "queued")
+        ]
+        rows += [(f"latency {name}", f"{value / 1e3:.2f} s") for name, value in latency.items() if value is not None]
+        return table(f"{self.report['application']} in {self.directory.name}", rows, "Measured.")
 
     @property
     def dead_letters(self) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.app.display import framed
 from penstock.connectors.registry import is_gated
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.planner.calibration import Calibration, calibrate
@@ -47,6 +48,12 @@ class Planning:
     tried: tuple[Prediction, ...]
     verdicts: tuple[Verdict, ...]
     grouping: Choice | None = None
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page that explains it."""
+        from penstock.planner.plan_page import plan_page  # which imports this module
+
+        return framed(plan_page(self, "query"))
 
 
 def make_plan(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.app.display import table
 from penstock.errors import ConfigurationError
 from penstock.planner.setting import Setting
 from penstock.queueing import parameter
@@ -79,6 +80,14 @@ class Prediction:
         holding = parameter.rate("holding_cost", holding_cost, zero=True)
         per_batch = parameter.rate("batch_cost", batch_cost, zero=True)
         return holding * self.backlog + per_batch * self.batches_per_day / DAY_S
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the latencies, with their bands."""
+        banded = bool(len(self.replicates["mean"]))
+        bands = {name: " ({:.2f} to {:.2f})".format(*self.band(name)) if banded else "" for name in LATENCIES}
+        rows = [(name, f"{getattr(self, name):.2f} s{bands[name]}") for name in LATENCIES]
+        rows += [("utilisation", f"{self.utilisation:.0%}"), ("micro-batches a day", f"{self.batches_per_day:,.0f}")]
+        return table(f"At {self.rate:,.0f} rows/s", rows, "Predicted; bands of 90%." if banded else "Predicted.")
 
     def to_json(self) -> dict[str, Any]:
         """As `penstock predict --json` prints it."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.app.display import framed
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.observation import Observation
@@ -71,6 +72,12 @@ class Tuning:
     def options(self) -> dict[str, str]:
         """What to set, in the words of Spark's documentation."""
         return {} if self.chosen is None else self.chosen.setting.options()
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page that explains it."""
+        from penstock.planner.page import page  # which imports this module
+
+        return framed(page(self, "query"))
 
     def to_json(self) -> dict[str, Any]:
         """As `penstock tune --json` prints it."""

@@ -1,11 +1,16 @@
 """What a run's directory says of it: at a glance, and its dead letters."""
 
 import json
+import threading
+import time
+from contextlib import suppress
 
+import httpx
 import pytest
 from click.testing import CliRunner
+from conftest import APPS
 
-from penstock.cli.main import cli
+from penstock.cli.main import cli, main
 from penstock.engine.letters import letters_of
 from penstock.engine.overview import overview
 from penstock.errors import ConfigurationError, SinkError, SourceError
@@ -18,8 +23,6 @@ def said(*arguments):
 @pytest.fixture(scope="module")
 def failed_run(tmp_path_factory, spark):
     """A run with 5 good events and 3 that cannot be decoded."""
-    from conftest import APPS
-
     from penstock.app.loader import load_app
     from penstock.engine import RunOptions, run
 
@@ -66,3 +69,40 @@ def test_what_is_no_run_is_said(failed_run, tmp_path):
         said("status", "--runs", tmp_path)
     with pytest.raises(ConfigurationError, match="there are decoding Words"):
         said("letters", failed_run, "--of", "Counter")
+
+
+@pytest.mark.slow
+def test_a_run_is_on_a_page_while_it_is_on(spark, tmp_path, capsys):
+    spark.leave()
+    source = "Words=generator:constant?rate=20&count=200"
+    seen = []
+
+    def look():
+        while not seen:
+            with suppress(httpx.HTTPError):
+                found = httpx.get("http://127.0.0.1:8479/api/runs/counter").json()
+                if found.get("counts", {}).get("processed"):
+                    seen.append(found)
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    main(
+        [
+            "run",
+            f"{APPS}:counter",
+            "--ui",
+            "8479",
+            "--until-idle",
+            "--source",
+            source,
+            "--runs",
+            str(tmp_path),
+            "--master",
+            "local[2]",
+        ]
+    )
+    assert "shown at http://127.0.0.1:8479" in capsys.readouterr().err
+    assert seen[0]["state"] == "running"
+    with pytest.raises(httpx.HTTPError):
+        httpx.get("http://127.0.0.1:8479/")

@@ -144,3 +144,9 @@ def test_observe_says_what_was_seen(recorded):
     assert found["queries"][0]["setting"]["trigger"] == 2.0
     assert found["arrivals"]["rate"] == pytest.approx(1000, rel=0.05)
     assert "inferred from the starts" in said("observe", recorded).stdout
+
+
+def test_answers_show_themselves_in_a_notebook(observation):
+    answer = tune(observation, Target("p95", 5.0))
+    assert "srcdoc" in answer._repr_html_()
+    assert "Predicted; bands of 90%." in answer.chosen._repr_html_()
