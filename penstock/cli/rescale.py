@@ -43,7 +43,8 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
         raise ConfigurationError(
             f"{name} was started from Python, so its file is not known: call penstock.run with partitions= there."
         )
-    hidden = [uri for uri in [*start["sources"].values(), *start["sinks"].values()] if MASKED in uri]
+    uris = [*start["sources"].values(), *start["sinks"].values(), start["hops"] or ""]
+    hidden = [uri for uri in uris if MASKED in uri]
     if hidden:
         raise ConfigurationError(
             f"{name} reads or writes {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` instead, "
@@ -55,10 +56,16 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
         groups=pairs("--group", groups), hops=start["hops"], conf=start["conf"], archives=tuple(start["archives"]),
         trigger=start["trigger"],
     )  # fmt: skip
+    before = _moves(runs / name)
     move(app, options, application=reference)
-    moved = (runs / name / "moves.jsonl").read_text().splitlines() if (runs / name / "moves.jsonl").exists() else []
     if as_json:
-        click.echo(moved[-1] if moved else "{}")
+        after = _moves(runs / name)
+        click.echo(after[-1] if len(after) > len(before) else "{}")
+
+
+def _moves(run: Path) -> list[str]:
+    path = run / "moves.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def _last_start(run: Path) -> dict[str, Any]:

@@ -32,13 +32,23 @@ class Position:
         return offsets[self.number] if offsets else None
 
     @property
+    def log(self) -> Path:
+        """Where Spark keeps what it knows of the source besides its offsets."""
+        return self.checkpoint / "sources" / str(self.number)
+
+    @property
+    def notes(self) -> Path:
+        """Where a source may write down what it must know of what was read."""
+        return self.checkpoint / f"rows-of-files-{self.number}.jsonl"
+
+    @property
     def previous(self) -> "Position":
         """The position one batch earlier."""
         return Position(self.checkpoint, self.number, self.batch - 1 if self.batch else None)
 
     def first_offsets(self) -> dict[str, dict[str, int]]:
         """Where a Kafka source began, by topic and partition; nothing, before its first batch."""
-        path = self.checkpoint / "sources" / str(self.number) / "0"
+        path = self.log / "0"
         if not path.exists():
             return {}
         text = path.read_text()
@@ -53,7 +63,7 @@ class Position:
         after: only those that came with a later one.
         """
         files: dict[str, int] = {}
-        directory = self.checkpoint / "sources" / str(self.number)
+        directory = self.log
         for path in directory.glob("[0-9]*") if directory.exists() else ():
             if int(path.name.partition(".")[0]) <= after:  # a compacted log has what came up to its number
                 continue

@@ -103,6 +103,10 @@ class Binding:
         try:
             stored = None if options.fresh else self.recording.stored()
             self.layout = Layout.of(stored, options.groups, options.partitions)
+            known = {element.name for element in topology.elements}  # code may have lost an element since
+            if stored is not None:
+                kept = {name: group for name, group in self.layout.grouping.items() if name in known}
+                self.layout = changed(self.layout, grouping=kept)
             self.wanted = self.layout.asked(options.groups, options.partitions)
             """The layout that the run is to be moved to before it goes on; mostly that which it has."""
             self.groups = self.groups_of(self.layout)

@@ -1,5 +1,6 @@
 """Groups: which elements run fused in one Spark query, and which streams cross between queries."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -46,6 +47,10 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
     for name in wanted:
         if name not in names:
             raise ConfigurationError(f"The grouping names {name!r}, which is no element; there are {', '.join(names)}.")
+        if re.search(r"\.\d+$", wanted[name]):
+            raise ConfigurationError(
+                f"The group {wanted[name]!r} of {name} ends like the name of a group that was moved: leave out the number."
+            )
     levels = _levels(topology)
     label = {}
     for element in topology.elements:

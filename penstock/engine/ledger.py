@@ -51,7 +51,7 @@ def records_in(path: Path) -> Iterator[BatchRecord]:
     decode = msgspec.json.Decoder(BatchRecord).decode
     for line in path.read_bytes().splitlines():
         with suppress(msgspec.DecodeError):
-            yield decode(line)
+            yield _in_our_words(decode(line))
 
 
 class Ledger:

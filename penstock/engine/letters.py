@@ -51,3 +51,18 @@ def letters_of(run: Path) -> Iterator[Letter]:
     decode = msgspec.json.Decoder(Letter).decode
     for path in sorted((run / DEAD_LETTERS).glob("*.jsonl")):
         yield from map(decode, path.read_bytes().splitlines())
+
+
+def last_letters(run: Path, most: int) -> list[Letter]:
+    """The last ones, from as few files as hold them.
+
+    Raises
+    ------
+    SourceError: it is not the directory of a run.
+    """
+    decode, found = msgspec.json.Decoder(Letter).decode, list[Letter]()
+    for path in sorted((run / DEAD_LETTERS).glob("*.jsonl"), reverse=True):
+        found = [*map(decode, path.read_bytes().splitlines()), *found][-most:]
+        if len(found) == most:
+            break
+    return found

@@ -127,11 +127,13 @@ class MicroBatches:
         PenstockError: a query has failed.
         """
         groups = self._open()
+        query: StreamingQuery | None = None
         try:
             for place in range(len(groups)):
                 repeated = 0
                 while not _is_settled(groups[place]):
                     query = self._start(spark, groups, place, time.time_ns() // 1000)
+                    retime(query, 0.0)  # what is left is not to wait for the run's own trigger
                     while query.isActive and not _is_settled(groups[place]):
                         time.sleep(POLL_S)
                     _stop_between(query)
@@ -142,6 +144,8 @@ class MicroBatches:
                         raise watch.failure
                     agree(groups[place].ledger, groups[place].checkpoint, groups[place].sinks)
         finally:
+            if query is not None:
+                query.stop()
             _close(groups)
 
     def _look(

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -58,6 +59,23 @@ def runs_in(directory: Path) -> list[Path]:
     return found
 
 
+def manifest_of(run: Path) -> dict[str, Any]:
+    """The manifest of a run.
+
+    Raises
+    ------
+    SourceError: the directory is not that of a run, or cannot be read.
+    """
+    try:
+        manifest = json.loads((run / "manifest.json").read_text())
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
+    wanted = ("run", "application", "topology", "sources", "groups")
+    if not isinstance(manifest, dict) or any(name not in manifest for name in wanted):
+        raise SourceError(f"{run} is not the directory of a run: its manifest.json has not {', '.join(wanted)}.")
+    return manifest
+
+
 def overview(run: Path) -> Overview:
     """A run at a glance.
 
@@ -66,12 +84,12 @@ def overview(run: Path) -> Overview:
     SourceError: the directory is not that of a run, or cannot be read.
     """
     try:
-        manifest = json.loads((run / "manifest.json").read_text())
+        manifest = manifest_of(run)
         ledgers = [list(records_in(path)) for path in sorted(run.glob("batches-*.jsonl"))]
         starts = (run / "starts.jsonl").read_text().splitlines() if (run / "starts.jsonl").exists() else []
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
-    records = [record for ledger in ledgers for record in ledger]
+    except OSError as error:
+        raise SourceError(f"{run} cannot be read ({error}).") from error
+    records = sorted((record for ledger in ledgers for record in ledger), key=lambda record: record.committed_us)
     last = max((record.committed_us for record in records), default=None)
     recent = [record for record in records if last is not None and record.committed_us > last - RECENT_S * 1e6]
     span = (recent[-1].committed_us - recent[0].committed_us) / 1e6 if recent else 0.0
@@ -81,7 +99,7 @@ def overview(run: Path) -> Overview:
         latency.merge(record.latency_ms)
     p50, p95 = (None if (value := latency.quantile(p)) is None else value / 1e3 for p in (0.5, 0.95))
     return Overview(
-        name=run.name, application=manifest["application"], state=_state(run, manifest),
+        name=run.name, application=manifest["application"], state=state_of(run, manifest),
         last_commit=None if last is None else last / 1e6, batches=len(records), accepted=_accepted(records, names),
         dead_lettered=sum(record.dead_lettered for record in records),
         rate=_accepted(recent[1:], names) / span if span else None, p50_s=p50, p95_s=p95,
@@ -93,11 +111,11 @@ def _accepted(records: list[BatchRecord], sources: set[str]) -> int:
     return sum(tally.accepted for record in records for name, tally in record.sources.items() if name in sources)
 
 
-def _state(run: Path, manifest: dict[str, Any]) -> Literal["running", "stopped", "ended"]:
+def state_of(run: Path, manifest: dict[str, Any]) -> Literal["running", "stopped", "ended"]:
     """By the lock that a run holds on its log until nothing of it is left."""
-    with (run / "spark.log").open("rb") as log:
+    with suppress(FileNotFoundError), (run / "spark.log").open("rb") as log:
         try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two who look do not see each other
         except BlockingIOError:
             return "running"
     return "ended" if manifest.get("ended") else "stopped"

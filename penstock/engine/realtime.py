@@ -63,6 +63,11 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
         raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")
     binding = Binding(app, options, application or reference(app))
     try:
+        if binding.wanted != binding.layout:
+            raise ConfigurationError(
+                f"{binding.recording.directory.name} was begun with other partitions or groups, and a run in real-time mode is not moved: "
+                "leave out --partitions and --group, or start afresh with --fresh."
+            )
         way = RealTime(binding)
     except ConfigurationError:
         binding.recording.release()

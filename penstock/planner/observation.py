@@ -217,7 +217,8 @@ class _Recording:
             recording.manifest = json.loads((path / "manifest.json").read_text())
             starts = [line for line in _lines(path / "starts.jsonl") if line]
             recording.start = starts[-1] if starts else {}
-            present = recording.manifest.get("hops", {})  # a run that was moved has had other groups
+            moved = recording.manifest.get("layout", {}).get("moves")
+            present = recording.manifest.get("hops", {}) if moved else {}  # it has had other groups
             recording.queries = {name: records for name, records in queries.items() if name in present or not present}
             if not recording.queries:
                 raise SourceError(

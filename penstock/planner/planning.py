@@ -89,9 +89,12 @@ def make_plan(
     plan = plan_of(
         observation, chosen, goal, because=reason, holds_to=holds_to, fixes_cores=fewest_cores, recordings=recordings
     )
-    grouping = _grouped(observation, calibration, chosen)
+    grouping = (
+        None if isinstance(goal, Prices) or chosen.setting.min_rows else _grouped(observation, calibration, chosen)
+    )
     if grouping is not None and grouping.pays:
-        plan = msgspec.structs.replace(plan, groups=described(grouping.best.groups))
+        apart = f"The figures expected are of one query; with these groups: {grouping.reason}"
+        plan = msgspec.structs.replace(plan, groups=described(grouping.best.groups), assumed=[*plan.assumed, apart])
     return Planning(plan, goal, today, chosen, tried, tuple(verdicts(observation)), grouping)
 
 
@@ -134,7 +137,8 @@ def _grouped(observation: Observation, calibration: Calibration, chosen: Predict
     """The best grouping of what was recorded in one query."""
     query = calibration.queries[0]
     durations = calibration.scaled(query, chosen.setting)
-    elements = Elements.of(observation, chosen, durations.fixed, durations.per_row)
+    below = chosen.rows_per_batch < durations.knee
+    elements = Elements.of(observation, chosen, durations.fixed, durations.per_row + durations.below_knee * below)
     if elements is None or _grouping(observation):
         return None
     return best_grouping(elements, max(1, int(chosen.setting.cores or 1)))

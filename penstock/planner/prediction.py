@@ -72,7 +72,9 @@ class Prediction:
         level = parameter.fraction("level", level)
         if not len(self.replicates[name]):
             raise ConfigurationError("This prediction was made without replicates, so it has no bands.")
-        low, high = np.quantile(self.replicates[name], [(1 - level) / 2, (1 + level) / 2])
+        found = self.replicates[name]  # of which some may be infinite, and between those and others there is nothing
+        between: Literal["linear", "higher"] = "linear" if np.isfinite(found).all() else "higher"
+        low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], method=between)
         return min(float(low), getattr(self, name)), max(float(high), getattr(self, name))
 
     def cost(self, holding_cost: float, batch_cost: float) -> float:

@@ -359,7 +359,9 @@ class Container:
     # --- timers and expiry ----------------------------------------------------------------------
 
     def _fire(self) -> None:
-        self._pages.header.fired = self._context.watermark
+        header, mark = self._pages.header, self._context.watermark
+        if mark is not None:  # of a run that was moved the watermark may have fallen; what has closed stays closed
+            header.fired = mark if header.fired is None else max(header.fired, mark)
         if not self._has_timers or self._clock is None:
             return
         for number in self._pages.due(self._clock):

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from penstock.engine.ledger import BatchRecord
 from penstock.planner.verdict import Verdict
 from penstock.ui.follower import Follower
 
@@ -22,6 +22,7 @@ MENDS = {
     "garbage collection": "Give Spark more memory (--conf spark.driver.memory=4g), or take smaller micro-batches (max_rows).",
     "trigger too short": "Set a longer trigger: penstock tune says which.",
     "trigger too long": "Set a shorter trigger: penstock tune says which.",
+    "silent": "Look into spark.log in the run's directory: a micro-batch hangs, or lasts very long.",
     "dead letters": "Read them below; mend the element or the input, and have them read again.",
     "late events": "Allow more lateness, or look for a source that lags.",
     "stopped": "The same command resumes it.",
@@ -45,7 +46,7 @@ class Cause(NamedTuple):
 
 def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[Cause]:
     """All that is to be said, the gravest first; never empty."""
-    found = [*_of_counts(follower), *_of_verdicts(verdicts, state)]
+    found = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(verdicts, state)]
     faults = [one for one in found if one.fault]
     if faults:
         return faults
@@ -53,6 +54,15 @@ def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[
         last = "its input is over" if state == "ended" else "it may be resumed"
         return [Cause(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
     return found or [Cause("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
+
+
+def _of_silence(follower: Follower) -> Iterator[Cause]:
+    minutes = silent_for(follower)
+    if minutes:
+        yield Cause(
+            "silent", f"The run is on, and has neither committed nor reported anything for {minutes} minutes.", MENDS["silent"],
+            sure=True, fault=True,
+        )  # fmt: skip
 
 
 def _of_verdicts(verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
@@ -64,8 +74,15 @@ def _of_verdicts(verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
 
 def _of_counts(follower: Follower) -> Iterator[Cause]:
     """What the ledger says by itself, for which no model is needed."""
-    records = [record for name in follower.present for record in list(follower.groups[name].records)[-RECENT:]]
-    taken = sum(source.accepted for record in records for source in record.sources.values())
+    recent = [(follower.groups[name], list(follower.groups[name].records)[-RECENT:]) for name in follower.present]
+    records = [record for _, several in recent for record in several]
+    taken = sum(
+        source.accepted
+        for seen, several in recent
+        for record in several
+        for name, source in record.sources.items()
+        if name in seen.external
+    )
     letters: dict[str, int] = {}
     late: dict[str, int] = {}
     for record in records:
@@ -88,6 +105,14 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
         )  # fmt: skip
 
 
-def silence(records: Sequence[BatchRecord]) -> float | None:
-    """Seconds since the last commit; None where there was none."""
-    return time.time() - records[-1].committed_us / 1e6 if records else None
+def silent_for(follower: Follower) -> int:
+    """Minutes since a run that has something to do has last committed or reported; 0 where it is not on, or idle."""
+    last = max((seen.records[-1].committed_us / 1e6 for seen in follower.groups.values() if seen.records), default=None)
+    if last is None or follower.state != "running":
+        return 0
+    reported = follower.run / "progress.jsonl"  # Spark reports every ten seconds that there is nothing to do
+    with suppress(OSError):
+        last = max(last, reported.stat().st_mtime)
+    trigger = float(follower.starts[-1].get("trigger") or 0.0) if follower.starts else 0.0
+    silent = time.time() - last
+    return int(silent // 60) if silent > max(SILENT_S, 3 * trigger) else 0

@@ -2,6 +2,7 @@
 
 import json
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +12,14 @@ import msgspec
 
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.moving.layout import Former, Layout
-from penstock.engine.overview import Overview, overview
+from penstock.engine.overview import manifest_of, state_of
 from penstock.engine.report import Totals
 from penstock.errors import SourceError
 from penstock.planner.decisions import Decision
 from penstock.planner.record import Record, record_of
 from penstock.ui.tail import Tail
 
-KEPT = 2000
+KEPT = 1000
 """Micro-batches of each group that are remembered: what the page shows, and models are fitted to."""
 
 
@@ -43,7 +44,7 @@ class Follower:
     def __init__(self, run: Path) -> None:
         self.run = run
         self.totals = Totals()
-        self.progress: deque[Record] = deque(maxlen=KEPT)
+        self.progress: deque[Record] = deque(maxlen=4 * KEPT)
         self.starts: list[dict[str, Any]] = []
         self.decisions: list[Decision] = []
         self.moves: list[dict[str, Any]] = []
@@ -51,19 +52,26 @@ class Follower:
         self._former: set[str] = set()
         self._decode = msgspec.json.Decoder(BatchRecord).decode
         self._tails = {name: Tail(run / f"{name}.jsonl") for name in ("progress", "starts", "decisions", "moves")}
+        self._takers: dict[str, Callable[[bytes], None]] = {
+            "progress": self._take_progress,
+            "starts": lambda line: self.starts.append(json.loads(line)),
+            "moves": lambda line: self.moves.append(json.loads(line)),
+            "decisions": lambda line: self.decisions.append(msgspec.json.decode(line, type=Decision)),
+        }
         self.manifest: dict[str, Any] = {}
         self.report: dict[str, Any] = {}
         self.read()
 
     def read(self) -> bool:
-        """Take in what is new; whether there was anything."""
-        try:
-            manifest = json.loads((self.run / "manifest.json").read_text())
-        except (OSError, ValueError) as error:
-            raise SourceError(f"{self.run} is not the directory of a run, or cannot be read ({error}).") from error
-        if manifest.get("run") != self.manifest.get("run") and self.manifest:
-            self.__init__(self.run)  # type: ignore[misc]  # started afresh: all of it is another run's
-            return True
+        """Take in what is new; whether there was anything.
+
+        Raises
+        ------
+        SourceError: the run is gone.
+        """
+        manifest = manifest_of(self.run)
+        if manifest.get("discarding"):  # the files of the run before are being removed
+            return False
         news = bool(manifest != self.manifest)
         self.manifest = manifest
         if news:
@@ -75,26 +83,34 @@ class Follower:
                     seen.records.append(record)
                     self.totals.add(record, seen.external, seen.handed_on)
                     news = True
-        for line in self._tails["progress"].lines():
-            with suppress(ValueError):
-                one = json.loads(line)
-                record_or_none = record_of(one) if "batchId" in one else None
-                if record_or_none is not None:
-                    self.progress.append(record_or_none)
-        for name, kept in (("starts", self.starts), ("moves", self.moves)):
+        for name, take in self._takers.items():
             for line in self._tails[name].lines():
-                with suppress(ValueError):
-                    kept.append(json.loads(line))
-        for line in self._tails["decisions"].lines():
-            with suppress(msgspec.DecodeError):
-                self.decisions.append(msgspec.json.decode(line, type=Decision))
+                with suppress(ValueError):  # a torn line, or another version's
+                    take(line)
+                    news = True
         with suppress(OSError, ValueError):
-            self.report = json.loads((self.run / "report.json").read_text())
+            report = json.loads((self.run / "report.json").read_text())
+            news, self.report = news or report != self.report, report
         return news
 
-    def overview(self) -> Overview:
-        """The run at a glance."""
-        return overview(self.run)
+    def _take_progress(self, line: bytes) -> None:
+        one = json.loads(line)
+        record = record_of(one) if "batchId" in one else None
+        if record is not None:
+            self.progress.append(record)
+
+    @property
+    def is_another(self) -> bool:
+        """Whether the directory holds another run by now, which was started afresh."""
+        with suppress(SourceError):
+            manifest = manifest_of(self.run)
+            return bool(self.manifest) and not manifest.get("discarding") and manifest["run"] != self.manifest["run"]
+        return False
+
+    @property
+    def state(self) -> str:
+        """``running``, ``stopped`` or ``ended``."""
+        return state_of(self.run, self.manifest)
 
     @property
     def present(self) -> list[str]:

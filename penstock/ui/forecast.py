@@ -1,5 +1,6 @@
 """What the models say of a run: what limits it, the latency they expect as it is, and at settings not yet tried."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -29,20 +30,24 @@ class Forecast:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made = 0.0
+        self._surfacing = threading.Lock()
+        self._made, self._seen = -math.inf, 0
         self._busy = False
         self.verdicts: list[Verdict] = []
         self.today: dict[str, Any] | None = None
         self.why_not = "The models wait for more micro-batches."
+        self.fits = 0
+        """How often the models have been fitted."""
         self._calibration: Calibration | None = None
         self._surfaces: dict[tuple[int, float | None], dict[str, Any]] = {}
 
     def refresh(self, follower: Follower, *, wait: bool = False) -> None:
-        """Fit anew where that is due, beside whoever asks."""
+        """Fit anew where that is due and there is something new, beside whoever asks."""
         with self._lock:
-            if self._busy or time.monotonic() - self._made < EVERY_S:
+            batches = follower.totals.batches
+            if self._busy or batches == self._seen or time.monotonic() - self._made < EVERY_S:
                 return
-            self._busy = True
+            self._busy, self._seen = True, batches
         records = list(follower.progress)[-FITTED * max(1, len(follower.present)) :]
         ledgers = {name: list(follower.groups[name].records)[-FITTED:] for name in follower.present}
         thread = threading.Thread(
@@ -53,19 +58,22 @@ class Forecast:
             thread.join()
 
     def _fit(self, observed: Callable[[], Observation]) -> None:
+        found: list[Verdict] = []
+        today: dict[str, Any] | None = None
+        calibration: Calibration | None = None
+        why_not = ""
         try:
             observation = observed()
-            self.verdicts = verdicts(observation) if observation.queries else []
+            found = verdicts(observation)
             calibration = calibrate(observation)
-            prediction = calibration.predict(replicates=QUICK)
-            self._calibration, self.today, self.why_not = calibration, _shown(prediction, bands=True), ""
+            today = _shown(calibration.predict(replicates=QUICK), bands=True)
         except PenstockError as error:
-            self.why_not = str(error)
+            why_not = str(error)
         except Exception as error:  # a fault of a model's must not take the page away
-            self.why_not = f"The models failed ({type(error).__name__}: {error})."
-        finally:
-            with self._lock:
-                self._made, self._busy = time.monotonic(), False
+            why_not = f"The models failed ({type(error).__name__}: {error})."
+        with self._lock:
+            self.verdicts, self.today, self.why_not, self._calibration = found, today, why_not, calibration
+            self._made, self._busy, self.fits = time.monotonic(), False, self.fits + 1
 
     def surface(self, cores: float | None) -> dict[str, Any]:
         """Predictions over rates (times the present one) and trigger intervals, for the page's sliders to move on; kept until the
@@ -75,19 +83,28 @@ class Forecast:
         ----------
         cores: in all; as recorded where it is None.
         """
-        calibration = self._calibration
-        if calibration is None:
-            return {"error": self.why_not}
-        kept = self._surfaces.get((id(calibration), cores))
-        if kept is None:
-            present = float(calibration.complete(None).rate or 0.0)
-            rows = [
-                [_cell(calibration, Setting(rate=times * present, trigger=one, cores=cores)) for one in TRIGGERS]
-                for times in RATES
-            ]
-            kept = {"rates": RATES, "triggers": TRIGGERS, "figures": FIGURES, "cells": rows, "present": present}
-            self._surfaces = {(id(calibration), cores): kept}
-        return kept
+        with self._surfacing:
+            with self._lock:
+                calibration, key = self._calibration, (self.fits, cores)
+                why_not = self.why_not
+            if calibration is None:
+                return {"error": why_not}
+            if key not in self._surfaces:
+                present = float(calibration.complete(None).rate or 0.0)
+                rows = [
+                    [_cell(calibration, Setting(rate=times * present, trigger=one, cores=cores)) for one in TRIGGERS]
+                    for times in RATES
+                ]
+                found = {
+                    "rates": RATES,
+                    "triggers": TRIGGERS,
+                    "figures": FIGURES,
+                    "cells": rows,
+                    "present": present,
+                    "fit": key[0],
+                }
+                self._surfaces = {key: found}
+            return self._surfaces[key]
 
 
 def _cell(calibration: Calibration, setting: Setting) -> list[float] | None:
@@ -106,5 +123,10 @@ def _shown(prediction: Prediction, *, bands: bool = False) -> dict[str, Any]:
         "throughput_limit": prediction.throughput_limit, "assumptions": list(prediction.assumptions),
     }  # fmt: skip
     if bands:
-        found["bands"] = {name: list(prediction.band(name)) for name in LATENCIES}
-    return found
+        found["bands"] = {name: list(map(_finite, prediction.band(name))) for name in LATENCIES}
+    return {name: _finite(value) for name, value in found.items()}
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

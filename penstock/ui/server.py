@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import math
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.resources import files
 from ipaddress import ip_address
@@ -23,8 +24,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.adapter.access import Access
-from penstock.engine.overview import overview, runs_in
+from penstock.engine.overview import manifest_of, overview, runs_in, state_of
 from penstock.errors import ConfigurationError, PenstockError, PortInUseError, SourceError
+from penstock.ui.causes import silent_for
 from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
 from penstock.ui.snapshot import picture, snapshot
@@ -41,18 +43,43 @@ HEADERS = {
 }
 
 
-@dataclass
 class Looked:
-    """A run that somebody looks at."""
+    """A run that somebody looks at; any number of pages cost one look a second.
 
-    follower: Follower
-    forecast: Forecast = field(default_factory=Forecast)
+    Raises
+    ------
+    SourceError: it is not the directory of a run.
+    """
 
-    def look(self) -> dict[str, Any]:
-        """Read on, and say how things are."""
-        self.follower.read()
-        self.forecast.refresh(self.follower)
-        return snapshot(self.follower, self.forecast)
+    def __init__(self, run: Path) -> None:
+        self._run, self._lock = run, threading.Lock()
+        self._at, self._shown, self._state = -math.inf, "", ("", -1, 0)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.follower, self.forecast = Follower(self._run), Forecast()
+        self.picture = picture(self.follower)
+
+    def look(self) -> str:
+        """Read on, and say how things are, as JSON.
+
+        Raises
+        ------
+        SourceError: the run is gone.
+        """
+        with self._lock:
+            if time.monotonic() - self._at < 0.9 * EVERY_S:
+                return self._shown
+            if self.follower.is_another:
+                self._begin()
+            news = self.follower.read()
+            self.forecast.refresh(self.follower)
+            state = (self.follower.state, self.forecast.fits, silent_for(self.follower))
+            if news or state != self._state or not self._shown:
+                found = snapshot(self.follower, self.forecast)
+                self._shown, self._state = json.dumps(found, allow_nan=False), state
+            self._at = time.monotonic()
+            return self._shown
 
 
 class Page:
@@ -65,8 +92,11 @@ class Page:
     """
 
     def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = ()) -> None:
-        self._directory, self._access, self._hosts = directory, access, {"localhost", *hosts}
+        self._directory, self._access = directory.absolute(), access
+        self._hosts = {"localhost", *map(str.lower, hosts)}
+        self._lock = threading.Lock()
         self._looked: dict[str, Looked] = {}
+        self._glances: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     @cached_property
     def application(self) -> ASGIApp:
@@ -88,7 +118,9 @@ class Page:
 
     def _refused(self, request: Request) -> Response | None:
         """What a request gets that is not meant for us, or not allowed."""
-        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        name = ""
+        with suppress(ValueError):
+            name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
         if name not in self._hosts and not _is_address(name):
             return PlainTextResponse(f"This page does not go by the name {name}: allow it with --allow-host.", 421)
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ") or None
@@ -98,20 +130,21 @@ class Page:
         return PlainTextResponse("A token is needed: add ?token=TOKEN to the address.", 401, HEADERS)
 
     async def _home(self, request: Request) -> Response:
-        return _with_cookie(request, HTMLResponse(document({"runs": self._overviews()}), headers=HEADERS))
+        runs = await asyncio.to_thread(self._overviews)
+        return _with_cookie(request, HTMLResponse(document({"runs": runs}), headers=HEADERS))
 
     async def _run(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
-        found = await asyncio.to_thread(looked.look)
-        content = document({"run": found, "picture": picture(looked.follower), "live": True})
+        found = json.loads(await asyncio.to_thread(looked.look))
+        content = document({"run": found, "picture": looked.picture, "live": True})
         return _with_cookie(request, HTMLResponse(content, headers=HEADERS))
 
     async def _list(self, request: Request) -> Response:
-        return JSONResponse(self._overviews(), headers=HEADERS)
+        return JSONResponse(await asyncio.to_thread(self._overviews), headers=HEADERS)
 
     async def _figures(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
-        return JSONResponse(await asyncio.to_thread(looked.look), headers=HEADERS)
+        return Response(await asyncio.to_thread(looked.look), media_type="application/json", headers=HEADERS)
 
     async def _events(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
@@ -119,7 +152,10 @@ class Page:
         async def news() -> AsyncIterator[dict[str, str]]:
             before = ""
             while not await request.is_disconnected():
-                found = json.dumps(await asyncio.to_thread(looked.look))
+                try:
+                    found = await asyncio.to_thread(looked.look)
+                except PenstockError as error:
+                    found = json.dumps({"gone": str(error)})
                 if found != before:
                     yield {"data": found}
                     before = found
@@ -139,19 +175,27 @@ class Page:
     def _overviews(self) -> list[dict[str, Any]]:
         found = []
         for run in _runs(self._directory):
-            try:
-                found.append(overview(run).to_json())
-            except PenstockError:  # it is being made, or removed
-                continue
+            with suppress(PenstockError, OSError):  # it is being made, or removed, or no run
+                found.append(self._overview(run))
         return sorted(found, key=lambda one: -(one["last_commit"] or 0.0))
+
+    def _overview(self, run: Path) -> dict[str, Any]:
+        """A run at a glance, read anew where its ledgers or its state have changed."""
+        sizes = sorted((path.name, path.stat().st_size) for path in run.glob("batches-*.jsonl"))
+        key = (state_of(run, manifest_of(run)), tuple(sizes))
+        before = self._glances.get(run.name)
+        if before is None or before[0] != key:
+            before = self._glances[run.name] = (key, overview(run).to_json())
+        return before[1]
 
     def _look_at(self, name: str) -> Looked:
         known = {run.name: run for run in _runs(self._directory)}
         if name not in known:
             raise SourceError(f"There is no run {name} in {self._directory}; there are {', '.join(known) or 'none'}.")
-        if name not in self._looked:
-            self._looked[name] = Looked(Follower(known[name]))
-        return self._looked[name]
+        with self._lock:
+            if name not in self._looked:
+                self._looked[name] = Looked(known[name])
+            return self._looked[name]
 
 
 def _runs(directory: Path) -> list[Path]:
@@ -187,7 +231,7 @@ def document(content: dict[str, Any]) -> str:
     """The page with its data: it asks for nothing else, but for news of a run that is on."""
     own = files("penstock.ui") / "page"
     html, style, script = ((own / name).read_text("utf-8") for name in ("page.html", "page.css", "page.js"))
-    data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return html.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script).replace("/*DATA*/", data)
 
 
@@ -198,11 +242,10 @@ def saved(run: Path) -> str:
     ------
     SourceError: it is not the directory of a run.
     """
-    looked = Looked(Follower(run))
-    looked.forecast.refresh(looked.follower, wait=True)
-    found = snapshot(looked.follower, looked.forecast)
-    surface = looked.forecast.surface(None)
-    return document({"run": found, "picture": picture(looked.follower), "live": False, "surface": surface})
+    follower, forecast = Follower(run), Forecast()
+    forecast.refresh(follower, wait=True)
+    found = snapshot(follower, forecast)
+    return document({"run": found, "picture": picture(follower), "live": False, "surface": forecast.surface(None)})
 
 
 def serve(page: Page, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -248,12 +291,13 @@ def _server(page: Page) -> uvicorn.Server:
 
 
 def _address(host: str, listening: socket.socket) -> str:
-    return f"http://{host}:{listening.getsockname()[1]}"
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}"
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port))
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         kind = ConfigurationError if isinstance(error, socket.gaierror) else PortInUseError
         raise kind(

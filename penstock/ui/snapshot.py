@@ -7,7 +7,7 @@ from typing import Any
 from penstock.app.drawing import nodes_and_edges
 from penstock.app.picture import drawn
 from penstock.engine.ledger import BatchRecord
-from penstock.engine.letters import letters_of
+from penstock.engine.letters import last_letters
 from penstock.planner.record import Record
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.tally import ElementTally
@@ -18,7 +18,7 @@ from penstock.ui.forecast import Forecast
 POINTS = 300
 """Of each series; more micro-batches are put together."""
 LATELY_S = 30.0
-"""Rates and service times are of so many seconds before the last commit."""
+"""Rates and service times are of so many seconds before the last commit, or of its last two micro-batches."""
 LETTERS = 20
 WIDEST = "1,000,000/s · 100 ms"
 """What a box must have room for."""
@@ -33,13 +33,14 @@ def picture(follower: Follower) -> str:
 
 def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
     """All that changes while a run is on."""
-    overview = follower.overview()
-    found = causes(follower, forecast.verdicts, overview.state)
+    state = follower.state
+    found = causes(follower, forecast.verdicts, state)
+    trigger = follower.starts[-1].get("trigger") if follower.starts else None
     return {
-        "name": overview.name, "path": str(follower.run), "application": overview.application, "state": overview.state,
+        "name": follower.run.name, "path": str(follower.run), "application": follower.manifest["application"], "state": state,
         "causes": [one._asdict() for one in found], "healthy": not any(one.fault for one in found),
-        "counts": _counts(follower, overview.state), "lately": _lately(follower), "series": _series(follower),
-        "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": overview.trigger_s,
+        "counts": _counts(follower, state), "lately": _lately(follower), "series": _series(follower),
+        "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,
         "letters": _letters(follower), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
     }  # fmt: skip
 
@@ -47,9 +48,10 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
 def _counts(follower: Follower, state: str) -> dict[str, Any]:
     """accepted = processed + dead-lettered + queued; while a run is on, what is queued is what Spark's offsets say."""
     reported = follower.report.get("counts")
-    if reported is not None and state != "running":
+    last = follower.report.get("batches", follower.totals.batches) == follower.totals.batches  # it is of the last stop
+    if reported is not None and last and state != "running":
         names = ("accepted", "processed", "dead_lettered", "queued", "lost", "duplicated", "late")
-        return {**{name: reported[name] for name in names}, "kind": "counted when the run stopped"}
+        return {**{name: reported.get(name) for name in names}, "kind": "counted when the run stopped"}
     decoded = sum(source.accepted for source in follower.totals.sources.values())
     dead = follower.totals.dead_lettered
     waiting = _waiting(follower)
@@ -77,7 +79,8 @@ def _left(record: Record) -> float | None:
 
 def _recent(records: Sequence[BatchRecord]) -> list[BatchRecord]:
     last = records[-1].committed_us if records else 0
-    return [record for record in records if record.committed_us > last - LATELY_S * 1e6]
+    recent = [record for record in records if record.committed_us > last - LATELY_S * 1e6]
+    return recent if len(recent) > 2 else list(records[-3:])
 
 
 def _lately(follower: Follower) -> dict[str, Any]:
@@ -174,7 +177,7 @@ def _letters(follower: Follower) -> list[dict[str, Any]]:
     """The last dead letters, and how to have those of their kind read again."""
     if not follower.totals.dead_lettered and not follower.report:
         return []
-    last = list(letters_of(follower.run))[-LETTERS:]
+    last = last_letters(follower.run, LETTERS)
     return [
         {
             "place": one.place, "error": one.error, "line": one.line, "payload": (one.again() or one.raw or "")[:500],

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from penstock import App, Event, ProcessingElement
+from penstock import App, Event, ProcessingElement, Tumbling
 
 
 class Sale(Event):
@@ -93,3 +93,42 @@ class KeepsMost(ProcessingElement):
 
     def on_batch(self):
         yield most(self.key, self.most if not self.disorder else -1)
+
+
+# --- windows, and an element behind a group that lets nothing through at first -----------------------
+
+windows = App("windows")
+window_sales = windows.source("Sales", Sale, event_time="at")
+per_minute = windows.stream("PerMinute", PerItem)
+rare = windows.stream("Rare", Sale)
+kept = windows.stream("Kept", PerItem)
+windows.sink("PerMinute", per_minute)
+windows.sink("Kept", kept)
+
+
+@windows.element(window_sales, key="item", window=Tumbling("1 minute"), emits=per_minute)
+class Minute(ProcessingElement):
+    """The sales of an item in a minute, once it is over."""
+
+    sales: int = 0
+
+    def on_event(self, sale):
+        self.sales += 1
+
+    def on_close(self):
+        yield per_minute(self.key, self.sales)
+
+
+@windows.element(window_sales, emits=rare)
+def dear(sale):
+    if sale.amount > 1000:
+        yield rare.emit(sale)
+
+
+@windows.element(rare, key="item", emits=kept)
+class KeepsRare(ProcessingElement):
+    sales: int = 0
+
+    def on_event(self, sale):
+        self.sales += 1
+        yield kept(self.key, self.sales)

@@ -173,3 +173,35 @@ def test_rescale_moves_a_run_and_reads_nothing(sell, spark, tmp_path, capsys):
         main([*rescale, "--partitions", "3"])
     assert "nothing to move" in capsys.readouterr().err
     check(sell(100, end=True), 300)
+
+
+def test_windows_that_have_closed_stay_closed_and_groups_that_have_not_begun_come_along(run_app, tmp_path):
+    """More partitions than keys, so that some have no instance; and a group to which nothing has come yet."""
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+
+    def sell(name, *sales, end=False, **options):
+        lines = [
+            {"shop": "s", "item": item, "amount": amount, "at": START + timedelta(seconds=second)}
+            for item, second, amount in sales
+        ]
+        (inbox / name).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        return run_app(
+            "windows",
+            file=FILE,
+            sources={"Sales": f"jsonl:{inbox}?max_files=1"},
+            until_idle=True if end else "pause",
+            **options,
+        )
+
+    apart = {"KeepsRare": "rare"}
+    sell("a.jsonl", (1, 5, 1), (2, 10, 1), partitions=2, groups=apart)
+    sell("b.jsonl", (1, 500, 1))  # closes the first minute
+    result = sell("c.jsonl", (1, 6, 1), (3, 501, 2000), partitions=4)  # late for item 1
+    assert [(one.item, one.sales) for one in result.output("PerMinute")].count((1, 1)) == 1
+    result = sell("d.jsonl", (2, 7, 1), (1, 505, 1), (3, 506, 3000), groups=dict.fromkeys(["KeepsRare"], "main"))
+    result = sell("e.jsonl", (3, 507, 4000), end=True)
+    closed = sorted((one.item, one.sales) for one in result.output("PerMinute"))
+    assert closed == [(1, 1), (1, 2), (2, 1), (3, 3)]
+    assert [(one.item, one.sales) for one in result.output("Kept")] == [(3, 1), (3, 2), (3, 3)]
+    assert (result.report["counts"]["late"], result.report["counts"]["lost"]) == (2, 0)

@@ -10,6 +10,8 @@ import pytest
 from penstock.app.loader import load_app
 from penstock.engine.group import group_elements
 from penstock.errors import ConfigurationError, TopologyError
+from penstock.planner.arrivals import Flow
+from penstock.planner.gate import Gate, pass_gate
 from penstock.planner.grouping import Elements, best_grouping, groupings
 
 APP = Path(__file__).parents[2] / "benchmarks" / "apps" / "placement.py"
@@ -71,6 +73,28 @@ def test_the_worst_path_waits_as_long_as_in_a_simulation(topology, groups):
     others = [("parse", "Counts", "alert"), ("parse", "pick", "tag")]
     worst = max(simulated(given, whole, path) for path in (PATH, *others))
     assert given.placed(whole).worst == pytest.approx(worst, rel=0.03)
+
+
+@pytest.mark.parametrize(("fixed", "heavy"), [(0.4, 1e-3), (0.7, 6e-4)])
+def test_a_query_that_outlasts_its_trigger_goes_on_at_once(topology, fixed, heavy):
+    """Beside the gate that predictions are made with."""
+    given = elements(topology, trigger=1.0, rate=500.0, heavy=heavy, fixed=fixed, hop=0.0)
+    together = dict.fromkeys(given.feeders, "main")
+    per_row = sum(given.work.values())
+    events = np.sort(np.random.default_rng(3).uniform(0, 400, 200_000))
+    flow = Flow(events, np.arange(1.0, len(events) + 1))
+
+    def work(rows, number):
+        return 0.0, fixed + per_row * rows, fixed + per_row * rows
+
+    passage = pass_gate(flow, Gate(trigger=1.0), work, until=400.0, free=0.0)
+    _, latencies = passage.latencies(flow, 50.0, 350.0)
+    assert given.placed(together).worst == pytest.approx(float(latencies.mean()), rel=0.05)
+
+
+def test_no_more_queries_than_are_allowed(topology, monkeypatch):
+    monkeypatch.setattr("penstock.planner.grouping.MOST", 0)
+    assert best_grouping(elements(topology, heavy=2e-3), 1).best.queries == 1
 
 
 def test_groupings_are_all_partitions_each_once():

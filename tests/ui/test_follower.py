@@ -1,17 +1,21 @@
 """A run is followed as it grows, and what is said of it is what its files say."""
 
+import fcntl
 import json
+import math
+import os
 
 import msgspec
 import pytest
 
 from penstock.engine.ledger import BatchRecord, records_in
 from penstock.errors import SourceError
+from penstock.planner.setting import Setting
 from penstock.planner.verdict import Verdict
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
 from penstock.ui.follower import Follower
-from penstock.ui.forecast import Forecast
+from penstock.ui.forecast import QUICK, Forecast, _shown
 from penstock.ui.snapshot import snapshot
 from penstock.ui.tail import Tail
 
@@ -126,3 +130,48 @@ def test_a_healthy_run_says_so(runs):
 def test_no_run_is_a_sentence(tmp_path):
     with pytest.raises(SourceError, match="not the directory of a run"):
         Follower(tmp_path)
+
+
+def test_a_run_started_afresh_is_another(runs):
+    run = runs / "keyed"
+    follower = Follower(run)
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "run": "another", "discarding": True}))
+    before = follower.totals.batches
+    assert not follower.read()
+    assert not follower.is_another
+    (run / "batches-main.jsonl").unlink()
+    (run / "manifest.json").write_text(json.dumps({**manifest, "run": "another"}))
+    assert follower.is_another
+    assert (before, Follower(run).totals.batches) == (80, 0)
+
+
+def test_a_report_of_an_earlier_stop_does_not_count(runs):
+    counts = {"accepted": 10, "processed": 10, "dead_lettered": 0, "queued": 0}
+    (runs / "keyed" / "report.json").write_text(json.dumps({"counts": counts, "batches": 3}))
+    assert snapshot(Follower(runs / "keyed"), Forecast())["counts"]["processed"] > 10
+
+
+def test_a_report_of_a_run_in_real_time_has_no_losses_to_tell(runs):
+    counts = {"accepted": 10, "processed": 10, "dead_lettered": 0, "queued": 0}
+    (runs / "keyed" / "report.json").write_text(json.dumps({"counts": counts}))
+    assert snapshot(Follower(runs / "keyed"), Forecast())["counts"]["lost"] is None
+
+
+def test_what_is_not_finite_is_not_said(runs):
+    follower, forecast = Follower(runs / "keyed"), Forecast()
+    forecast.refresh(follower, wait=True)
+    calibration = forecast._calibration
+    near = calibration.predict(Setting(rate=0.9 * calibration.throughput_limit()), replicates=QUICK)
+    near.replicates["p95"][0] = math.inf
+    json.dumps(_shown(near, bands=True), allow_nan=False)
+
+
+def test_a_run_that_hangs_is_no_healthy_one(runs, monkeypatch):
+    follower = Follower(runs / "keyed")
+    os.utime(runs / "keyed" / "progress.jsonl", (1, 1))
+    with (runs / "keyed" / "spark.log").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert follower.state == "running"
+        first = causes(follower, [], "running")[0]
+    assert (first.kind, first.fault) == ("silent", True)

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -45,6 +46,21 @@ def test_news_come_as_they_are_committed(served, runs):
                 break
 
 
+def test_two_pages_count_once(served, runs):
+    url = served()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: httpx.get(f"{url}/api/runs/keyed", timeout=30).json(), range(24)))
+    assert {one["counts"]["processed"] for one in found} == {121_569}
+
+
+def test_what_is_no_run_is_left_out(served, runs):
+    (runs / "foreign").mkdir()
+    (runs / "foreign" / "manifest.json").write_text("[]")
+    (runs / "keyed" / "spark.log").unlink()
+    [run] = httpx.get(f"{served()}/api/runs").json()
+    assert (run["name"], run["state"]) == ("keyed", "stopped")
+
+
 def test_what_if_waits_for_the_models(served):
     url = served()
     httpx.get(f"{url}/runs/keyed")
@@ -83,9 +99,12 @@ def test_a_page_is_saved_as_one_file(runs, tmp_path, capsys):
 @pytest.mark.parametrize(("arguments", "said"), [
     (["ui", "--host", "0.0.0.0"], "say who may look with --tokens"),
     (["ui", "nowhere", "--save", "page.html"], "not the directory of a run"),
+    (["ui", "foreign", "--save", "page.html"], "has not run, application"),
 ])  # fmt: skip
 def test_wrong_use_is_a_sentence(arguments, said, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "manifest.json").write_text("{}")
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

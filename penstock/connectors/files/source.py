@@ -111,11 +111,11 @@ class FileSource(BoundSource):
         new = [name for name, offset in position.files().items() if offset <= last and name not in noted]
         lines = [json.dumps({"file": name, "rows": self._count(Path(name))}) for name in new if Path(name).exists()]
         if lines:
-            with _notes(position).open("a") as notes:
+            with position.notes.open("a") as notes:
                 notes.write("".join(f"{line}\n" for line in lines))
 
     def _noted(self, position: Position) -> dict[str, int]:
-        path = _notes(position)
+        path = position.notes
         noted = {}
         for line in path.read_text().splitlines() if path.exists() else ():
             with suppress(json.JSONDecodeError):  # a kill may have torn it; the file is counted again
@@ -259,11 +259,6 @@ def ddl(schema: pa.Schema) -> str:
 def quoted(name: str) -> str:
     """A column's name as Spark's SQL has it."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _notes(position: Position) -> Path:
-    """Where it is written how many rows each file had, beside Spark's own logs of the query."""
-    return position.checkpoint / f"rows-of-files-{position.number}.jsonl"
 
 
 def _log_offset(position: Position) -> int:

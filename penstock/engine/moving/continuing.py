@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.connectors.checkpoint import batches
+from penstock.connectors.checkpoint import Position, batches
 from penstock.engine.group import Group
 
 
@@ -48,12 +48,14 @@ class Begun:
 
 
 def continue_in(
-    checkpoint: Path, group: Group, sources: Sequence[str], begun: Sequence[Begun], partitions: int
-) -> None:
+    checkpoint: Path, group: Group, sources: Sequence[str], begun: Sequence[Begun], partitions: int,
+    watermark_ms: int | None = None,
+) -> None:  # fmt: skip
     """Make a group's checkpoint, which may have state, go on where others have ended; its micro-batch 0 is then complete.
 
     Parameters
     ----------
+    watermark_ms: in place of the least of theirs.
     sources: of the group, in the order of its query; what no other has read it reads from the beginning.
     begun: the groups that had the sources, or the elements, until now.
     """
@@ -61,7 +63,9 @@ def continue_in(
     model = Begun(begun[0].group, checkpoint, 0, (), False) if seeded else begun[0]
     version, planned, *_ = model.entry("offsets")
     noted, completed, *others = model.entry("commits")
-    watermark = min((one.watermark_ms for one in begun if one.timed), default=0)
+    watermark = watermark_ms
+    if watermark is None:
+        watermark = min((one.watermark_ms for one in begun if one.timed), default=0)
     metadata: dict[str, Any] = json.loads(planned)
     metadata |= {"batchWatermarkMs": watermark, "batchTimestampMs": time.time_ns() // 1_000_000}
     metadata["conf"] = {**metadata.get("conf", {}), "spark.sql.shuffle.partitions": str(partitions)}
@@ -71,9 +75,14 @@ def continue_in(
     for place, name in enumerate(sources):
         reader = next((one for one in begun if one.reads(name, external=name in group.sources)), None)
         offsets.append("-" if reader is None else reader.offset(name))
-        log = None if reader is None else reader.checkpoint / "sources" / str(reader.sources.index(name))
-        if log is not None and log.exists():
-            shutil.copytree(log, checkpoint / "sources" / str(place))
+        if reader is None:
+            continue
+        before = Position(reader.checkpoint, reader.sources.index(name), None)
+        after = Position(checkpoint, place, None)
+        if before.log.exists():
+            shutil.copytree(before.log, after.log)
+        if before.notes.exists():
+            shutil.copy(before.notes, after.notes)
     _write(checkpoint / "offsets" / "0", [version, _json(metadata), *offsets])
     _write(checkpoint / "commits" / "0", [noted, _json(after), *others])
 

@@ -8,7 +8,7 @@ moment has the old layout, and after it the new one.
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,17 @@ from penstock.engine.group import Group
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.moving.continuing import Begun, continue_in
 from penstock.engine.moving.layout import Former, Layout, changed, full_name
-from penstock.engine.moving.seeding import Counted, OldState, count, divided, fired_of, headers_of, repack, seed
+from penstock.engine.moving.seeding import (
+    Counted,
+    OldState,
+    count,
+    divided,
+    fired_of,
+    headers_of,
+    read_pages,
+    repack,
+    seed,
+)
 from penstock.engine.stateful import time_mode_of
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
 from penstock.runtime.tally import ElementTally
@@ -62,7 +72,6 @@ class Move:
 
     def __init__(self, binding: Binding) -> None:
         self._binding, self._recording = binding, binding.recording
-        self._partitions = binding.wanted.partitions or 1
         number = binding.layout.moves + 1
         labelled = binding.groups_of(changed(binding.wanted, generations={}))
         kept = {group.name: self._kept_as(group) for group in labelled}
@@ -88,11 +97,10 @@ class Move:
         ------
         RunFailedError: not every instance has come across; the old layout stands.
         """
-        self._clear()
         settle()
         begun = {group.name: one for group in self._binding.groups if (one := self._begun(group)) is not None}
         since = time.monotonic()
-        moved = self._move_state(spark, [one for one in begun.values() if one.group in self._left], say)
+        moved = self._move_state(spark, list(begun.values()), say)
         for group in self._made:
             self._continue(group, list(begun.values()), moved)
         layout = self._continued(begun)
@@ -109,10 +117,19 @@ class Move:
             say(f"{moved.total:,} instances were moved in {took:.1f} s, and counted again where they are now.")
         self.tidy(self._binding)
 
+    @property
+    def _partitions(self) -> int:
+        """Of the layout that is wanted; a run whose first start failed early has none until a session tells."""
+        return self._binding.wanted.partitions or 1
+
     @staticmethod
     def tidy(binding: Binding) -> None:
-        """Remove what a move has left behind; called again where it may not have come to that."""
-        recording = binding.recording
+        """Remove what a move has left behind, and what an attempt that did not come to its end has made."""
+        recording, number = binding.recording, binding.layout.moves + 1
+        for path in (recording.directory / "checkpoint").glob(f"*.{number}"):
+            shutil.rmtree(path)
+        for path in recording.directory.glob(f"batches-*.{number}.jsonl"):
+            path.unlink()
         for former in binding.layout.former:
             shutil.rmtree(recording.checkpoint(former.name), ignore_errors=True)
         if binding.layout.moves and recording.hops.exists():
@@ -121,13 +138,6 @@ class Move:
                 if path.name not in used:
                     shutil.rmtree(path)
         shutil.rmtree(_workshop(binding), ignore_errors=True)
-
-    def _clear(self) -> None:
-        """Remove what an attempt that did not come to its end has made."""
-        shutil.rmtree(_workshop(self._binding), ignore_errors=True)
-        for group in self._made:
-            shutil.rmtree(self._recording.checkpoint(group.name), ignore_errors=True)
-            self._recording.ledger(group.name).unlink(missing_ok=True)
 
     def _kept_as(self, group: Group) -> int | None:
         """The generation of the checkpoint with which a group of the new layout can go on; None where it needs a new one."""
@@ -148,7 +158,7 @@ class Move:
         for group in self._left:
             if group.native and batches(self._recording.checkpoint(group.name), "offsets"):
                 raise IncompatibleStateError(
-                    f"The query elements {', '.join(group.elements)} would be in another query, and their state is Spark's own, which "
+                    f"The query elements {', '.join(group.elements)} would be in another query, and what Spark keeps of theirs "
                     "cannot be moved: leave them in their group, or start afresh with --fresh."
                 )
         if binding.options.hops is not None and hops != {stream for group in binding.groups for stream in group.hops}:
@@ -168,35 +178,40 @@ class Move:
         if not completed:
             return None
         order = self._recording.manifest.get("orders", {}).get(group.name) or self._reads(group)
-        timed = any(source.event_time is not None for source in self._binding.part(group).sources)
-        return Begun(group, checkpoint, completed[-1], order, timed)
+        return Begun(group, checkpoint, completed[-1], order, self._is_timed(group))
+
+    def _is_timed(self, group: Group) -> bool:
+        return any(source.event_time is not None for source in self._binding.part(group).sources)
 
     def _move_state(self, spark: SparkSession, begun: list[Begun], say: Say) -> Counted | None:
-        """Give the new groups all instances of the old ones; None where there are none."""
-        pages = OldState({one.checkpoint: one.last for one in begun}).pages(spark)
-        if pages is None:
-            return None
+        """Give the new groups all instances of the old ones; None where none of them keeps any."""
         binding = self._binding
-        parts = {group.name: binding.part(group) for group in self._made}
-        wirings = {
-            group.name: binding.wiring(group, self._partitions) for group in self._made if parts[group.name].hops
+        parts = {
+            group.name: binding.part(group) for group in self._made if _continued_by(group, self._reads(group), begun)
         }
+        wirings = {
+            group.name: binding.wiring(group, self._partitions)
+            for group in self._made
+            if group.name in parts and parts[group.name].hops
+        }
+        if not wirings:
+            return None
+        pages = OldState({one.checkpoint: one.last for one in begun if one.group in self._left}).pages(spark)
         homes = {name: wirings[group.name] for group in self._made if group.name in wirings for name in group.elements}
         counted = count(pages, homes)
         say(
             f"{counted.total:,} instances are moved to {self._partitions} partitions of {len(self._made)} groups, which takes some "
             f"{_expected(counted):.0f} s (assumed)."
         )
-        divisions = divided(counted)
-        workshop = _workshop(binding)
+        divisions, workshop = divided(counted), _workshop(binding)
         repack(pages, homes, divisions, workshop / "pages")
-        repacked, fired = spark.read.parquet(str(workshop / "pages")), fired_of(pages)
+        repacked, fired = read_pages(spark, workshop / "pages"), fired_of(pages)
         for name, reference in wirings.items():
             hops = {element.name: parts[name].depths[element.name] for element in parts[name].elements if element.keyed}
-            headers = headers_of(repacked, divisions, fired, hops)
+            headers = headers_of(repacked, divisions, fired, hops, self._partitions)
             seed(spark, reference, self._recording.checkpoint(name), repacked, headers, workshop)
         arrived = OldState({self._recording.checkpoint(name): 0 for name in wirings}).pages(spark)
-        if arrived is None or count(arrived, homes) != counted:
+        if count(arrived, homes) != counted:
             raise RunFailedError(
                 "Not every instance came across unchanged, so the run keeps the groups and partitions that it had, and nothing is "
                 "lost; please report this."
@@ -206,12 +221,16 @@ class Move:
     def _continue(self, group: Group, begun: list[Begun], moved: Counted | None) -> None:
         """Let a new group go on where the old ones have ended, with a ledger that begins with what was moved."""
         reads, checkpoint = self._reads(group), self._recording.checkpoint(group.name)
-        concerned = [
-            one for one in begun if set(one.sources) & set(reads) or set(one.group.elements) & set(group.elements)
-        ]
+        concerned = _continued_by(group, reads, begun)
         if not concerned:
             return
-        continue_in(checkpoint, group, reads, concerned, self._partitions)
+        # A group that has seen no event yet has no watermark: one that continues it must not take its first events for late.
+        names = {one.group.name for one in begun}
+        unspoken = any(
+            old.name not in names and self._is_timed(old) and _shares(group, reads, old, self._reads(old))
+            for old in self._left
+        )
+        continue_in(checkpoint, group, reads, concerned, self._partitions, 0 if unspoken else None)
         record = BatchRecord(batch=0, committed_us=time.time_ns() // 1000, offsets=offsets_checksum(checkpoint, 0))
         for element in self._binding.part(group).elements:
             if element.keyed:
@@ -231,7 +250,7 @@ class Move:
             if group.name in begun
         ]
         return changed(
-            self._layout, first={**layout.first, **{group.name: first for group in self._made}},
+            self._layout, partitions=self._binding.wanted.partitions, first={**layout.first, **{group.name: first for group in self._made}},
             former=[*layout.former, *former],
         )  # fmt: skip
 
@@ -241,6 +260,16 @@ class Move:
             "groups": {name: group.name for group in groups for name in group.elements},
             "partitions": layout.partitions,
         }
+
+
+def _shares(group: Group, reads: Collection[str], old: Group, sources: Collection[str]) -> bool:
+    """Whether a group has a source or an element of another."""
+    return bool(set(sources) & set(reads) or set(old.elements) & set(group.elements))
+
+
+def _continued_by(group: Group, reads: Collection[str], begun: Iterable[Begun]) -> list[Begun]:
+    """The groups that a new one continues."""
+    return [one for one in begun if _shares(group, reads, one.group, one.sources)]
 
 
 def _expected(counted: Counted) -> float:

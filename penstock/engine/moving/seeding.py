@@ -50,8 +50,9 @@ class OldState:
 
     checkpoints: Mapping[Path, int]
 
-    def pages(self, spark: SparkSession) -> DataFrame | None:
-        """All pages: element, page, content; None where there is no state."""
+    def pages(self, spark: SparkSession) -> DataFrame:
+        """All pages: element, page, content."""
+        frame = spark.createDataFrame([], "element string, page int, content binary")
         frames = [
             spark.read.format("statestore")
             .option("operatorId", operator).option("batchId", batch).option("stateVarName", "pages")
@@ -60,10 +61,7 @@ class OldState:
             for checkpoint, batch in self.checkpoints.items()
             for operator in _operators(checkpoint)
         ]  # fmt: skip
-        if not frames:
-            return None
-        frame = frames[0]
-        for other in frames[1:]:
+        for other in frames:
             frame = frame.union(other)
         return frame
 
@@ -89,6 +87,11 @@ def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) ->
         entries = pages.mapInArrow(Spread(homes, divisions), from_arrow_schema(ENTRIES))
         by_page = entries.groupBy("element", "bucket", "page")
         by_page.applyInArrow(pack, from_arrow_schema(PAGES)).write.mode("overwrite").parquet(str(place))
+
+
+def read_pages(spark: SparkSession, place: Path) -> DataFrame:
+    """The pages that `repack` has written."""
+    return spark.read.schema(from_arrow_schema(PAGES)).parquet(str(place))
 
 
 def fired_of(pages: DataFrame) -> dict[str, float]:
@@ -163,7 +166,7 @@ def seed(
 
 
 def headers_of(
-    pages: DataFrame, divisions: Divisions, fired: Mapping[str, float], hops: Mapping[str, int]
+    pages: DataFrame, divisions: Divisions, fired: Mapping[str, float], hops: Mapping[str, int], partitions: int
 ) -> list[HeaderRow]:  # fmt: skip
     """What a state has besides its pages, in the columns of `HEADERS`: of each element in each partition a header, and the times
     of the partitions' timers, of no element.
@@ -174,12 +177,14 @@ def headers_of(
     """
     rows = pages.where(F.col("element").isin(list(hops)))
     rows = rows.select("element", "bucket", "page", "due", "instances", F.length("content").alias("bytes"))
-    headers: dict[tuple[str, int], Header] = {}
+    # In partitions without an instance, too: which windows have closed must be known there.
+    headers = {
+        (element, bucket): Header(pages=divisions.get((element, bucket), 1), due={}, fired=fired.get(element))
+        for element in hops
+        for bucket in range(partitions)
+    }
     for row in rows.collect():
-        where = (row["element"], row["bucket"])
-        if where not in headers:
-            headers[where] = Header(pages=divisions[where], due={}, fired=fired.get(row["element"]))
-        header = headers[where]
+        header = headers[row["element"], row["bucket"]]
         header.instances += row["instances"]
         header.bytes += row["bytes"]
         if row["due"] is not None:

@@ -15,13 +15,13 @@ function seconds(value) {
   if (value === 0) return "0 s";
   if (value < 0.001) return `${(value * 1e6).toFixed(0)} µs`;
   if (value < 1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
-  return `${value.toPrecision(3)} s`;
+  return `${value < 1000 ? value.toPrecision(3) : Math.round(value).toLocaleString("en")} s`;
 }
 
 function rate(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0/s";
-  return `${value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(2)}/s`;
+  return `${value >= 99.5 ? Math.round(value).toLocaleString("en") : value.toPrecision(2)}/s`;
 }
 
 function ago(at) {
@@ -104,7 +104,7 @@ function home(runs) {
 
 // --- one run --------------------------------------------------------------------------------------
 
-let now = data.run, chosen = null, span = null, surface = data.surface || null;
+let now = data.run, chosen = null, span = null, surface = data.surface || null, fetching = false;
 
 function skeleton() {
   main.innerHTML = `
@@ -138,7 +138,7 @@ function health() {
   set("counts", c.queued === null
     ? [count(c.processed + c.dead_lettered, "accepted and committed"), ...parts, "; what is queued is counted when the run stops"].join("")
     : [count(c.accepted, "accepted"), ...parts, sign("+"), count(c.queued, "queued")].join(""));
-  const rest = [c.lost === null ? "" : `lost ${whole(c.lost)}, duplicated ${whole(c.duplicated)}`, c.late ? `late ${whole(c.late)}` : ""].filter(Boolean).join("; ");
+  const rest = [c.lost === null || c.lost === undefined ? "" : `lost ${whole(c.lost)}, duplicated ${whole(c.duplicated)}`, c.late ? `late ${whole(c.late)}` : ""].filter(Boolean).join("; ");
   set("counted", `Measured: ${escape(c.kind)}${rest ? `; ${rest}` : ""}.`);
 }
 
@@ -166,7 +166,7 @@ function graph() {
     <tr><td>works, of one core</td><td>${(100 * one.busy).toFixed(1)}%</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
     <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
     <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table>`
-    : `<p class="faint">Nothing was measured there lately.</p>`);
+    : `<p class="faint">${chosen.startsWith("element_") ? "Nothing was measured there lately." : "Its rate stands in its box; nothing else is measured there."}</p>`);
 }
 
 function charts() {
@@ -177,7 +177,7 @@ function charts() {
   const within = (one, column) => one.rows.filter((row) => row[0] >= from).map((row) => [row[0], row[column]]);
   const common = { from, to, shownX: clock, marks: now.marks };
   const last = now.series.filter((one) => one.gives_results).at(-1) || now.series.at(-1);
-  const bands = now.today && !span ? [{ name: "p95 predicted, 90% of runs", range: now.today.bands.p95 }] : now.today ? [{ name: "p95 predicted, 90% of runs", range: now.today.bands.p95 }] : [];
+  const bands = now.today && now.today.bands.p95.every((one) => one !== null) ? [{ name: "p95 predicted as it is now, 90% of runs", range: now.today.bands.p95 }] : [];
   const colours = ["var(--p50)", "var(--p95)", "var(--p99)", "var(--good)"];
   const each = (column) => now.series.map((one, place) => ({ name: one.group, colour: colours[place % 4], points: within(one, column) }));
   const latency = chart("Latency", [{ name: "p50", colour: "var(--p50)", points: within(last, 1) }, { name: "p95", colour: "var(--p95)", points: within(last, 2) }, { name: "p99", colour: "var(--p99)", points: within(last, 3) }], { ...common, shownY: seconds, bands });
@@ -202,22 +202,32 @@ function letters() {
 function whatIf() {
   const place = document.getElementById("whatif");
   if (!now.today) { set("whatif", `<p class="faint">${escape(now.why_not)}</p>`); return; }
-  if (place.dataset.html === "sliders") { if (surface && surface.cells) moved(); return; }
+  if (place.dataset.html === "sliders") {
+    document.getElementById("rate-today").textContent = rate(now.today.rate);
+    if (surface && surface.cells) { if (data.live && surface.fit !== now.fits && !fetching) fetched(); moved(); }
+    return;
+  }
   place.dataset.html = "sliders";
-  place.innerHTML = `<p class="faint">Predicted from the run's own micro-batches, at ${rate(now.today.rate)} today. The line is over the trigger interval; the ring is where the sliders are.</p>
+  place.innerHTML = `<p class="faint">Predicted from the run's own micro-batches, at <span id="rate-today">${rate(now.today.rate)}</span> today. The line is over the trigger interval; the ring is where the sliders are.</p>
     <div class="sliders"><label><span>rate: <output id="rate-shown"></output></span><input type="range" id="rate" min="0" max="8" step="1" value="3"></label>
     <label><span>trigger interval: <output id="trigger-shown"></output></span><input type="range" id="trigger" min="0" max="14" step="1" value="4"></label></div>
     <div id="predicted" aria-live="polite"></div><div id="curve"></div>`;
-  const fetched = surface ? Promise.resolve(surface) : fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if`).then((answer) => answer.json());
   document.getElementById("predicted").textContent = "The models work out the settings, which takes some seconds …";
-  fetched.then((found) => {
-    surface = found;
-    if (found.error) { document.getElementById("predicted").textContent = found.error; return; }
-    const nearest = found.triggers.reduce((best, one, at) => (Math.abs(one - now.today.trigger) < Math.abs(found.triggers[best] - now.today.trigger) ? at : best), 0);
+  fetched().then(() => {
+    if (!surface || !surface.cells) return;
+    const nearest = surface.triggers.reduce((best, one, at) => (Math.abs(one - now.today.trigger) < Math.abs(surface.triggers[best] - now.today.trigger) ? at : best), 0);
     document.getElementById("trigger").value = nearest;
     for (const id of ["rate", "trigger"]) document.getElementById(id).addEventListener("input", moved);
     moved();
   });
+}
+
+function fetched() {
+  if (!data.live) return Promise.resolve();
+  fetching = true;
+  return fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if`).then((answer) => answer.json()).then((found) => {
+    if (found.cells) surface = found; else document.getElementById("predicted").textContent = found.error;
+  }).catch(() => { document.getElementById("predicted").textContent = "The server does not answer."; }).finally(() => { fetching = false; });
 }
 
 function moved() {
@@ -227,7 +237,7 @@ function moved() {
   document.getElementById("trigger-shown").textContent = trigger === 0 ? "none (back to back)" : seconds(trigger);
   const [p50, p95, p99, busy, batches] = cell || [];
   set("predicted", cell
-    ? `<p>p50 <b>${seconds(p50)}</b>, p95 <b>${seconds(p95)}</b>, p99 <b>${seconds(p99)}</b>; busy ${(100 * busy).toFixed(0)}% of the time; ${whole(batches)} micro-batches a day (predicted).</p><p>To run so: <code>penstock run … --trigger "${trigger} s"</code>; a plan with its evidence: <code>penstock plan ${escape(now.path)} --p95 ${seconds(p95).replace(" ", "")} -o plan.json</code></p>`
+    ? `<p>p50 <b>${seconds(p50)}</b>, p95 <b>${seconds(p95)}</b>, p99 <b>${seconds(p99)}</b>; busy ${(100 * busy).toFixed(0)}% of the time; ${whole(batches)} micro-batches a day (predicted).</p><p>To run so: <code>penstock run … --trigger "${trigger} s"</code>; a plan with its evidence: <code>penstock plan ${escape(now.path)} --p95 ${seconds(1.05 * p95).replace(" ", "")}${times === 1 ? "" : ` --what-if rate=${times}x`} -o plan.json</code></p>`
     : `<p>The query would not keep up at this rate and interval (predicted).</p>`);
   const line = (name, colour, figure) => ({ name, colour, points: surface.triggers.map((one, at) => [at, surface.cells[row][at] ? surface.cells[row][at][figure] : null]) });
   set("curve", chart("Predicted latency by trigger interval", [line("p50", "var(--p50)", 0), line("p95", "var(--p95)", 1), line("p99", "var(--p99)", 2)], {
@@ -243,7 +253,13 @@ function show() {
 
 function follow() {
   const news = new EventSource(`/api/runs/${encodeURIComponent(now.name)}/events`);
-  news.onmessage = (event) => { now = JSON.parse(event.data); show(); };
+  news.onmessage = (event) => {
+    const found = JSON.parse(event.data);
+    if (found.gone) { set("state", escape(found.gone)); return; }
+    now = found;
+    show();
+  };
+  news.onerror = () => set("state", `not connected; the figures are as of ${new Date().toLocaleTimeString("en", { hour12: false })}`);
 }
 
 if (data.runs) {
