@@ -248,6 +248,7 @@ def test_real_time_mode_says_what_prevents_it(broker, tmp_path, spark, which, op
 # --- a run with its adapter ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_with_an_adapter_survives_kills_of_both(tmp_path):
     port = free_port()
     url = f"http://127.0.0.1:{port}"

@@ -175,6 +175,7 @@ def test_rescale_moves_a_run_and_reads_nothing(sell, spark, tmp_path, capsys):
     check(sell(100, end=True), 300)
 
 
+@pytest.mark.slow
 def test_windows_that_have_closed_stay_closed_and_groups_that_have_not_begun_come_along(run_app, tmp_path):
     """More partitions than keys, so that some have no instance; and a group to which nothing has come yet."""
     inbox = tmp_path / "in"

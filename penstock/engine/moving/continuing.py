@@ -77,12 +77,11 @@ def continue_in(
         offsets.append("-" if reader is None else reader.offset(name))
         if reader is None:
             continue
-        before = Position(reader.checkpoint, reader.sources.index(name), None)
-        after = Position(checkpoint, place, None)
-        if before.log.exists():
-            shutil.copytree(before.log, after.log)
-        if before.notes.exists():
-            shutil.copy(before.notes, after.notes)
+        old, new = Position(reader.checkpoint, reader.sources.index(name), None), Position(checkpoint, place, None)
+        if old.log.exists():
+            shutil.copytree(old.log, new.log)
+        if old.notes.exists():
+            shutil.copy(old.notes, new.notes)
     _write(checkpoint / "offsets" / "0", [version, _json(metadata), *offsets])
     _write(checkpoint / "commits" / "0", [noted, _json(after), *others])
 
