@@ -44,6 +44,7 @@ def shell(script, directory):
     ).stdout
 
 
+@pytest.mark.slow
 def test_the_tutorial_can_be_followed(tmp_path):
     tutorial = ROOT / "docs" / "tutorial.md"
     app, test = blocks(tutorial, "python")

@@ -85,6 +85,7 @@ def test_sweep_covers_the_grid_marks_unstable_settings_and_resumes(capsys, direc
     assert sorted(lines) == sorted(whole.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_sweep_runs_on_spark(capsys):
     arguments = ["queue", "sweep", *SERVER, *COSTS, "--over", "batch-size=1:12:4", "--over", "timer-rate=1,100"]

@@ -49,6 +49,7 @@ def partitions(names):
         yield list(groups.values())
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(10, 600), st.sampled_from([1.0, 2.0, 5.0])), min_size=2, max_size=4))
 @settings(max_examples=5, deadline=None)
 def test_no_packing_has_fewer_drivers(given):

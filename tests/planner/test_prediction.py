@@ -153,6 +153,7 @@ def test_after_an_outage_the_backlog_is_worked_off_at_the_spare_speed(calibratio
     assert math.isfinite(recover(calibration, setting, step=1.2).seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_the_time_to_recover_is_that_of_rows_one_by_one(tmp_path, share):
     """A query that begins with the rows of a minute before it: when a micro-batch is as fast as usual again.
