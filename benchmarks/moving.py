@@ -117,7 +117,7 @@ def _manifest(run: Path) -> dict[str, int]:
 def _made(run: Path) -> list[Path]:
     """The checkpoints of a layout that is not yet in force."""
     number = _manifest(run)["moves"] + 1
-    return list((run / "checkpoint").glob(f"*.{number}"))
+    return list((run / "checkpoint").glob(f"*@{number}"))
 
 
 STAGES: list[Stage] = [

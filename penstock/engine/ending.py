@@ -6,7 +6,6 @@ follows events only. A run that is killed on the way repeats it like any other.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.app.window.windowing import FOREVER
 from penstock.connectors.checkpoint import batches
+from penstock.engine import durable
 from penstock.engine.binding import BoundGroup
 
 FOREVER_MS = FOREVER // 1000
@@ -65,12 +65,8 @@ def plan_last(checkpoint: Path) -> None:
     number, metadata, others = _last_planned(checkpoint)
     metadata |= {"batchWatermarkMs": FOREVER_MS, "batchTimestampMs": time.time_ns() // 1_000_000}
     version, *offsets = others
-    draft = checkpoint / "offsets" / f".{number + 1}.draft"
-    with draft.open("w") as file:
-        file.write("\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets]))
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(checkpoint / "offsets" / str(number + 1))
+    lines = [version, json.dumps(metadata, separators=(",", ":")), *offsets]
+    durable.write(checkpoint / "offsets" / str(number + 1), "\n".join(lines))
 
 
 def has_ended(checkpoint: Path) -> bool:

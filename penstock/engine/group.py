@@ -47,9 +47,9 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
     for name in wanted:
         if name not in names:
             raise ConfigurationError(f"The grouping names {name!r}, which is no element; there are {', '.join(names)}.")
-        if re.search(r"\.\d+$", wanted[name]):
+        if not re.fullmatch(r"[\w.-]+", wanted[name]):
             raise ConfigurationError(
-                f"The group {wanted[name]!r} of {name} ends like the name of a group that was moved: leave out the number."
+                f"The group {wanted[name]!r} of {name} holds a character other than letters, digits, '-', '_' and '.'."
             )
     levels = _levels(topology)
     label = {}

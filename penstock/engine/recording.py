@@ -14,6 +14,7 @@ import pyspark
 
 import penstock
 from penstock.app.state import check_state_fits
+from penstock.engine import durable
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunLockedError, SinkError
 
 LOCK_PATIENCE = 30.0
@@ -248,10 +249,4 @@ def _discarded(stored: dict[str, Any]) -> list[str]:
 
 
 def _write_atomically(path: Path, content: dict[str, Any]) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("w") as file:
-        json.dump(content, file, indent=2, default=str)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    durable.write(path, json.dumps(content, indent=2, default=str) + "\n")

@@ -151,12 +151,20 @@ def settle(spark: SparkSession, partitions: int | None) -> int:
 @contextmanager
 def adopted(spark: SparkSession) -> Iterator[SparkSession]:
     """Within the block, a session that somebody else has started has what the queries need."""
-    names = (*STREAMING, "spark.sql.shuffle.partitions")
-    before = {name: spark.conf.get(name, None) for name in names}
-    for key, value in STREAMING.items():
-        spark.conf.set(key, value)
-    try:
+    with having(
+        spark, {**STREAMING, "spark.sql.shuffle.partitions": str(spark.conf.get("spark.sql.shuffle.partitions"))}
+    ):
         yield spark
+
+
+@contextmanager
+def having(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Within the block, a session has other settings; then those that it had, whatever was set there."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
     finally:
         for name, old in before.items():
             if old is None:

@@ -26,12 +26,10 @@ MENDS = {
     "dead letters": "Read them below; mend the element or the input, and have them read again.",
     "late events": "Allow more lateness, or look for a source that lags.",
     "stopped": "The same command resumes it.",
-    "idle": "",
-    "unclear": "",
-    "healthy": "",
 }
-SEVERITY = {"healthy": 0, "idle": 0, "unclear": 0, "stopped": 0, "ended": 0}
-"""Of what is no fault; all else counts as one."""
+"""What to do about each cause."""
+NO_FAULT = {"healthy", "idle", "unclear"}
+"""Verdicts that only say how things are."""
 
 
 class Cause(NamedTuple):
@@ -67,7 +65,7 @@ def _of_silence(follower: Follower) -> Iterator[Cause]:
 
 def _of_verdicts(verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
     for one in verdicts:
-        fault = one.kind not in SEVERITY
+        fault = one.kind not in NO_FAULT
         if fault or state == "running":
             yield Cause(one.kind, one.text, MENDS.get(one.kind, ""), one.confident, fault)
 

@@ -39,7 +39,7 @@ class Forecast:
         self.fits = 0
         """How often the models have been fitted."""
         self._calibration: Calibration | None = None
-        self._surfaces: dict[tuple[int, float | None], dict[str, Any]] = {}
+        self._surface: dict[str, Any] = {}
 
     def refresh(self, follower: Follower, *, wait: bool = False) -> None:
         """Fit anew where that is due and there is something new, beside whoever asks."""
@@ -75,36 +75,30 @@ class Forecast:
             self.verdicts, self.today, self.why_not, self._calibration = found, today, why_not, calibration
             self._made, self._busy, self.fits = time.monotonic(), False, self.fits + 1
 
-    def surface(self, cores: float | None) -> dict[str, Any]:
+    def surface(self) -> dict[str, Any]:
         """Predictions over rates (times the present one) and trigger intervals, for the page's sliders to move on; kept until the
         models are fitted anew. A cell is None where the query would not keep up.
-
-        Parameters
-        ----------
-        cores: in all; as recorded where it is None.
         """
         with self._surfacing:
             with self._lock:
-                calibration, key = self._calibration, (self.fits, cores)
-                why_not = self.why_not
+                calibration, fit, why_not = self._calibration, self.fits, self.why_not
             if calibration is None:
                 return {"error": why_not}
-            if key not in self._surfaces:
+            if self._surface.get("fit") != fit:
                 present = float(calibration.complete(None).rate or 0.0)
-                rows = [
-                    [_cell(calibration, Setting(rate=times * present, trigger=one, cores=cores)) for one in TRIGGERS]
+                cells = [
+                    [_cell(calibration, Setting(rate=times * present, trigger=one)) for one in TRIGGERS]
                     for times in RATES
                 ]
-                found = {
+                self._surface = {
                     "rates": RATES,
                     "triggers": TRIGGERS,
                     "figures": FIGURES,
-                    "cells": rows,
+                    "cells": cells,
                     "present": present,
-                    "fit": key[0],
+                    "fit": fit,
                 }
-                self._surfaces = {key: found}
-            return self._surfaces[key]
+            return self._surface
 
 
 def _cell(calibration: Calibration, setting: Setting) -> list[float] | None:

@@ -165,12 +165,7 @@ class Page:
 
     async def _what_if(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
-        cores = request.query_params.get("cores")
-        try:
-            wanted = None if not cores else float(cores)
-        except ValueError:
-            return JSONResponse({"error": f"cores={cores} is no number."}, 400, HEADERS)
-        return JSONResponse(await asyncio.to_thread(looked.forecast.surface, wanted), headers=HEADERS)
+        return JSONResponse(await asyncio.to_thread(looked.forecast.surface), headers=HEADERS)
 
     def _overviews(self) -> list[dict[str, Any]]:
         found = []
@@ -245,7 +240,7 @@ def saved(run: Path) -> str:
     follower, forecast = Follower(run), Forecast()
     forecast.refresh(follower, wait=True)
     found = snapshot(follower, forecast)
-    return document({"run": found, "picture": picture(follower), "live": False, "surface": forecast.surface(None)})
+    return document({"run": found, "picture": picture(follower), "live": False, "surface": forecast.surface()})
 
 
 def serve(page: Page, host: str, port: int, ready: Callable[[str], None]) -> None:

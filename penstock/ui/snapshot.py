@@ -37,7 +37,7 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
     found = causes(follower, forecast.verdicts, state)
     trigger = follower.starts[-1].get("trigger") if follower.starts else None
     return {
-        "name": follower.run.name, "path": str(follower.run), "application": follower.manifest["application"], "state": state,
+        "run": follower.manifest["run"], "name": follower.run.name, "path": str(follower.run), "application": follower.manifest["application"], "state": state,
         "causes": [one._asdict() for one in found], "healthy": not any(one.fault for one in found),
         "counts": _counts(follower, state), "lately": _lately(follower), "series": _series(follower),
         "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,

@@ -132,3 +132,21 @@ class KeepsRare(ProcessingElement):
     def on_event(self, sale):
         self.sales += 1
         yield kept(self.key, self.sales)
+
+
+# --- a name that ends like a number -----------------------------------------------------------------
+
+
+class Text(Event):
+    text: str
+
+
+dotted = App("dotted")
+dotted_words = dotted.source("Words.1", Text)
+same = dotted.stream("Same", Text)
+dotted.sink("Out", same)
+
+
+@dotted.query(dotted_words, emits=same)
+def pass_on(frame):
+    return frame

@@ -70,7 +70,7 @@ def test_a_run_is_moved_to_other_groups_and_partitions(sell):
     sell(300, partitions=2)
     result = sell(200, groups={"KeepsMost": "behind"}, partitions=3, end=True)
     check(result, 500)
-    assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["behind.1", "main.1"]
+    assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["behind@1", "main@1"]
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_run_is_moved_to_other_partitions_and_back(sell):
     assert [move["after"]["partitions"] for move in moves(result)] == [5, 3]
     assert {move["instances"] for move in moves(result)} == {2 * ITEMS + SHOPS}
     assert len({move["checksum"] for move in moves(result)}) == 2  # the counts have gone on in between
-    assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["main.2"]
+    assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["main@2"]
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_a_run_is_moved_to_other_groups_and_back(sell):
     sell(200, groups={"KeepsMost": "behind", "SumsShops": "shops"}, partitions=3)
     sell(100)  # says nothing of groups, and keeps them
     groups = json.loads((apart.directory / "manifest.json").read_text())["groups"]
-    assert groups == {"CountsItems": "main.2", "KeepsMost": "behind.2", "SumsShops": "shops.2"}
+    assert groups == {"CountsItems": "main@2", "KeepsMost": "behind@2", "SumsShops": "shops@2"}
     sell(100, groups=dict.fromkeys(groups, "main"))
     result = sell(50, end=True)
     check(result, 950)
@@ -206,3 +206,15 @@ def test_windows_that_have_closed_stay_closed_and_groups_that_have_not_begun_com
     assert closed == [(1, 1), (1, 2), (2, 1), (3, 3)]
     assert [(one.item, one.sales) for one in result.output("Kept")] == [(3, 1), (3, 2), (3, 3)]
     assert (result.report["counts"]["late"], result.report["counts"]["lost"]) == (2, 0)
+
+
+@pytest.mark.slow
+def test_a_source_may_be_called_as_if_it_had_been_moved(run_app, tmp_path):
+    """What an attempt to move has left is removed at each start, and nothing else."""
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    for _ in range(2):
+        result = run_app("dotted", file=FILE, sources={"Words.1": f"jsonl:{tmp_path}/*.jsonl"}, until_idle="pause")
+        assert [event.text for event in result.output("Out")] == ["one"]
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["lost"], counts["duplicated"]) == (1, 0, 0)
+    assert "read-Words.1" in {path.name for path in (result.directory / "checkpoint").iterdir()}

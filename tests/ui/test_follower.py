@@ -76,9 +76,9 @@ def test_the_models_say_what_came(runs):
     measured = sorted(row[2] for row in rows)[len(rows) // 2]
     low, high = forecast.today["bands"]["p95"]
     assert 0.9 * low < measured < 1.1 * high
-    surface = forecast.surface(None)
+    surface = forecast.surface()
     assert surface["cells"][3][0][1] < surface["cells"][3][-1][1]
-    assert forecast.surface(None) is surface
+    assert forecast.surface() is surface
 
 
 def changed(run, change):

@@ -1,7 +1,6 @@
 """Checkpoints that go on where others ended: how far their sources are read, and the watermark, carried over."""
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connectors.checkpoint import Position, batches
+from penstock.engine import durable
 from penstock.engine.group import Group
 
 
@@ -55,9 +55,9 @@ def continue_in(
 
     Parameters
     ----------
-    watermark_ms: in place of the least of theirs.
     sources: of the group, in the order of its query; what no other has read it reads from the beginning.
     begun: the groups that had the sources, or the elements, until now.
+    watermark_ms: in place of the least of theirs.
     """
     seeded = bool(batches(checkpoint, "offsets"))
     model = Begun(begun[0].group, checkpoint, 0, (), False) if seeded else begun[0]
@@ -94,7 +94,4 @@ def _write(path: Path, lines: Sequence[str]) -> None:
     """Write an entry of one of Spark's logs, whose checksum of an earlier one holds no longer."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    with path.open("w") as file:
-        file.write("\n".join(lines))
-        file.flush()
-        os.fsync(file.fileno())
+    durable.write(path, "\n".join(lines))

@@ -1,6 +1,6 @@
 """Instances on their way from the pages of one layout to those of another. Runs in Spark's workers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -19,36 +19,18 @@ Homes = Mapping[str, WiringReference]
 Divisions = Mapping[tuple[str, int], int]
 """Into how many pages the instances of an element in a partition are divided."""
 
-ENTRIES = pa.schema(
-    [
-        pa.field("element", pa.string(), nullable=False),
-        pa.field("bucket", pa.int32(), nullable=False),
-        pa.field("page", pa.int32(), nullable=False),
-        pa.field("identity", pa.binary(), nullable=False),
-        pa.field("content", pa.binary(), nullable=False),
-    ]
-)
+_PLACE = {"element": pa.string(), "bucket": pa.int32()}
 
-SUMS = pa.schema(
-    [
-        pa.field("element", pa.string(), nullable=False),
-        pa.field("bucket", pa.int32(), nullable=False),
-        pa.field("instances", pa.int64(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("checksum", pa.int64(), nullable=False),
-    ]
-)
+
+def _schema(columns: Mapping[str, pa.DataType], *, may_lack: Collection[str] = ()) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=name in may_lack) for name, kind in {**_PLACE, **columns}.items()])
+
+
+ENTRIES = _schema({"page": pa.int32(), "identity": pa.binary(), "content": pa.binary()})
+SUMS = _schema({"instances": pa.int64(), "bytes": pa.int64(), "checksum": pa.int64()})
 """The checksums of entries add up, so they tell whether all are there, in whatever order."""
-
-PAGES = pa.schema(
-    [
-        pa.field("element", pa.string(), nullable=False),
-        pa.field("bucket", pa.int32(), nullable=False),
-        pa.field("page", pa.int32(), nullable=False),
-        pa.field("content", pa.binary(), nullable=False),
-        pa.field("due", pa.float64()),
-        pa.field("instances", pa.int64(), nullable=False),
-    ]
+PAGES = _schema(
+    {"page": pa.int32(), "content": pa.binary(), "due": pa.float64(), "instances": pa.int64()}, may_lack=["due"]
 )
 
 _decode_page = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode

@@ -8,6 +8,9 @@ import msgspec
 
 from penstock.engine.group import MAIN, Group
 
+MOVED = "@"
+"""Before the number of a move in the full name of a group; no name of a source, an element or a group holds it."""
+
 
 class Former(msgspec.Struct, frozen=True):
     """A group that the run had before it was moved, whose ledger still counts.
@@ -74,4 +77,4 @@ def changed(layout: Layout, **changes: Any) -> Layout:
 
 def full_name(group: str, generation: int) -> str:
     """A group's name with the move that made its checkpoint."""
-    return f"{group}.{generation}" if generation else group
+    return f"{group}{MOVED}{generation}" if generation else group

@@ -5,7 +5,6 @@ manifest is written, which is the moment of the move; what is no longer needed i
 moment has the old layout, and after it the new one.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -16,11 +15,12 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.connectors.checkpoint import batches, offsets_checksum
+from penstock.engine import durable
 from penstock.engine.binding import Binding
 from penstock.engine.group import Group
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.moving.continuing import Begun, continue_in
-from penstock.engine.moving.layout import Former, Layout, changed, full_name
+from penstock.engine.moving.layout import MOVED, Former, Layout, changed, full_name
 from penstock.engine.moving.seeding import (
     Counted,
     OldState,
@@ -126,9 +126,9 @@ class Move:
     def tidy(binding: Binding) -> None:
         """Remove what a move has left behind, and what an attempt that did not come to its end has made."""
         recording, number = binding.recording, binding.layout.moves + 1
-        for path in (recording.directory / "checkpoint").glob(f"*.{number}"):
+        for path in (recording.directory / "checkpoint").glob(f"*{MOVED}{number}"):
             shutil.rmtree(path)
-        for path in recording.directory.glob(f"batches-*.{number}.jsonl"):
+        for path in recording.directory.glob(f"batches-*{MOVED}{number}.jsonl"):
             path.unlink()
         for former in binding.layout.former:
             shutil.rmtree(recording.checkpoint(former.name), ignore_errors=True)
@@ -238,7 +238,7 @@ class Move:
                 instances = {} if moved is None else moved.instances
                 held = {bucket: instances.get((element.name, bucket), 0) for bucket in range(most)}
                 record.elements[element.name] = ElementTally(instances=held)
-        _write(self._recording.ledger(group.name), msgspec.json.encode(record) + b"\n")
+        durable.write(self._recording.ledger(group.name), msgspec.json.encode(record) + b"\n")
 
     def _continued(self, begun: dict[str, Begun]) -> Layout:
         """The new layout, whose new groups count on at the sinks where the old ones have ended."""
@@ -279,12 +279,3 @@ def _expected(counted: Counted) -> float:
 def _workshop(binding: Binding) -> Path:
     """Where pages lie on their way, and what else is needed meanwhile."""
     return binding.recording.directory / "moving"
-
-
-def _write(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

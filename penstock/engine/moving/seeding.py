@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 from penstock.app.topology import Topology
 from penstock.engine.compile import bucket_labels, with_watermark
 from penstock.engine.moving.entries import ENTRIES, PAGES, SUMS, Divisions, Homes, Spread, Sums, pack
+from penstock.engine.session import having
 from penstock.engine.stateful import HopProcessor, time_mode_of
 from penstock.runtime.pages import HEADER, Header, pages_for
 from penstock.runtime.wire import WIRE
@@ -68,7 +68,7 @@ class OldState:
 
 def count(pages: DataFrame, homes: Homes) -> Counted:
     """Count the instances on pages, by the partitions to which they belong."""
-    with _set(pages.sparkSession, FEW_ROWS):
+    with having(pages.sparkSession, FEW_ROWS):
         sums = pages.mapInArrow(Sums(homes), from_arrow_schema(SUMS))
         rows = sums.groupBy("element", "bucket").agg(*(F.sum(name).alias(name) for name in SUMS.names[2:])).collect()
     instances = {(row["element"], row["bucket"]): int(row["instances"]) for row in rows}
@@ -83,7 +83,7 @@ def divided(counted: Counted) -> Divisions:
 
 def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) -> None:
     """Write the pages of another layout to Parquet files."""
-    with _set(pages.sparkSession, FEW_ROWS):
+    with having(pages.sparkSession, FEW_ROWS):
         entries = pages.mapInArrow(Spread(homes, divisions), from_arrow_schema(ENTRIES))
         by_page = entries.groupBy("element", "bucket", "page")
         by_page.applyInArrow(pack, from_arrow_schema(PAGES)).write.mode("overwrite").parquet(str(place))
@@ -160,7 +160,7 @@ def seed(
             **FEW_ROWS, "spark.sql.shuffle.partitions": str(wiring.partitions),
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         }  # fmt: skip
-        with _set(spark, settings):
+        with having(spark, settings):
             writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
             writer.trigger(availableNow=True).start().awaitTermination()
 
@@ -222,19 +222,3 @@ def _sources(spark: SparkSession, topology: Topology, place: str) -> DataFrame:
 def _operators(checkpoint: Path) -> list[int]:
     """The stateful operators of a checkpoint, by Spark's numbers."""
     return sorted(int(path.name) for path in (checkpoint / "state").glob("[0-9]*") if path.name.isdigit())
-
-
-@contextmanager
-def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Within the block, a session has other settings."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)

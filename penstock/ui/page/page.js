@@ -256,6 +256,7 @@ function follow() {
   news.onmessage = (event) => {
     const found = JSON.parse(event.data);
     if (found.gone) { set("state", escape(found.gone)); return; }
+    if (found.run !== now.run) { location.reload(); return; } // started afresh, with another topology perhaps
     now = found;
     show();
   };
