@@ -65,6 +65,7 @@ def test_the_tutorial_can_be_followed(tmp_path):
     assert shown.strip() in letters
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_waiting_tutorial_run(tmp_path):
     solve, sweep = blocks(ROOT / "docs" / "waiting.md", "sh")
     assert "0.103264" in shell(solve, tmp_path)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -88,9 +89,19 @@ class MicroBatches:
         return self._report(groups)
 
     def _where_wanted(self, spark: SparkSession, watch: Watch) -> list[BoundGroup]:
-        """All groups, opened, in the layout that is wanted."""
+        """All groups, opened, in the layout that is wanted.
+
+        Raises
+        ------
+        PenstockError: the move has failed; the run has the layout that it had.
+        """
         if self._move is not None:
-            self._move.carry_out(spark, lambda: self._settle(spark, watch), self._live.say)
+            try:
+                self._move.carry_out(spark, lambda: self._settle(spark, watch), self._live.say)
+            except (PySparkException, Py4JError) as error:
+                watch.fail(error)
+                assert watch.failure is not None
+                raise watch.failure from error
             settle(spark, self._binding.layout.partitions)
         groups = self._open()
         self._count(groups)

@@ -82,6 +82,7 @@ def test_an_optimum_that_costs_nothing_ends_the_search():
     assert (best.cost, best.optimal) == (0.0, True)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(graphs(most=5, loads=True), CAPACITIES, st.sampled_from(["count", "load"]), st.data())
 def test_the_optimum_under_constraints_and_prices_is_that_of_trying_everything(graph, capacities, sharing, data):

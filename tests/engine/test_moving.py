@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pyspark.errors import PySparkException
 
 from penstock.cli.main import main
 from penstock.engine.ledger import Ledger
@@ -155,6 +156,22 @@ def test_a_query_with_state_of_sparks_own_is_not_moved(run_app, tmp_path):
     run_app("native", sources=sources)
     with pytest.raises(IncompatibleStateError, match="query elements .* leave them in their group"):
         run_app("native", sources=sources, groups={"keep_long": "apart"})
+
+
+@pytest.mark.slow
+def test_a_failure_of_sparks_in_a_move_is_a_sentence_and_nothing_has_moved(sell, monkeypatch):
+    sell(100, partitions=2)
+
+    def full(*_):
+        raise PySparkException("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.engine.moving.move.repack", full)
+        with pytest.raises(RunFailedError, match="No space left on device. Nothing is lost"):
+            sell(100, partitions=3)
+    result = sell(100)
+    assert json.loads((result.directory / "manifest.json").read_text())["partitions"] == 2
+    check(sell(0, end=True), 300)
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ def made(seed, rows, fixed, per_row, noise=0.05):
     return series(drawn, (fixed + per_row * drawn) * (1 + noise * random.standard_normal(80)))
 
 
+@pytest.mark.slow
 @given(fixed=st.floats(0.1, 2.0), per_row=st.floats(2e-5, 1e-3), seed=st.integers(0, 100))
 def test_what_durations_were_made_of_is_found(fixed, per_row, seed):
     model = durations_of(

@@ -39,6 +39,7 @@ def test_two_minima_over_the_batch_size_do_not_fool_the_search():
     assert best.batch_size == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timer", ["idle", "always"])
 @pytest.mark.parametrize(("load", "transfer_rate", "cost"), [(0.3, math.inf, 2.0), (0.8, 3.0, 9.0), (0.5, 0.7, 4.0)])
 def test_no_setting_of_a_fine_grid_is_cheaper(timer, load, transfer_rate, cost):

@@ -115,6 +115,7 @@ def test_the_iterative_branch_for_many_phases_agrees_with_the_dense_one(monkeypa
     assert close(dense.transfers_per_second, iterated.transfers_per_second, 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slack", [0.3, 2e-3, 1e-5, 1e-8])
 @pytest.mark.parametrize("timer_rate", [0.1, 10.0])
 def test_close_to_the_limit_of_stability_auto_keeps_seven_digits(slack, timer_rate):
