@@ -58,9 +58,15 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
     )  # fmt: skip
     before = _moves(runs / name)
     move(app, options, application=reference)
+    moved = [json.loads(line) for line in _moves(runs / name)[len(before) :]]
     if as_json:
-        after = _moves(runs / name)
-        click.echo(after[-1] if len(after) > len(before) else "{}")
+        click.echo(json.dumps(moved[0] if moved else {}))
+    elif moved:
+        click.echo(
+            f"{name}: {moved[0]['instances']:,} instances were moved in {moved[0]['took_s']:.1f} s, and counted again (measured)."
+        )
+    else:
+        click.echo(f"{name} has its new layout; there was no state to move.")
 
 
 def _moves(run: Path) -> list[str]:

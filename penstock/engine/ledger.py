@@ -33,6 +33,8 @@ class BatchRecord(Counts, kw_only=True):
     """Source events that, or a descendant of which, became a dead letter."""
     offsets: str = ""
     """A checksum of how far the batch has read its sources, as Spark's checkpoint had it."""
+    moved: bool = False
+    """Whether it is no micro-batch but what a group began with that another has handed its instances to."""
 
     @classmethod
     def of(cls, batch: int, committed_us: int, tallies: list[Tally], offsets: str = "") -> "BatchRecord":

@@ -85,11 +85,12 @@ def overview(run: Path) -> Overview:
     """
     try:
         manifest = manifest_of(run)
-        ledgers = [list(records_in(path)) for path in sorted(run.glob("batches-*.jsonl"))]
+        ledgers = [list(records_in(path)) for path in run.glob("batches-*.jsonl")]
         starts = (run / "starts.jsonl").read_text().splitlines() if (run / "starts.jsonl").exists() else []
     except OSError as error:
         raise SourceError(f"{run} cannot be read ({error}).") from error
-    records = sorted((record for ledger in ledgers for record in ledger), key=lambda record: record.committed_us)
+    committed = (record for ledger in ledgers for record in ledger if not record.moved)
+    records = sorted(committed, key=lambda record: record.committed_us)
     last = max((record.committed_us for record in records), default=None)
     recent = [record for record in records if last is not None and record.committed_us > last - RECENT_S * 1e6]
     span = (recent[-1].committed_us - recent[0].committed_us) / 1e6 if recent else 0.0

@@ -34,7 +34,7 @@ class Totals(Counts):
         streams = {name: events for name, events in record.streams.items() if name not in handed_on}
         failed = record.dead_lettered if external else 0
         self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed))
-        self.batches += 1
+        self.batches += not record.moved
 
 
 def report_of(

@@ -80,7 +80,8 @@ class Follower:
             for line in seen.tail.lines():
                 with suppress(msgspec.DecodeError):
                     record = self._decode(line)
-                    seen.records.append(record)
+                    if not record.moved:
+                        seen.records.append(record)
                     self.totals.add(record, seen.external, seen.handed_on)
                     news = True
         for name, take in self._takers.items():

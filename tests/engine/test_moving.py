@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from penstock.cli.main import main
 from penstock.engine.ledger import Ledger
 from penstock.engine.moving.move import Move
+from penstock.engine.overview import overview
 from penstock.errors import IncompatibleStateError, RunFailedError
 
 FILE = Path(__file__).parent / "apps_moving.py"
@@ -63,6 +64,12 @@ def check(result, events):
     assert instances == {"CountsItems": ITEMS, "SumsShops": SHOPS, "KeepsMost": ITEMS}
 
 
+def executed(result):
+    """The micro-batches that Spark says to have run."""
+    progress = map(json.loads, (result.directory / "progress.jsonl").read_text().splitlines())
+    return {(one["name"], one["batchId"]) for one in progress if "addBatch" in one["durationMs"]}
+
+
 def moves(result):
     return [json.loads(line) for line in (result.directory / "moves.jsonl").read_text().splitlines()]
 
@@ -71,6 +78,7 @@ def test_a_run_is_moved_to_other_groups_and_partitions(sell):
     sell(300, partitions=2)
     result = sell(200, groups={"KeepsMost": "behind"}, partitions=3, end=True)
     check(result, 500)
+    assert result.report["batches"] == overview(result.directory).batches == len(executed(result))
     assert sorted(path.name for path in (result.directory / "checkpoint").iterdir()) == ["behind@1", "main@1"]
 
 

@@ -231,7 +231,8 @@ class Move:
             for old in self._left
         )
         continue_in(checkpoint, group, reads, concerned, self._partitions, 0 if unspoken else None)
-        record = BatchRecord(batch=0, committed_us=time.time_ns() // 1000, offsets=offsets_checksum(checkpoint, 0))
+        offsets = offsets_checksum(checkpoint, 0)
+        record = BatchRecord(batch=0, committed_us=time.time_ns() // 1000, offsets=offsets, moved=True)
         for element in self._binding.part(group).elements:
             if element.keyed:
                 most = max(self._partitions, self._binding.layout.partitions or 1)
