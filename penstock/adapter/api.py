@@ -374,6 +374,9 @@ class Api:
     async def get_arrivals(self, request: Asked) -> Response:
         return _json(self._input(request).arrivals.measured())
 
+    async def get_transfers(self, request: Asked) -> Response:
+        return _json(self._input(request).transfers.measured())
+
     # --- who asks for what ----------------------------------------------------------------------
 
     def _check(self, asked: Asked | WebSocket, role: Role | None) -> None:

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.adapter.store import Store
+from penstock.adapter.transfers import Transfer
 from penstock.connectors.log import CONFLICT, Parcel
 from penstock.connectors.log.arrays import size_of
 from penstock.errors import ConfigurationError, SinkError
 
 
-class Gate(msgspec.Struct, frozen=True):
+class Gate(msgspec.Struct, frozen=True, rename={"flush_timer": "flush_timer_s"}):
     """When a transfer starts, and how much it takes: the settings K and tau of the model.
 
     A transfer starts as soon as the one before it is done and ``batch_size`` events wait, or the
@@ -46,13 +47,6 @@ class KeyReused(Exception):
             "This Idempotency-Key came before with other events; nothing was accepted. Send other events under another key: "
             "only events that were rejected may come again, mended, under theirs."
         )
-
-
-class Transfer(NamedTuple):
-    """A transfer that has been made."""
-
-    events: int
-    seconds: float
 
 
 class _Waiting(NamedTuple):
@@ -101,6 +95,7 @@ class Door:
     async def deliver(self, parcel: Parcel) -> int:
         """Queue a parcel and wait until it is durable; returns how many of its events are new.
 
+        Its events are born now, unless it says otherwise: what they wait at the door is part of their latency.
         A parcel whose request is given up stays queued, and so does one that has waited for too long.
 
         Raises
@@ -111,6 +106,8 @@ class Door:
         if self._bytes + size > self._memory:
             raise SinkError(f"More than {self._memory} bytes of events wait for the store.")
         now = time.monotonic()
+        if parcel.born is None:
+            parcel.born = [time.time_ns() // 1000] * len(parcel.payloads)
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(parcel, size, now, answer))
         self._unanswered.append((now, answer))

@@ -10,6 +10,7 @@ from penstock.adapter.arrivals import Measured
 from penstock.adapter.body import Rejection
 from penstock.adapter.routes import JSON, REASONS, ROUTES, Route
 from penstock.adapter.streams import Input, Output
+from penstock.adapter.transfers import MeasuredTransfers
 
 Json = dict[str, Any]
 
@@ -41,14 +42,14 @@ GATE: Json = {
 def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, Output], max_body: int) -> Json:
     """The OpenAPI document for some streams."""
     streams: dict[str, Input | Output] = {**inputs, **outputs}
-    types = [*{stream.event_type: None for stream in streams.values()}, Rejection, Measured]
+    types = [*{stream.event_type: None for stream in streams.values()}, Rejection, Measured, MeasuredTransfers]
     references, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(types, references, strict=True))
     paths: Json = {}
     for route in ROUTES:
         for name, stream in _about(route, inputs, outputs).items():
             event = None if stream is None else schema_of[stream.event_type]
-            operation = _operation(route, name, _schema(route, event, schema_of[Measured]))
+            operation = _operation(route, name, _schema(route, event, schema_of))
             operation |= _besides(route, stream, event, max_body)
             path = route.path.replace("{name}", name).replace("...", "")
             paths.setdefault(path, {})[route.method.lower()] = operation
@@ -80,10 +81,11 @@ def _about(
     return of[route.of]
 
 
-def _schema(route: Route, event: Json | None, measured: Json) -> Json | None:
+def _schema(route: Route, event: Json | None, schema_of: Mapping[Any, Json]) -> Json | None:
     schemas: dict[str, Json | None] = {
         "object": {"type": "object"}, "schema": {"type": "object"}, "list": {"type": "array", "items": {"type": "object"}},
-        "answer": {"$ref": "#/components/schemas/Answer"}, "gate": GATE, "arrivals": measured, "event": event,
+        "answer": {"$ref": "#/components/schemas/Answer"}, "gate": GATE, "event": event,
+        "arrivals": schema_of[Measured], "transfers": schema_of[MeasuredTransfers],
     }  # fmt: skip
     return schemas.get(route.content)
 

@@ -10,7 +10,7 @@ from penstock.adapter.asked import Problem, refusal
 Of = Literal["adapter", "stream", "input", "output", "keyed"]
 """What a route is about: the adapter itself, or each stream, of one direction, or that has a key."""
 
-Content = Literal["object", "list", "text", "sse", "schema", "answer", "gate", "arrivals", "event"]
+Content = Literal["object", "list", "text", "sse", "schema", "answer", "gate", "arrivals", "transfers", "event"]
 
 JSON, TEXT, SSE, SCHEMA = "application/json", "text/plain", "text/event-stream", "application/schema+json"
 HTML = "text/html"
@@ -86,6 +86,10 @@ ROUTES = (
     Route(
         "GET", "/streams/{name}/arrivals", "get_arrivals", "operate", "input", "How {name}'s events arrive (measured)",
         "arrivals", (401, 403),
+    ),
+    Route(
+        "GET", "/streams/{name}/transfers", "get_transfers", "operate", "input",
+        "What transfers of {name} to the store take (measured)", "transfers", (401, 403),
     ),
     Route(
         "GET", "/results/{name}/{key...}", "get_result", "consume", "keyed", "The last event of a key of {name}", "event",

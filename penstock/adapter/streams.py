@@ -8,9 +8,10 @@ import msgspec
 
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader
-from penstock.adapter.door import Door, Gate, Transfer
+from penstock.adapter.door import Door, Gate
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
+from penstock.adapter.transfers import Transfer, Transfers
 from penstock.app.event import Event
 from penstock.app.topology import Topology
 from penstock.errors import ConfigurationError
@@ -56,7 +57,7 @@ class Input:
     ) -> None:
         self.name, self.event_type, self.store = name, event_type, store
         self.reader = BodyReader(event_type, limits.event)
-        self.arrivals = Arrivals()
+        self.arrivals, self.transfers = Arrivals(), Transfers()
         self.accepted, self.duplicate = metrics.accepted.labels(name), metrics.duplicate.labels(name)
         self.rejected, self.refused = metrics.rejected.labels(name), metrics.refused.labels(name)
         self.acknowledged = metrics.acknowledged.labels(name)
@@ -65,6 +66,7 @@ class Input:
         def note(made: Transfer) -> None:
             transferred.observe(made.seconds)
             size.observe(made.events)
+            self.transfers.note(made)
 
         self.door = Door(store, gate, note, limits.answer, limits.memory)
         metrics.watch("waiting_events", "Events that wait for a transfer", name, lambda: self.door.waiting)

@@ -1,6 +1,7 @@
 """``penstock run``: run an application on Spark."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from penstock.extras import needs
 if TYPE_CHECKING:
     from penstock.engine import RunOptions, RunResult
     from penstock.planner.adapting import Adapting
+    from penstock.planner.doors import Doors
 
 
 @click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -69,6 +71,11 @@ if TYPE_CHECKING:
 )
 @bounds
 @click.option("--dry-run", is_flag=True, help="With --adapt: decide and write it down, and touch nothing.")
+@click.option(
+    "--door",
+    metavar="URL",
+    help="With --adapt: the adapter that feeds the run, whose gates are chosen too (with --adapter it is that one).",
+)
 @click.option("--archive", "archives", multiple=True, metavar="FILE", help="A packed environment for the executors.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report instead of the summary.")
@@ -177,25 +184,40 @@ def adapting(
     """What steers the run, where that is asked for; it starts with the trigger that was decided last."""
     asked_for = {name: given[name] for name in ("p95", "p99", "p50", "mean")}
     if not given["adapt"]:
-        asked = [f"--{name}" for name, bound in asked_for.items() if bound is not None] + ["--dry-run"] * given[
-            "dry_run"
-        ]
+        asked = [f"--{name}" for name, bound in asked_for.items() if bound is not None]
+        asked += [option for option, value in (("--dry-run", given["dry_run"]), ("--door", given["door"])) if value]
         if asked:
             raise ConfigurationError(f"{asked[0]} belongs to --adapt: add that, or leave it out.")
         return options, None
     from penstock.cli.setting import target_of
     from penstock.planner.adapting import Adapting
-    from penstock.planner.decisions import trigger_in_force
+    from penstock.planner.decisions import in_force
 
     target = target_of(asked_for)
     if options.trigger is not None and given["plan_file"] is None:
         raise ConfigurationError("--trigger fixes what --adapt is to choose: leave out the one or the other.")
     directory = options.runs / (options.name or app.name)
-    decided = None if options.fresh else trigger_in_force(directory)
+    decided = None if options.fresh else in_force(directory)
     if decided is not None:
-        options = replace(options, trigger=decided)
+        options = replace(options, trigger=decided.trigger_s)
     trigger = app.trigger if options.trigger is None else options.trigger
-    return options, Adapting(directory, target, trigger, dry_run=given["dry_run"])
+    return options, Adapting(
+        directory, target, trigger, dry_run=given["dry_run"], doors=_doors(app, given),
+        gates=None if decided is None else decided.doors,
+    )  # fmt: skip
+
+
+def _doors(app: App, given: Mapping[str, Any]) -> "Doors | None":
+    """The doors of the adapter that feeds the run, whose gates are to be adapted as well."""
+    url = given["door"] or (f"http://127.0.0.1:{given['port']}" if given["adapter"] else None)
+    if url is None:
+        return None
+    from penstock.planner.doors import Doors
+
+    doors = Doors(url, [source.name for source in app.topology().sources], os.environ.get("PENSTOCK_TOKEN"))
+    if given["door"]:
+        doors.check()
+    return doors
 
 
 def with_spool(topology: Topology, options: "RunOptions", spool: Path) -> "RunOptions":

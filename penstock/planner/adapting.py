@@ -8,21 +8,25 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.adapter.door import Gate
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.steering import Change
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SourceError
 from penstock.planner.arrivals import arrivals_of
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.change import RateChange, rate_change
 from penstock.planner.decisions import Decision, note
+from penstock.planner.door import Passage
+from penstock.planner.doors import Doors
 from penstock.planner.observation import Observation, observe_running
 from penstock.planner.pace import pace_of
-from penstock.planner.prediction import LATENCIES, QUANTILES, Prediction
+from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Prediction
 from penstock.planner.record import Record, record_of
 from penstock.planner.series import Real, Series
 from penstock.planner.setting import Setting
@@ -65,6 +69,30 @@ CHECK = Cause("check", {}, 0.0)
 
 
 @dataclass(frozen=True)
+class Point:
+    """What a trigger and the gates of the adapter's doors are expected to do together.
+
+    Parameters
+    ----------
+    query: from the store to the result. doors: from the request to the store, by stream.
+    fixed: seconds of a micro-batch, whatever its rows, in which the work of transfers is counted.
+    """
+
+    query: Prediction
+    doors: Mapping[str, Passage]
+    fixed: float
+
+    def latency(self, name: str) -> float:
+        """From the request to the result; of quantiles the sum, which is at least that of the sum."""
+        return float(getattr(self.query, name)) + max((door.latency[name] for door in self.doors.values()), default=0.0)
+
+    @property
+    def batches_per_day(self) -> float:
+        """Micro-batches, and transfers in terms of them: those that take as long."""
+        return self.query.batches_per_day + sum(door.busy for door in self.doors.values()) * DAY_S / self.fixed
+
+
+@dataclass(frozen=True)
 class Pending:
     """A change that has been applied and not been judged."""
 
@@ -80,15 +108,19 @@ class Adapting:
     directory: of the run. target: the bound.
     trigger: seconds between micro-batches with which the run starts.
     dry_run: decide and write it down, and touch nothing.
+    doors: of the adapter that feeds the run, whose gates are chosen with the trigger.
+    gates: that these are to have from the start, by stream; what they have unless given.
     clock: seconds since the epoch.
     """
 
     def __init__(
-        self, directory: Path, target: Target, trigger: float, *, dry_run: bool = False, clock: Callable[[], float] = time.time
+        self, directory: Path, target: Target, trigger: float, *, dry_run: bool = False, doors: Doors | None = None,
+        gates: Mapping[str, Gate] | None = None, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._directory, self._target, self._dry_run = directory, target, dry_run
         self._clock = clock
         self._trigger = trigger
+        self._doors, self._gates = doors, dict(gates or {})
         self._lock = threading.Lock()
         self._records: deque[Record] = deque(maxlen=KEPT)
         self._ledgers: dict[str, deque[BatchRecord]] = {}
@@ -118,6 +150,7 @@ class Adapting:
         if self._began is None or now - self._looked < LOOK_EVERY_S:
             return None
         self._looked = now
+        self._keep_gates()
         try:
             decision = self._look(now)
         except PenstockError:  # too little to go on yet
@@ -127,11 +160,19 @@ class Adapting:
             return None
         if decision is None or decision.kind not in ("apply", "revert"):
             return None
+        self._gates = dict(decision.doors)
+        self._keep_gates()
         return Change(decision.trigger_s, decision.why)
 
     def changed(self, change: Change, *, restarted: bool) -> None:
         self._trigger = change.trigger
         self._changed_at = self._clock()
+
+    def _keep_gates(self) -> None:
+        """The doors have the gates that were decided, or will when the adapter is there again."""
+        if self._doors is not None and not self._dry_run:
+            with suppress(SourceError):
+                self._doors.keep(self._gates)
 
     def _look(self, now: float) -> Decision | None:
         with self._lock:
@@ -187,34 +228,62 @@ class Adapting:
         calibration, target = self._calibration, self._target
         present = Setting(rate=cause.rate, trigger=self._trigger)
         self._planned_at, self._planned_rate, self._deferred = now, cause.rate, False
-        interval = _interval(calibration, target, cause.rate * HEADROOM, self._trigger)
-        if interval is None:
-            interval = _interval(calibration, target, cause.rate, self._trigger)
+        interval = self._interval(target, cause.rate)
         if interval is None:
             limit = calibration.throughput_limit(present)
             why = f"{cause.rate:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} at any trigger."
             return self._note("keep", cause, now, self._trigger, why, {})
-        today, then = (_predicted(calibration, replace(present, trigger=one)) for one in (self._trigger, interval))
+        fixed = max(1e-3, sum(query.durations.fixed for query in calibration.queries))
+        open_now, gates, chosen = self._chosen_gates(interval, fixed)
+        if chosen:
+            waited = max(passage.latency[target.name] for passage in chosen.values())
+            interval = self._interval(replace(target, seconds=max(0.0, target.seconds - waited)), cause.rate) or 0.0
+        queries = [_predicted(calibration, replace(present, trigger=one)) for one in (self._trigger, interval)]
+        today, then = (
+            None if query is None else Point(query, doors, fixed)
+            for query, doors in zip(queries, (open_now, chosen), strict=True)
+        )
         pays, why = self._pays(today, then, now)
         expected = _expected(then, today)
         if not pays:
             return self._note("keep", cause, now, self._trigger, why, expected)
         if self._dry_run:
-            return self._note("propose", cause, now, interval, why, expected)
+            return self._note("propose", cause, now, interval, why, expected, gates=gates)
         # Whatever is to come of an earlier change has another cause from now on.
-        decision = self._note("apply", cause, now, interval, why, expected)
+        decision = self._note("apply", cause, now, interval, why, expected, gates=gates)
         self._pending = Pending(decision, _measured(ledgers, now - 60, now))
         return decision
 
-    def _pays(self, today: Prediction | None, then: Prediction | None, now: float) -> tuple[bool, str]:
-        """Whether another trigger pays, and why: a change of the trigger alone costs no pause."""
+    def _interval(self, target: Target, rate: float) -> float | None:
+        """The trigger interval for a target, with headroom where that can be had; None where none keeps up."""
+        assert self._calibration is not None
+        for times in (HEADROOM, 1.0):
+            found = _interval(self._calibration, target, rate * times, self._trigger)
+            if found is not None:
+                return found
+        return None
+
+    def _chosen_gates(
+        self, interval: float, fixed: float
+    ) -> tuple[dict[str, Passage], dict[str, Gate], dict[str, Passage]]:
+        """What the doors do with the gates that they have, the gates that they are to have, and what these will do."""
+        now, gates, then = {}, dict(self._gates), {}
+        if self._doors is not None:
+            with suppress(SourceError):  # an adapter that is away is let be
+                for stream, door in self._doors.measured().items():
+                    now[stream] = door.passed(door.gate)
+                    gates[stream], then[stream] = door.best(self._target.name, interval, fixed)
+        return now, gates, then
+
+    def _pays(self, today: Point | None, then: Point | None, now: float) -> tuple[bool, str]:
+        """Whether other settings pay, and why: a change of the trigger and of the doors alone costs no pause."""
         name, bound = self._target.name, self._target.seconds
         if then is None:
             return False, "No setting keeps up with the rate."
-        new = getattr(then, name)
+        new = then.latency(name)
         if today is None:
             return True, f"As it is, the query does not keep up; {name} is expected to be {new:.2f} s."
-        old = getattr(today, name)
+        old = today.latency(name)
         if old > bound:
             if new < 0.95 * old:
                 return True, f"{name} would be {old:.2f} s, beyond {bound:g}; it is expected to be {new:.2f} s."
@@ -256,17 +325,20 @@ class Adapting:
                 f"{name} came to {came:.2f} s and was {old:.2f} s before, and neither the rate nor the speed has changed: the change "
                 "is taken back."
             )
-            return self._note("revert", CHECK, now, decision.before_s, why, decision.expected, came=seen)
+            return self._note(
+                "revert", CHECK, now, decision.before_s, why, decision.expected, came=seen, gates=decision.doors_before
+            )  # fmt: skip
         said = decision.expected.get(name)
         why = f"{name} came to {came:.2f} s" + (f", and {said:.2f} s were expected." if said is not None else ".")
         return self._note("check", CHECK, now, self._trigger, why, decision.expected, came=seen)
 
     def _note(
         self, kind: Any, cause: Cause, now: float, trigger: float, why: str, expected: dict[str, Any],
-        came: dict[str, float] | None = None,
+        came: dict[str, float] | None = None, gates: Mapping[str, Gate] | None = None,
     ) -> Decision:  # fmt: skip
         decision = Decision(
             time=now, kind=kind, cause=cause.name, trigger_s=trigger, before_s=self._trigger, why=why,
+            doors=dict(self._gates if gates is None else gates), doors_before=self._gates,
             evidence=cause.evidence, expected=expected, came=came or {},
         )  # fmt: skip
         note(self._directory, decision)
@@ -312,16 +384,25 @@ def _evidence(found: RateChange) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _expected(then: Prediction | None, today: Prediction | None) -> dict[str, Any]:
+def _expected(then: Point | None, today: Point | None) -> dict[str, Any]:
     if then is None:
         return {}
-    found: dict[str, Any] = {name: getattr(then, name) for name in LATENCIES}
+    query = then.query
+    waited = then.latency("p95") - query.p95
+    found: dict[str, Any] = {name: then.latency(name) for name in LATENCIES}
     found |= {
-        "p95_band": list(then.band("p95")), "batches_per_day": then.batches_per_day, "utilisation": then.utilisation,
-        "rate": then.rate, "pause_s": 0.0, "kind": "predicted; seconds",
+        "p95_band": [waited + end for end in query.band("p95")], "batches_per_day": query.batches_per_day,
+        "utilisation": query.utilisation, "rate": query.rate, "pause_s": 0.0, "kind": "predicted; seconds",
     }  # fmt: skip
+    if then.doors:
+        found |= {
+            "doors": {
+                stream: {"p95": door.latency["p95"], "transfers_per_s": door.transfers}
+                for stream, door in then.doors.items()
+            }
+        }
     if today is not None:
-        found |= {"without": {"p95": today.p95, "batches_per_day": today.batches_per_day}}
+        found |= {"without": {"p95": today.latency("p95"), "batches_per_day": today.query.batches_per_day}}
     return {name: _finite(value) for name, value in found.items()}
 
 

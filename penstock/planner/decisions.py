@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from penstock.adapter.door import Gate
 from penstock.errors import SinkError
 
 DECISIONS = "decisions.jsonl"
@@ -25,6 +26,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cause: what was seen.
     evidence: measured. expected: predicted. came: measured afterwards.
     trigger_s: from now on. before_s: until now.
+    doors, doors_before: the gates of the adapter's streams, likewise; empty where the run adapts none.
     why: in a sentence.
     """
 
@@ -34,6 +36,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trigger_s: float
     before_s: float
     why: str
+    doors: dict[str, Gate] = {}
+    doors_before: dict[str, Gate] = {}
     evidence: dict[str, Any] = {}
     expected: dict[str, Any] = {}
     came: dict[str, Any] = {}
@@ -71,7 +75,7 @@ def decisions(directory: Path) -> Iterator[Decision]:
             continue
 
 
-def trigger_in_force(directory: Path) -> float | None:
-    """The trigger that was decided last, whether or not the run lived to see it; None where none was."""
-    carried_out = [one.trigger_s for one in decisions(directory) if one.kind in ("apply", "revert")]
+def in_force(directory: Path) -> Decision | None:
+    """The settings that were decided last, whether or not the run lived to see them; None where none were."""
+    carried_out = [one for one in decisions(directory) if one.kind in ("apply", "revert")]
     return carried_out[-1] if carried_out else None

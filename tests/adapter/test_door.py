@@ -13,6 +13,7 @@ from penstock.adapter import EventLog
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader, Malformed
 from penstock.adapter.door import Door, Gate
+from penstock.adapter.transfers import Transfer, Transfers
 from penstock.app.event import Event
 from penstock.connectors.log.log import Parcel
 from penstock.errors import ConfigurationError, SinkError
@@ -184,3 +185,27 @@ def test_any_bytes_are_read_or_refused(body, lines):
     except Malformed:
         return
     assert all(json.loads(payload)["text"] is not None for payload in parsed.payloads)
+
+
+def test_transfers_are_what_numpy_says():
+    random, now = np.random.default_rng(3), [0.0]
+    transfers = Transfers(window=100.0, clock=lambda: now[0])
+    assert transfers.measured().seconds_mean is None
+    sizes = random.integers(1, 2_000, 400)
+    seconds = 0.004 + 3e-6 * sizes + random.exponential(0.0005, 400)
+    for size, took in zip(sizes.tolist(), seconds.tolist(), strict=True):
+        now[0] += 0.2
+        transfers.note(Transfer(size, took))
+    measured, (slope, fixed) = transfers.measured(), np.polyfit(sizes, seconds, 1)
+    assert measured.transfers == 400
+    assert (measured.fixed_s, measured.per_event_s) == (pytest.approx(fixed), pytest.approx(slope))
+    now[0] += 150
+    assert transfers.measured().transfers == 0
+
+
+def test_a_line_is_flat_unless_it_rises_beyond_chance():
+    transfers = Transfers()
+    for size, took in zip([1, 2, 3] * 20, np.random.default_rng(5).exponential(0.003, 60).tolist(), strict=True):
+        transfers.note(Transfer(size, took))
+    measured = transfers.measured()
+    assert (measured.fixed_s, measured.per_event_s) == (measured.seconds_mean, 0.0)

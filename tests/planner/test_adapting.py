@@ -9,7 +9,7 @@ from planner.queries import BEGAN, tell
 from penstock.engine.ledger import BatchRecord
 from penstock.planner import Target
 from penstock.planner.adapting import Adapting
-from penstock.planner.decisions import DECISIONS, decisions, trigger_in_force
+from penstock.planner.decisions import DECISIONS, decisions, in_force
 
 
 class Simulated:
@@ -142,7 +142,7 @@ def test_a_dry_run_touches_nothing(tmp_path):
     run = Simulated(tmp_path, TARGET, rate=lambda at: 1000, dry_run=True).run(300)
     assert run.triggers == [(0.0, 1.0)]
     assert "propose" in kinds(tmp_path)
-    assert trigger_in_force(tmp_path) is None
+    assert in_force(tmp_path) is None
 
 
 def test_a_change_that_made_it_worse_is_taken_back(tmp_path):
@@ -151,15 +151,15 @@ def test_a_change_that_made_it_worse_is_taken_back(tmp_path):
     run.hidden = lambda trigger: 5.0 if trigger > 2 else 0.0
     run.run(200)
     assert kinds(tmp_path)[:2] == ["apply", "revert"]
-    assert trigger_in_force(tmp_path) == run.trigger == 1.0
+    assert in_force(tmp_path).trigger_s == run.trigger == 1.0
 
 
 def test_a_run_that_died_resumes_on_what_was_decided(tmp_path):
     run = Simulated(tmp_path, TARGET, rate=lambda at: 1000).run(100)
-    assert trigger_in_force(tmp_path) == run.trigger != 1.0
+    assert in_force(tmp_path).trigger_s == run.trigger != 1.0
     with (tmp_path / DECISIONS).open("ab") as file:
         file.write(b'{"time": 1, "kind": "app')  # torn by a kill: never carried out
-    assert trigger_in_force(tmp_path) == run.trigger
+    assert in_force(tmp_path).trigger_s == run.trigger
 
 
 def test_a_saving_that_had_to_wait_is_taken_later(tmp_path):

@@ -1,0 +1,77 @@
+"""What transfers to the store take: how long each is, whatever its size, and how much longer for each event."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+KEPT = 10_000
+
+
+class Transfer(NamedTuple):
+    """A transfer that has been made."""
+
+    events: int
+    seconds: float
+
+
+class MeasuredTransfers(msgspec.Struct):
+    """Transfers over a window. All figures are measured."""
+
+    window_s: float
+    transfers: int
+    events: int
+    seconds_mean: float | None
+    """Mean duration; None without a transfer."""
+    fixed_s: float | None
+    """Of a line fitted by least squares: the duration whatever the size."""
+    per_event_s: float | None
+    """And for each event more."""
+
+
+class Transfers:
+    """Measures the transfers of one stream over a sliding window, at most the last 10,000.
+
+    Parameters
+    ----------
+    window: seconds.
+    """
+
+    def __init__(self, window: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._window, self._clock = window, clock
+        self._began = clock()
+        self._made: deque[tuple[float, Transfer]] = deque(maxlen=KEPT)
+
+    def note(self, made: Transfer) -> None:
+        """Note a transfer that has just ended."""
+        self._made.append((self._clock(), made))
+
+    def measured(self) -> MeasuredTransfers:
+        """What has been transferred during the window, or since the beginning if that is later."""
+        now = self._clock()
+        while self._made and self._made[0][0] < now - self._window:
+            self._made.popleft()
+        since = self._made[0][0] if len(self._made) == KEPT else max(self._began, now - self._window)
+        window = round(now - since, 3)
+        if not self._made:
+            return MeasuredTransfers(window, 0, 0, None, None, None)
+        sizes, seconds = np.array([made for _, made in self._made], dtype=float).T
+        fixed, per_event = _line(sizes, seconds)
+        return MeasuredTransfers(window, len(sizes), int(sizes.sum()), float(seconds.mean()), fixed, per_event)
+
+
+def _line(sizes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    """The line of least squares, neither part of which is negative; flat unless three standard errors say that it rises."""
+    mean, spread = float(seconds.mean()), float(np.sum((sizes - sizes.mean()) ** 2))
+    if len(sizes) < 3 or spread == 0:
+        return mean, 0.0
+    slope = float(np.sum((sizes - sizes.mean()) * seconds)) / spread
+    left = seconds - mean - slope * (sizes - sizes.mean())
+    error = float(np.sqrt(np.sum(left**2) / (len(sizes) - 2) / spread))
+    if slope < 3 * error:
+        return mean, 0.0
+    slope = min(slope, float(np.min(seconds / sizes)))
+    return mean - slope * float(sizes.mean()), slope

@@ -1,0 +1,146 @@
+"""The adapter's door as a queue: requests wait for a transfer, which K events or the timer of the oldest begin.
+
+The rule is the adapter's own (`penstock.adapter.door.Gate`), followed transfer by transfer, with requests and transfers like
+those that the adapter measures.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.adapter.arrivals import Measured
+from penstock.adapter.door import Gate
+from penstock.adapter.transfers import MeasuredTransfers
+from penstock.planner.prediction import summary
+
+Real = NDArray[np.float64]
+
+TIMERS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0)
+"""That are tried, in seconds."""
+SIZES = (1.0, 2.0, 4.0)
+"""Batch sizes that are tried with each, in times of the events that come until it runs out."""
+LEAST_SIZE, MOST_SIZE = 1_000, 1_000_000
+REQUESTS, EVENTS = 10_000, 20_000
+"""Of a simulation, and of those the ones whose latency is taken."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What passing a door is expected to take: ``latency`` of an event in seconds by name, and how many transfers a second.
+
+    Parameters
+    ----------
+    busy: share of the time in which a transfer is under way whatever its size; what transfers cost.
+    """
+
+    latency: dict[str, float]
+    transfers: float
+    busy: float
+
+
+@dataclass(frozen=True)
+class Door:
+    """A stream's door as it has been measured.
+
+    Parameters
+    ----------
+    gate: that it has.
+    request_rate: per second. gap_scv: squared coefficient of variation of the gaps between requests.
+    size_mean, size_scv: of the events in a request.
+    fixed, per_event: seconds of a transfer.
+    """
+
+    gate: Gate
+    request_rate: float
+    gap_scv: float
+    size_mean: float
+    size_scv: float
+    fixed: float
+    per_event: float
+
+    @classmethod
+    def of(cls, gate: Gate, arrivals: Measured, transfers: MeasuredTransfers) -> "Door | None":
+        """From what the adapter has measured; None where too little has come."""
+        if (
+            arrivals.gap_scv is None
+            or not arrivals.size_mean
+            or transfers.fixed_s is None
+            or transfers.per_event_s is None
+        ):
+            return None
+        return cls(
+            gate, arrivals.request_rate, arrivals.gap_scv, arrivals.size_mean, arrivals.size_scv or 0.0,
+            transfers.fixed_s, transfers.per_event_s,
+        )  # fmt: skip
+
+    @property
+    def rate(self) -> float:
+        """Events per second."""
+        return self.request_rate * self.size_mean
+
+    def passed(self, gate: Gate, seed: int = 7) -> Passage:
+        """What is expected with a gate, by simulation."""
+        random = np.random.default_rng(seed)
+        born = np.cumsum(_varied(random, 1 / self.request_rate, self.gap_scv, REQUESTS))
+        sizes = np.maximum(1, np.rint(_varied(random, self.size_mean, self.size_scv, REQUESTS)))
+        durable, transfers = _transfers(born, sizes, gate, self.fixed, self.per_event)
+        born, upto = born[: len(durable)], np.cumsum(sizes[: len(durable)])
+        events = (np.arange(EVENTS) + 0.5) / EVENTS * upto[-1]
+        waited = (durable - born)[np.searchsorted(upto, events)]
+        span = float(durable[-1] - born[0])
+        return Passage(summary(waited), transfers / span, transfers * self.fixed / span)
+
+    def best(self, name: str, interval: float, fixed: float) -> tuple[Gate, Passage]:
+        """The gate that leaves the least to do: transfers, and the micro-batches that read what has been transferred.
+
+        Each second that events wait at the door is one that micro-batches can be no further apart.
+
+        Parameters
+        ----------
+        name: the figure of the latency that is bounded. interval: between micro-batches if nothing waited at the door.
+        fixed: seconds of a micro-batch, whatever its rows.
+        """
+        best: tuple[float, Gate, Passage] | None = None
+        for timer in TIMERS:
+            if best is not None and timer >= interval / 2:
+                break
+            for times in SIZES if timer else SIZES[-1:]:
+                size = math.ceil(times * self.rate * timer)
+                gate = Gate(min(MOST_SIZE, max(LEAST_SIZE if timer else Gate().batch_size, size)), timer)
+                passage = self.passed(gate)
+                left = max(interval - passage.latency[name], 1e-3)
+                cost = passage.busy + fixed / left
+                if best is None or cost < best[0]:
+                    best = (cost, gate, passage)
+        assert best is not None
+        return best[1:]
+
+
+def _transfers(born: Real, sizes: Real, gate: Gate, fixed: float, per_event: float) -> tuple[Real, int]:
+    """When each request is durable, but for the last that would wait for others, and how many transfers that took."""
+    upto = np.cumsum(sizes)
+    durable = np.empty_like(born)
+    first, free, transfers = 0, 0.0, 0
+    while first < len(born):
+        before = upto[first - 1] if first else 0.0
+        filled = int(np.searchsorted(upto, before + gate.batch_size))
+        opened = min(born[first] + gate.flush_timer, born[filled] if filled < len(born) else math.inf)
+        if opened > born[-1] and first:
+            break
+        start = max(free, opened)
+        there = int(np.searchsorted(born, start, side="right"))
+        fitting = int(np.searchsorted(upto, before + gate.batch_size, side="right"))
+        last = max(first + 1, min(there, fitting))
+        free = start + fixed + per_event * float(upto[last - 1] - before)
+        durable[first:last] = free
+        first, transfers = last, transfers + 1
+    return durable[:first], transfers
+
+
+def _varied(random: np.random.Generator, mean: float, scv: float, count: int) -> Real:
+    """Independent values of a mean and a squared coefficient of variation: gamma."""
+    if scv < 1e-6:
+        return np.full(count, mean)
+    return np.asarray(random.gamma(1 / scv, mean * scv, count))
