@@ -22,12 +22,12 @@ check: setup  ## Format, lint, types, the contract of imports, and that generate
 setup:
 	@scripts/setup
 
-docs: setup  ## Build the reference from the docstrings.
-	@.venv/bin/python scripts/reference.py
-	@echo "Open build/reference/index.html"
+docs: setup  ## Build the handbook: build/handbook.
+	@.venv/bin/python scripts/handbook.py
 
-tables: setup  ## Write the tables of connectors in the documents anew, from their declarations.
+tables: setup  ## Write what documents have from code anew: the tables of connectors, and the gallery.
 	@.venv/bin/python scripts/tables.py
+	@.venv/bin/python scripts/gallery.py
 
 changelog: setup  ## Put the fragments of changes/ into CHANGELOG.md, at a release.
 	@.venv/bin/python scripts/changelog.py

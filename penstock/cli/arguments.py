@@ -29,7 +29,7 @@ class AppCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
-        file = ctx.meta["app"]
+        file = ctx.meta.get("app")
         if not file:
             return
         try:
