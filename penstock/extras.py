@@ -14,6 +14,7 @@ EXTRA_OF = {
         ("httptools", "prometheus_client", "sse_starlette", "starlette", "uvicorn", "uvloop", "websockets"), "adapter"
     ),
     "confluent_kafka": "kafka",
+    "opentelemetry": "telemetry",
     "psycopg": "postgresql",
 }
 """The extra that installs a module, by the first part of its name."""

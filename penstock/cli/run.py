@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 )
 @click.option("--ui", "ui_port", is_flag=False, flag_value=8471, type=click.IntRange(0, 65535), metavar="[PORT]",
               help="Show the run on a page at 127.0.0.1 while it is on.")  # fmt: skip
+@click.option("--otlp", is_flag=False, flag_value="", metavar="[URL]",
+              help="Send a span for each micro-batch, and metrics, to an OpenTelemetry collector.")  # fmt: skip
 @click.option("--real-time", is_flag=True, help="Run in Spark's real-time mode: Kafka to Kafka, query dialect only.")
 @click.option(
     "--checkpoint-every", metavar="T", default="5 m", show_default=True, help="Length of a real-time mode's batches."
@@ -126,7 +129,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         raise ConfigurationError("--plan and --adapt choose a trigger for micro-batches; --real-time has none.")
     if given["real_time"] and given["trigger"] is not None:
         raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
-    with shown(options, given["ui_port"]):
+    with shown(options, given["ui_port"]), told(options.runs / (options.name or application.name), given["otlp"]):
         result = _run(context, app, application, reference, options, steering, given)
     if given["as_json"]:
         click.echo(json.dumps(result.report, indent=2))
@@ -151,6 +154,23 @@ def shown(options: "RunOptions", port: int | None) -> Iterator[None]:
         from penstock.ui.server import Page, beside
     with beside(Page(options.runs, Access()), "127.0.0.1", port) as url:
         click.echo(f"The runs are shown at {url}.", err=True)
+        yield
+
+
+@contextmanager
+def told(run: Path, endpoint: str | None) -> Iterator[None]:
+    """Within the block a collector is told of each micro-batch, where that is asked for."""
+    if endpoint is None:
+        yield
+        return
+    with needs():
+        from penstock.ui.spans import exporting
+    url = (endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://127.0.0.1:4318").rstrip("/")
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigurationError(
+            f"--otlp {url}: give the address of a collector's HTTP port, as http://127.0.0.1:4318."
+        )
+    with exporting(run, url):
         yield
 
 

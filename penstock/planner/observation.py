@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from penstock.app.display import table
 from penstock.connectors.admission import DEFAULT_MAX_ROWS
 from penstock.connectors.registry import is_gated
 from penstock.connectors.uri import Uri
@@ -22,6 +23,9 @@ from penstock.planner.record import Record
 from penstock.planner.series import Series, series_of
 from penstock.planner.setting import Setting
 from penstock.runtime.histogram import Histogram
+
+if TYPE_CHECKING:
+    from penstock.queueing.plot import Plot
 
 WARM_RATIO = 1.15
 """A micro-batch is warm once the running median of durations, for its rows, is within so much of the later ones'."""
@@ -111,6 +115,28 @@ class Observation:
     edges: tuple[tuple[str, str], ...]
     manifest: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
+
+    def plot(self, query: str | None = None) -> "Plot":
+        """Duration, rate and what waits over time, drawn: a figure of matplotlib's, which a notebook shows.
+
+        Parameters
+        ----------
+        query: which one; the first unless given.
+        """
+        from penstock.planner.plot import over_time  # which needs matplotlib, and imports this module
+
+        return over_time(self.queries[0] if query is None else self.query(query))
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what was seen of each query."""
+        return "".join(
+            table(
+                f"{query.name}: {query.batches} warm micro-batches",
+                [(name, f"{value:.2f} s") for name, value in query.latency().items()],
+                "Latency, measured.",
+            )
+            for query in self.queries
+        )
 
     def query(self, name: str) -> QueryObservation:
         """One by its name."""

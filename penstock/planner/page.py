@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.tuning import Tuning
 from penstock.planner.verdict import Verdict
+
+if TYPE_CHECKING:
+    from penstock.queueing.plot import Plot
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24 }
@@ -28,7 +30,7 @@ def page(tuning: Tuning, source: str) -> str:
         parts.append("<h2>What to set</h2>" + settings(tuning.options))
     parts += [limits(tuning.verdicts), figures(tuning.measured, tuning.today, tuning.chosen)]
     if len(tuning.tried) > 1:
-        parts.append("<h2>Latency and files, by trigger interval</h2>" + _curve(tuning))
+        parts.append("<h2>Latency and files, by trigger interval</h2>" + curve(tuning).svg())
     shown = tuning.chosen or tuning.today
     parts.append(assumed(shown.assumptions if shown else ()))
     return document(f"{source}: {target}", parts)
@@ -105,12 +107,11 @@ def _shown(prediction: Prediction) -> dict[str, str]:
     }
 
 
-def _curve(tuning: Tuning) -> str:
-    import matplotlib
-    from matplotlib.figure import Figure
+def curve(tuning: Tuning) -> "Plot":
+    """The latency over the trigger interval, today's point and the chosen one, and what it costs."""
+    from penstock.queueing.plot import Plot  # which needs matplotlib
 
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    figure = Plot(8, 4.2)
     axes = figure.add_subplot()
     name = tuning.target.name
     triggers = [one.setting.interval for one in tuning.tried]
@@ -156,11 +157,4 @@ def _curve(tuning: Tuning) -> str:
         frameon=False,
         fontsize=9,
     )
-    return inline(figure)
-
-
-def inline(figure: Any) -> str:
-    """A figure of matplotlib's as an element of HTML."""
-    drawn = StringIO()
-    figure.savefig(drawn, format="svg")
-    return drawn.getvalue()[drawn.getvalue().index("<svg") :]
+    return figure

@@ -4,7 +4,7 @@ from html import escape
 
 import msgspec
 
-from penstock.planner.page import CHOSEN, CURVE, TODAY, assumed, document, figures, inline, limits, settings
+from penstock.planner.page import CHOSEN, CURVE, TODAY, assumed, document, figures, limits, settings
 from penstock.planner.planning import Planning
 from penstock.planner.prediction import Prediction
 from penstock.planner.prices import Prices
@@ -63,9 +63,9 @@ def _map(planning: Planning) -> str:
     gates = [one for one in planning.tried if one.setting.min_rows]
     if not gates:
         return ""
-    from matplotlib.figure import Figure
+    from penstock.queueing.plot import Plot  # which needs matplotlib
 
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    figure = Plot(8, 4.2)
     axes = figure.add_subplot()
     rows, delays = ([getattr(one.setting, name) for one in gates] for name in ("min_rows", "max_delay"))
     dots = axes.scatter(rows, delays, c=[_value(planning, one) for one in gates], cmap="cividis_r", marker="s", s=150)
@@ -86,15 +86,13 @@ def _map(planning: Planning) -> str:
     figure.colorbar(dots, label=_figure(planning)[1])
     if axes.get_legend_handles_labels()[0]:
         figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    return f"<h2>{escape(_figure(planning)[0])}, by threshold and delay</h2>" + inline(figure)
+    return f"<h2>{escape(_figure(planning)[0])}, by threshold and delay</h2>" + figure.svg()
 
 
 def _curve(planning: Planning) -> str:
-    import matplotlib
-    from matplotlib.figure import Figure
+    from penstock.queueing.plot import Plot  # which needs matplotlib
 
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    figure = Plot(8, 4.2)
     axes = figure.add_subplot()
     kinds = (
         ("a trigger interval", CURVE, [one for one in planning.tried if not one.setting.min_rows]),
@@ -117,4 +115,4 @@ def _curve(planning: Planning) -> str:
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return inline(figure)
+    return figure.svg()

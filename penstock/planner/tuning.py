@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from penstock.planner.observation import Observation
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.setting import Setting
 from penstock.planner.verdict import Verdict, verdicts
+
+if TYPE_CHECKING:
+    from penstock.queueing.plot import Plot
 
 TARGETS = LATENCIES
 STEPS = (0, 0.1, 0.2, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 45, 60, 90, 120, 180,
@@ -78,6 +81,12 @@ class Tuning:
         from penstock.planner.page import page  # which imports this module
 
         return framed(page(self, "query"))
+
+    def plot(self) -> "Plot":
+        """The latency over the trigger interval, drawn: a figure of matplotlib's, which a notebook shows."""
+        from penstock.planner.page import curve  # which imports this module
+
+        return curve(self)
 
     def to_json(self) -> dict[str, Any]:
         """As `penstock tune --json` prints it."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -22,6 +22,9 @@ from penstock.errors import NotSolvableError
 from penstock.queueing import parameter
 from penstock.queueing.distribution import nodes
 from penstock.queueing.microbatch import MicroBatchServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.plot import Plot
 
 Real = NDArray[np.float64]
 Integers = NDArray[np.int_]
@@ -78,6 +81,12 @@ class MicroBatchState:
     def survival(self, t: float) -> float:
         """P(a row's latency exceeds t seconds)."""
         return self._windows.survival(parameter.rate("t", t, zero=True))
+
+    def plot(self) -> "Plot":
+        """The distribution of the latency, drawn: a figure of matplotlib's, which a notebook shows."""
+        from penstock.queueing.plot import exceedance  # which needs matplotlib
+
+        return exceedance(self.quantile, self.mean_latency, "rows")
 
     def quantile(self, p: float) -> float:
         """The latency that a fraction ``p`` of rows does not exceed, in seconds.

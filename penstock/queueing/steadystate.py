@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from penstock.queueing.joint import Joint, joint_distribution
 from penstock.queueing.moments import Moments
 from penstock.queueing.response import ResponseTime
 from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.plot import Plot
 
 Real = NDArray[np.float64]
 
@@ -97,6 +100,17 @@ class SteadyState:
         return holding * self.mean_jobs + parameter.rate("transfer_cost", transfer_cost, zero=True) * (
             self.transfers_per_second
         )
+
+    def plot(self) -> "Plot":
+        """The distribution of the response time, drawn: a figure of matplotlib's, which a notebook shows.
+
+        Raises
+        ------
+        NotSolvableError: only simulation can tell the quantiles of this server.
+        """
+        from penstock.queueing.plot import exceedance  # which needs matplotlib
+
+        return exceedance(self.quantile, self.mean_response_time, "jobs")
 
     def quantile(self, p: float) -> float:
         """The response time that a fraction ``p`` of jobs does not exceed, in seconds."""

@@ -29,6 +29,7 @@ from penstock.errors import ConfigurationError, PenstockError, PortInUseError, S
 from penstock.ui.causes import silent_for
 from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
+from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import picture, snapshot
 
 EVERY_S = 1.0
@@ -104,7 +105,7 @@ class Page:
         routes = [
             Route("/", self._home), Route("/runs/{name}", self._run), Route("/api/runs", self._list),
             Route("/api/runs/{name}", self._figures), Route("/api/runs/{name}/events", self._events),
-            Route("/api/runs/{name}/what-if", self._what_if),
+            Route("/api/runs/{name}/what-if", self._what_if), Route("/metrics", self._metrics),
         ]  # fmt: skip
         inner = Starlette(routes=routes, exception_handlers={PenstockError: _told})
 
@@ -166,6 +167,23 @@ class Page:
     async def _what_if(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
         return JSONResponse(await asyncio.to_thread(looked.forecast.surface), headers=HEADERS)
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(
+            await asyncio.to_thread(self._exposition), media_type="text/plain; version=0.0.4", headers=HEADERS
+        )
+
+    def _exposition(self) -> bytes:
+        """For Prometheus: whether each run is on, and the figures of those that are."""
+        states: dict[str, str] = {}
+        for run in _runs(self._directory):
+            with suppress(PenstockError, OSError):  # it is being made, or removed, or no run
+                states[run.name] = state_of(run, manifest_of(run))
+        shown = []
+        for name in (name for name, state in states.items() if state == "running"):
+            with suppress(PenstockError, OSError):
+                shown.append(json.loads(self._look_at(name).look()))
+        return exposition(states, shown)
 
     def _overviews(self) -> list[dict[str, Any]]:
         found = []

@@ -39,7 +39,7 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
     return {
         "run": follower.manifest["run"], "name": follower.run.name, "path": str(follower.run), "application": follower.manifest["application"], "state": state,
         "causes": [one._asdict() for one in found], "healthy": not any(one.fault for one in found),
-        "counts": _counts(follower, state), "lately": _lately(follower), "series": _series(follower),
+        "counts": _counts(follower, state), "batches": follower.totals.batches, "lately": _lately(follower), "series": _series(follower),
         "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,
         "letters": _letters(follower), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
     }  # fmt: skip

@@ -1,0 +1,27 @@
+"""What a recording shows, drawn."""
+
+from penstock.planner.observation import QueryObservation
+from penstock.queueing.plot import BLUE, GREY, ORANGE, Plot
+
+
+def over_time(query: QueryObservation) -> Plot:
+    """Duration, rate and what waits, of each micro-batch of the last recording's last start (measured)."""
+    series = query.cold[-1]
+    figure = Plot(height=5.4)
+    lasted, arrived, waiting = figure.subplots(3, sharex=True)
+    at = series.started - series.started[0]
+    lasted.plot(at, series.ended - series.started, color=BLUE, marker=".", linestyle="none")
+    interval = query.setting.interval
+    if interval:
+        lasted.axhline(interval, color=GREY, linestyle=":", linewidth=1)
+        lasted.annotate(f"trigger {interval:g} s", (float(at[-1]), interval), ha="right", va="bottom", fontsize=9)
+    lasted.set_ylabel("micro-batch (s)")
+    widths, counts = series.windows()
+    arrived.plot(at[1:], counts / widths, color=ORANGE, drawstyle="steps-pre")
+    arrived.set_ylabel("rows per second")
+    waiting.plot(at, series.waiting, color=GREY, drawstyle="steps-post")
+    waiting.set(ylabel="rows left waiting", xlabel="seconds since the start")
+    for axes in (lasted, arrived, waiting):
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -1,0 +1,120 @@
+"""The figures of runs for Prometheus: a pure function of what the page shows."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+OUTCOMES = ("accepted", "processed", "dead_lettered", "late")
+QUANTILES = ("p50", "p95", "p99")
+
+
+def exposition(states: Mapping[str, str], snapshots: Iterable[Mapping[str, Any]]) -> bytes:
+    """In Prometheus's text format.
+
+    Parameters
+    ----------
+    states: of all runs, by name: ``running``, ``stopped`` or ``ended``.
+    snapshots: of the runs that are on; see `penstock.ui.snapshot.snapshot`.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Once([_running(states), *_of_runs(list(snapshots))]))
+    return generate_latest(registry)
+
+
+class _Once(Collector):
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._metrics
+
+
+def _running(states: Mapping[str, str]) -> Metric:
+    found = GaugeMetricFamily("penstock_running", "Whether a run is on", labels=["run"])
+    for name, state in states.items():
+        found.add_metric([name], float(state == "running"))
+    return found
+
+
+def _of_runs(snapshots: list[Mapping[str, Any]]) -> Iterator[Metric]:
+    """A metric at a time, with the samples of all runs."""
+    counter, gauge = CounterMetricFamily, GaugeMetricFamily
+    events = counter(
+        "penstock_events", "Source events of a run by what became of them (measured)", labels=["run", "outcome"]
+    )
+    queued = gauge(
+        "penstock_queued_events", "Events that wait at the sources, where these tell (measured)", labels=["run"]
+    )
+    batches = counter("penstock_batches", "Committed micro-batches", labels=["run"])
+    rate = gauge(
+        "penstock_source_events_per_second", "Source events, of the last half minute (measured)", labels=["run"]
+    )
+    trigger = gauge("penstock_trigger_seconds", "The trigger interval", labels=["run"])
+    cause = gauge("penstock_cause", "1 for each cause of trouble that is seen now", labels=["run", "cause"])
+    expected = gauge(
+        "penstock_latency_predicted_seconds",
+        "Latency as the models expect it, and its 90% band",
+        labels=["run", "quantile", "edge"],
+    )
+    measured = gauge(
+        "penstock_latency_seconds", "Latency of the last results (measured)", labels=["run", "group", "quantile"]
+    )
+    duration = gauge("penstock_batch_duration_seconds", "Of the last micro-batch (measured)", labels=["run", "group"])
+    commit = gauge("penstock_last_commit_timestamp_seconds", "When a group last committed", labels=["run", "group"])
+    elements = list(_element_families())
+    for one in snapshots:
+        run = one["name"]
+        for outcome in OUTCOMES:
+            if (count := one["counts"].get(outcome)) is not None:
+                events.add_metric([run, outcome], count)
+        if one["counts"]["queued"] is not None:
+            queued.add_metric([run], one["counts"]["queued"])
+        batches.add_metric([run], one["batches"])
+        rate.add_metric([run], one["lately"]["rate"])
+        if one["trigger"] is not None:
+            trigger.add_metric([run], one["trigger"])
+        for found in one["causes"]:
+            if found["fault"]:
+                cause.add_metric([run, found["kind"]], 1.0)
+        for name in QUANTILES if one["today"] else ():
+            low, high = one["today"]["bands"][name]
+            for edge, value in (("expected", one["today"][name]), ("low", low), ("high", high)):
+                if value is not None:
+                    expected.add_metric([run, name, edge], value)
+        for series in one["series"]:
+            at, p50, p95, p99, _, lasted, _ = series["rows"][-1]
+            commit.add_metric([run, series["group"]], at)
+            if lasted is not None:
+                duration.add_metric([run, series["group"]], lasted)
+            for name, value in zip(QUANTILES, (p50, p95, p99), strict=True):
+                if value is not None:
+                    measured.add_metric([run, series["group"], name], value)
+        for name, element in one["lately"]["elements"].items():
+            for family, field in elements:
+                if element[field] is not None:
+                    family.add_metric([run, name], element[field] / (1e6 if field == "service_us" else 1))
+    yield from (events, queued, batches, rate, trigger, cause, expected, measured, duration, commit)
+    yield from (family for family, _ in elements)
+
+
+def _element_families() -> Iterator[tuple[CounterMetricFamily | GaugeMetricFamily, str]]:
+    """Of each element, with the field of the snapshot."""
+    labels = ["run", "element"]
+    yield CounterMetricFamily("penstock_element_events", "Events that an element has handled", labels=labels), "events"
+    yield (
+        CounterMetricFamily("penstock_element_dead_letters", "Dead letters of an element", labels=labels),
+        "dead_letters",
+    )
+    yield CounterMetricFamily("penstock_element_late_events", "Events after the watermark", labels=labels), "late"
+    yield (
+        GaugeMetricFamily("penstock_element_busy_cores", "Cores that an element keeps busy (measured)", labels=labels),
+        "busy",
+    )
+    yield GaugeMetricFamily("penstock_element_service_seconds", "Of an event (measured)", labels=labels), "service_us"
+    yield (
+        GaugeMetricFamily("penstock_element_instances", "Live instances, of keyed elements", labels=labels),
+        "instances",
+    )
