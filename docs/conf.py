@@ -12,11 +12,12 @@ project = "Penstock"
 copyright = "the Penstock authors, Apache-2.0"
 version = release = penstock.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
 exclude_patterns = ["conf.py", "data"]
 templates_path = ["_templates"]
 default_role = "py:obj"
 myst_heading_anchors = 4
+nb_execution_mode = "off"  # tests/test_notebooks.py executes them
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py follows
 

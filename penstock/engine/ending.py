@@ -69,14 +69,41 @@ def plan_last(checkpoint: Path) -> None:
     durable.write(checkpoint / "offsets" / str(number + 1), "\n".join(lines))
 
 
+def has_done_what_is_planned(checkpoint: Path) -> bool:
+    """Whether a query has nothing under way, but what time alone has brought about.
+
+    A micro-batch without data is planned like any other: where a watermark that has moved closes windows, and, one after the
+    other for ever, where timers on processing time are to come.
+    """
+    if is_between(checkpoint):
+        return True
+    planned, committed = batches(checkpoint, "offsets"), batches(checkpoint, "commits")
+    return len(planned) > 1 and planned[-2:-1] == committed[-1:] and _moves_nothing(checkpoint, planned[-1])
+
+
+def is_between(checkpoint: Path) -> bool:
+    """Whether a query has committed all that it has planned."""
+    return batches(checkpoint, "offsets")[-1:] == batches(checkpoint, "commits")[-1:]
+
+
+def _moves_nothing(checkpoint: Path, number: int) -> bool:
+    """Whether a micro-batch has the offsets and the watermark of the one before."""
+    before, after = (_planned(checkpoint, one) for one in (number - 1, number))
+    return before[1]["batchWatermarkMs"] == after[1]["batchWatermarkMs"] and before[2] == after[2]
+
+
 def has_ended(checkpoint: Path) -> bool:
     """Whether a query's last micro-batch has been planned."""
     return bool(batches(checkpoint, "offsets")) and _last_planned(checkpoint)[1]["batchWatermarkMs"] >= FOREVER_MS
 
 
 def _last_planned(checkpoint: Path) -> tuple[int, dict[str, Any], list[str]]:
-    """The last entry of the log of offsets: its number, what it says of the micro-batch, and its other lines."""
-    number = batches(checkpoint, "offsets")[-1]
+    """The last entry of the log of offsets."""
+    return _planned(checkpoint, batches(checkpoint, "offsets")[-1])
+
+
+def _planned(checkpoint: Path, number: int) -> tuple[int, dict[str, Any], list[str]]:
+    """An entry of the log of offsets: its number, what it says of the micro-batch, and its other lines."""
     version, metadata, *offsets = (checkpoint / "offsets" / str(number)).read_text().splitlines()
     return number, json.loads(metadata), [version, *offsets]
 

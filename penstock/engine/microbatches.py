@@ -12,12 +12,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.connectors.checkpoint import Position, batches, offsets_checksum
+from penstock.connectors.checkpoint import Position, offsets_checksum
 from penstock.connectors.source import Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
-from penstock.engine.ending import Ending, plan_last, raise_watermark
+from penstock.engine.ending import Ending, has_done_what_is_planned, is_between, plan_last, raise_watermark
 from penstock.engine.ledger import BatchRecord, clear_staging, records_in
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.moving.move import Move
@@ -201,8 +201,9 @@ class MicroBatches:
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
     ) -> None:
         """Run the last micro-batch of a group, in which all that waits for the watermark comes."""
-        queries[place].stop()
-        plan_last(groups[place].checkpoint)
+        _stop_between(queries[place])  # timers on processing time may keep it going
+        if is_between(groups[place].checkpoint):  # else it took too long to stop, and is asked again
+            plan_last(groups[place].checkpoint)
         queries[place] = self._start(spark, groups, place, started_us)
 
     def _has_ended(self, ending: Ending) -> bool:
@@ -266,11 +267,8 @@ class MicroBatches:
     def _is_idle(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> bool:
         if any(query.status["isDataAvailable"] for query in queries):
             return False
-        # A batch without data, by which a watermark that has moved closes windows, is planned like any other.
-        planned = all(
-            batches(group.checkpoint, "offsets")[-1:] == batches(group.checkpoint, "commits")[-1:] for group in groups
-        )
-        return planned and all(bound.drained(position) for group in groups for bound, position in group.positions())
+        done = all(has_done_what_is_planned(group.checkpoint) for group in groups)
+        return done and all(bound.drained(position) for group in groups for bound, position in group.positions())
 
     def _note_progress(self, groups: list[BoundGroup]) -> None:
         for group in groups:
@@ -317,9 +315,7 @@ def _close(groups: list[BoundGroup]) -> None:
 
 def _is_settled(group: BoundGroup) -> bool:
     """Whether a group has completed what was planned, and has read all that other groups have left for it."""
-    planned, completed = batches(group.checkpoint, "offsets"), batches(group.checkpoint, "commits")
-    whole = planned[-1:] == completed[-1:]
-    return whole and all(
+    return has_done_what_is_planned(group.checkpoint) and all(
         bound.drained(position) for bound, position in group.positions() if bound.source.name in group.handed_on
     )
 

@@ -22,6 +22,6 @@ def over_time(query: QueryObservation) -> Plot:
     waiting.plot(at, series.waiting, color=GREY, drawstyle="steps-post")
     waiting.set(ylabel="rows left waiting", xlabel="seconds since the start")
     for axes in (lasted, arrived, waiting):
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
         axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -175,3 +175,15 @@ def test_a_silent_source_holds_the_others_back_unless_it_is_idle(run_app, tmp_pa
     assert told(result)
     held, *_ = result.report["watermarks"]
     assert held == "Beats"
+
+
+def test_timers_on_processing_time_keep_no_run_from_its_end(run_app, tmp_path):
+    """Spark runs micro-batches for them one after the other; the run ends all the same, and can be started again."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n{"text": "a"}\n')
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}}
+    first = run_app("ticking", **options)
+    assert first.report["counts"]["processed"] == 3
+    (tmp_path / "in" / "2.jsonl").write_text('{"text": "c"}\n')
+    again = run_app("ticking", **options)
+    assert (again.report["counts"]["processed"], again.report["counts"]["queued"]) == (4, 0)
