@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from penstock.app.application import App
@@ -21,7 +22,7 @@ from penstock.engine.options import RunOptions
 from penstock.engine.session import adopted, settle, ship, start_session
 from penstock.engine.steering import Steering
 from penstock.engine.watch import Watch, interruptible
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, RunFailedError
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,13 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         recording.write_report(report, options.report)
         if watch.failure is not None:
             raise watch.failure
+    except (ConnectionError, Py4JNetworkError) as error:
+        if not watch.interrupted:
+            raise
+        raise RunFailedError(
+            "The run was told to stop, and Spark at the same moment (a signal to the whole group), so there is no report. Nothing is "
+            "lost: running again resumes."
+        ) from error
     finally:
         live.close()
         recording.release()
