@@ -6,13 +6,16 @@ from typing import Any, Literal, TypeVar
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
+from penstock.app.event import Event
 from penstock.app.joins import How, interval_join, interval_text, latest_join, once
+from penstock.app.lookup import Lookup, check_fields
 from penstock.app.ordered import in_order
 from penstock.app.parameter import Parameter, given_value
 from penstock.app.pattern import Condition, matching
 from penstock.app.picture import svg
 from penstock.app.reducers import Reducer
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
+from penstock.app.table import Table
 from penstock.app.topology import Topology
 from penstock.app.window.aggregate import Results, aggregate
 from penstock.app.window.declaration import declare_windowed, own_time, time_field
@@ -256,6 +259,53 @@ class App:
         """
         return self._joined(left, table, key, emits, at, name, f"join with the latest, {how}",
                             lambda label, pair, times: latest_join(label, pair, left, table, times, within, how))  # fmt: skip
+
+    def lookup(
+        self,
+        inputs: Stream[Any],
+        table: str,
+        *,
+        key: str | Sequence[str],
+        row: type[Event],
+        emits: Streams,
+        by: str | Sequence[str] | None = None,
+        how: Literal["left", "inner"] = "left",
+        refresh: Duration = "10 s",
+        name: str | None = None,
+    ) -> Callable[[Pair], Pair]:
+        """Declare a PE that looks each event's row up in a static table: a function of an event and a row, or None.
+
+        The table is read whole by each worker, looked at before each micro-batch, and read again when it has changed. A
+        micro-batch that is repeated after a crash sees the table as it is then.
+
+        Parameters
+        ----------
+        table: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE``, ``postgresql://.../DATABASE/TABLE``.
+        key: the table's columns that name a row. by: the events' fields to look up by, if they have other names.
+        row: the type of the rows; its fields are the columns that are read.
+        how: ``"left"`` calls the function with None where there is no row; ``"inner"`` does not call it.
+        refresh: how often to look for another version of a file, and to read a database's table anew.
+
+        Raises
+        ------
+        TopologyError: the table's address, its key or the events' fields do not fit.
+        """
+        columns = (key,) if isinstance(key, str) else tuple(key)
+        fields = columns if by is None else (by,) if isinstance(by, str) else tuple(by)
+        if len(fields) != len(columns):
+            raise TopologyError(
+                f"A lookup by {', '.join(fields)} needs as many columns as key= names ({', '.join(columns)})."
+            )
+        found = Table(table, row, columns, refresh)
+
+        def decorate(pair: Pair) -> Pair:
+            label = str(name or getattr(pair, "__name__", "lookup"))
+            check_fields(label, inputs, fields, found)
+            element = declare(Lookup(pair, found, fields, how), "event", inputs, emits, name=label)
+            self._elements.append(replace(element, note=f"looks up {table}, {how}"))
+            return pair
+
+        return decorate
 
     def pattern(
         self,

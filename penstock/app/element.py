@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -148,6 +148,14 @@ def overrides(prototype: type[ProcessingElement], hook: str) -> bool:
     return getattr(prototype, hook) is not getattr(ProcessingElement, hook)
 
 
+@runtime_checkable
+class Prepared(Protocol):
+    """A body that has something to do before each micro-batch."""
+
+    def prepare(self) -> None:
+        """Do it."""
+
+
 @dataclass(frozen=True)
 class Element:
     """The declaration of a PE: what it consumes, emits, and is keyed by."""
@@ -187,6 +195,16 @@ class Element:
     def has_timers(self) -> bool:
         """Whether its instances may be called without an event."""
         return self.prototype is not None and (overrides(self.prototype, "on_timer") or self.every is not None)
+
+    def prepare(self) -> None:
+        """What comes before the events of a micro-batch, and before a run: a static table is read.
+
+        Raises
+        ------
+        SourceError: it cannot be read.
+        """
+        if self.prototype is None and isinstance(self.body, Prepared):
+            self.body.prepare()
 
     @property
     def prototype(self) -> type[ProcessingElement] | None:

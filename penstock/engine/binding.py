@@ -93,6 +93,8 @@ class Binding:
                 f"Application {app.name} has no sink, so nothing that it computes would leave it: add app.sink(NAME, STREAM) "
                 f"for one of its streams ({streams})."
             )
+        for element in topology.elements:
+            element.prepare()
         _check_names("--source", options.sources, [source.name for source in topology.sources])
         _check_names("--sink", options.sinks, [sink.name for sink in topology.sinks])
         context = SourceContext(application)

@@ -27,6 +27,7 @@ def run_event_body(
     handle = instance.on_event if instance else element.body
     emitter = Emitter(element, wiring, batch.lineage, tally.partition)
     events = batch.events(wiring)
+    element.prepare()
     for row in tally.element(element.name).timed(range(len(events))):
         try:
             emissions = emitter.collect(handle(handed[row]))

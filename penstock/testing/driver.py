@@ -92,6 +92,7 @@ class TopologyDriver:
                     f"Element {element.name} is in the query dialect, which only Spark can run: test it with "
                     "penstock.run(app), or write it in the event or batch dialect."
                 )
+            element.prepare()
         self._app = app
         self._partitions = partitions
         self._on_error: Literal["dead-letter", "stop"] = app.on_error if dead_letters else "stop"

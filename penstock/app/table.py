@@ -1,0 +1,161 @@
+"""A static table beside a stream: a file or a table of a database, read whole, and read again when it changes."""
+
+import csv
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+
+from penstock.app.duration import Duration, seconds
+from penstock.app.event import Event, check_event_type, field_types
+from penstock.errors import SourceError, TopologyError
+from penstock.extras import needs
+
+FORMATS = ("csv", "jsonl", "parquet", "sqlite", "postgresql")
+FILES = FORMATS[:3]
+
+
+class Table:
+    """The rows of a table by key.
+
+    Parameters
+    ----------
+    uri: ``csv:PATH``, ``jsonl:PATH``, ``parquet:PATH``, ``sqlite:FILE/TABLE`` or ``postgresql://.../DATABASE/TABLE``; of files
+        the suffix tells the format, too.
+    row: the type of its rows, whose fields are columns.
+    key: the fields that name a row.
+    refresh: how often to look whether a file has changed, and to read a database's table anew.
+
+    Raises
+    ------
+    TopologyError: the address is not understood, or the rows have no such field.
+    """
+
+    def __init__(self, uri: str, row: type[Event], key: Sequence[str], refresh: Duration) -> None:
+        self.uri, self.row, self.key = uri, row, tuple(key)
+        self._format, self._place = _divided(uri)
+        self._refresh = seconds(refresh)
+        self._rows: dict[tuple[Any, ...], Event] = {}
+        self._looked: float | None = None
+        self._version: tuple[int, ...] | None = None
+        check_event_type(row)
+        for name in self.key:
+            if name not in field_types(row):
+                raise TopologyError(
+                    f"Table {uri}: its rows have no field {name!r} to be looked up by; they have {', '.join(field_types(row))}."
+                )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, key: tuple[Any, ...]) -> Event | None:
+        """The row of a key, or None."""
+        return self._rows.get(key)
+
+    def follow(self) -> None:
+        """Read it, unless it is known as it is.
+
+        Raises
+        ------
+        SourceError: it cannot be read, a row does not fit, or two rows have one key.
+        """
+        now = time.monotonic()
+        if self._looked is not None and now - self._looked < self._refresh:
+            return
+        version = self._seen()
+        if self._looked is None or version is None or version != self._version:
+            self._rows = self._read()
+            self._version = version
+        self._looked = now
+
+    def _seen(self) -> tuple[int, ...] | None:
+        """What tells a file from its next version; None for a database, which does not say."""
+        if self._format not in FILES:
+            return None
+        try:
+            state = Path(self._place).stat()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return state.st_mtime_ns, state.st_size, state.st_ino
+
+    def _read(self) -> dict[tuple[Any, ...], Event]:
+        rows: dict[tuple[Any, ...], Event] = {}
+        try:
+            for number, values in enumerate(self._raw(), 1):
+                row = self._fitting(values, number)
+                key = tuple(getattr(row, name) for name in self.key)
+                if key in rows:
+                    shown = ", ".join(map(repr, key))
+                    raise SourceError(
+                        f"Table {self.uri} has two rows of {', '.join(self.key)} {shown}: keep the one that holds."
+                    )
+                rows[key] = row
+        except (OSError, UnicodeDecodeError, ValueError, sqlite3.Error) as error:
+            if isinstance(error, SourceError):
+                raise
+            raise self._unreadable(error) from error
+        return rows
+
+    def _fitting(self, values: Any, number: int) -> Event:
+        try:
+            if self._format == "jsonl":
+                return msgspec.json.decode(values, type=self.row)
+            if self._format == "csv":  # all of it is text, and an empty field a missing one
+                values = {name: value for name, value in values.items() if value != ""}
+                return msgspec.convert(values, self.row, strict=False)
+            return msgspec.convert(values, self.row)
+        except msgspec.MsgspecError as error:
+            raise SourceError(
+                f"Table {self.uri}: row {number} is no {self.row.__name__} ({error}); mend the row, or the type."
+            ) from error
+
+    def _raw(self) -> Iterable[Any]:
+        columns = list(field_types(self.row))
+        if self._format == "jsonl":
+            return [line for line in Path(self._place).read_bytes().splitlines() if line.strip()]
+        if self._format == "csv":
+            with Path(self._place).open(newline="", encoding="utf-8-sig") as file:
+                return list(csv.DictReader(file))
+        if self._format == "parquet":
+            stored: list[dict[str, Any]] = pq.read_table(self._place, columns=columns).to_pylist()
+            return stored
+        return self._selected(columns)
+
+    def _selected(self, columns: list[str]) -> Iterable[Mapping[str, Any]]:
+        """The rows of a database's table."""
+        place, _, table = self._place.rpartition("/")
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        statement = f'SELECT {quoted} FROM "' + table.replace('"', '""') + '"'
+        if self._format == "sqlite":
+            with closing(sqlite3.connect(f"file:{Path(place).absolute()}?mode=ro", uri=True)) as connection:
+                return [dict(zip(columns, row, strict=True)) for row in connection.execute(statement)]
+        with needs():
+            import psycopg
+        try:
+            with psycopg.connect(f"postgresql:{place}", connect_timeout=5) as connection:
+                found = connection.execute(statement.encode()).fetchall()
+        except psycopg.Error as error:
+            raise self._unreadable(error) from error
+        return [dict(zip(columns, row, strict=True)) for row in found]
+
+    def _unreadable(self, error: Exception) -> SourceError:
+        what = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+        return SourceError(f"The table {self.uri} cannot be read ({what}); put it where this machine sees it, with columns "
+                           f"{', '.join(field_types(self.row))}.")  # fmt: skip
+
+
+def _divided(uri: str) -> tuple[str, str]:
+    """The format and the place of a table."""
+    head, colon, rest = uri.partition(":")
+    form, place = (head, rest) if colon and "/" not in head else (Path(uri).suffix.removeprefix("."), uri)
+    if form not in FORMATS or not place:
+        ways = ", ".join(f"{one}:..." for one in FORMATS)
+        raise TopologyError(f"{uri!r} is no table that can be looked up in; write one of {ways}.")
+    if form not in FILES and "/" not in place:
+        raise TopologyError(f"{uri!r} names no table: write {form}:PLACE/TABLE.")
+    return form, place

@@ -1,0 +1,154 @@
+"""Static tables: every format gives the same rows, changes are followed, and what does not fit is a sentence."""
+
+import os
+import sqlite3
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import App, Event
+from penstock.app.table import Table
+from penstock.errors import SourceError, TopologyError
+from penstock.testing import TopologyDriver
+
+
+class Sale(Event):
+    article: str
+    pieces: int
+
+
+class Article(Event):
+    article: str
+    price: float
+    shop: str | None = None
+
+
+class Priced(Event):
+    article: str
+    total: float | None
+
+
+CSV = "article,price,shop\npen,1.5,basel\nink,4,\n"
+ROWS = {"pen": Article("pen", 1.5, "basel"), "ink": Article("ink", 4.0)}
+
+
+def application(table, **options):
+    app = App("lookups")
+    sales = app.source("Sales", Sale)
+    priced = app.stream("Priced", Priced)
+    app.sink("Out", priced)
+
+    @app.lookup(sales, table, **{"key": "article", "row": Article, "emits": priced, **options})
+    def price(sale, article):
+        yield priced(sale.article, article and article.price * sale.pieces)
+
+    return app
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """The same table in each format of files."""
+    (tmp_path / "a.csv").write_text(CSV)
+    (tmp_path / "a.jsonl").write_text(
+        '{"article": "pen", "price": 1.5, "shop": "basel"}\n\n{"article": "ink", "price": 4}\n'
+    )
+    columns = {"article": ["pen", "ink"], "price": [1.5, 4.0], "shop": ["basel", None], "other": [1, 2]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with sqlite3.connect(tmp_path / "a.db") as database:
+        database.execute("create table articles (shop text, article text, price real)")
+        database.executemany("insert into articles values (?, ?, ?)", [("basel", "pen", 1.5), (None, "ink", 4)])
+    database.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "uri", ["csv:{}/a.csv", "{}/a.csv", "jsonl:{}/a.jsonl", "parquet:{}/a.parquet", "sqlite:{}/a.db/articles"]
+)
+def test_every_format_has_the_same_rows(tables, uri):
+    table = Table(uri.format(tables), Article, ["article"], "10 s")
+    table.follow()
+    assert {name: table.get((name,)) for name in ROWS} == ROWS
+    assert table.get(("map",)) is None
+    driver = TopologyDriver(application(uri.format(tables)))
+    driver.batch({"Sales": [Sale("pen", 2), Sale("map", 1)]})
+    assert driver.output("Out") == [Priced("pen", 3.0), Priced("map", None)]
+
+
+def test_inner_passes_over_what_has_no_row(tables):
+    driver = TopologyDriver(application(f"csv:{tables}/a.csv", how="inner"))
+    driver.batch({"Sales": [Sale("pen", 2), Sale("map", 1)]})
+    assert driver.output("Out") == [Priced("pen", 3.0)]
+
+
+def test_another_version_is_read_between_micro_batches(tables):
+    driver = TopologyDriver(application(f"csv:{tables}/a.csv", refresh=0))
+    driver.batch({"Sales": [Sale("pen", 1)]})
+    (tables / "new.csv").write_text("article,price\npen,2\n")
+    os.replace(tables / "new.csv", tables / "a.csv")
+    driver.batch({"Sales": [Sale("pen", 1), Sale("ink", 1)]})
+    assert driver.output("Out") == [Priced("pen", 1.5), Priced("pen", 2.0), Priced("ink", None)]
+
+
+def test_a_table_that_is_gone_in_mid_run_stops_it_and_buries_nothing(tables):
+    driver = TopologyDriver(application(f"csv:{tables}/a.csv", refresh=0), dead_letters=True)
+    driver.batch({"Sales": [Sale("pen", 1)]})
+    (tables / "a.csv").unlink()
+    with pytest.raises(SourceError, match="cannot be read"):
+        driver.batch({"Sales": [Sale("pen", 1)]})
+    assert driver.dead_letters == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, r"cannot be read \(No such file"),
+        ("article,price\npen,cheap\n", "row 1 is no Article"),
+        ("article\npen\n", "row 1 is no Article .*price"),
+        (CSV + "pen,2,bern\n", "two rows of article 'pen'"),
+        (b"article,price\n\xff\xfe,2\n", "cannot be read"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence_before_anything_runs(tmp_path, content, said):
+    if content is not None:
+        (tmp_path / "a.csv").write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(SourceError, match=said):
+        TopologyDriver(application(f"csv:{tmp_path}/a.csv"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"table": "oracle:somewhere/x"}, "no table that can be looked up in"),
+        ({"table": "sqlite:alone"}, "names no table"),
+        ({"key": "number"}, "no field 'number' to be looked up by"),
+        ({"by": "name"}, "no field 'name' to look up by"),
+        ({"by": "pieces"}, "nothing would be found"),
+        ({"by": ["article", "pieces"]}, "as many columns"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(options, said):
+    with pytest.raises(TopologyError, match=said):
+        application(**{"table": "csv:a.csv", **options})
+
+
+def test_missing_tables_of_a_database_are_said(tables):
+    for place, said in (("a.db/none", "no such table"), ("none.db/articles", "unable to open")):
+        with pytest.raises(SourceError, match=said):
+            TopologyDriver(application(f"sqlite:{tables}/{place}"))
+
+
+def test_a_table_of_postgresql(postgres):
+    place = postgres.uri.removeprefix("postgresql:")
+    with psycopg.connect(postgres.uri) as database:
+        database.execute("create table looked_up (shop text, article text, price double precision)")
+        database.execute("insert into looked_up values ('basel', 'pen', 1.5), (null, 'ink', 4)")
+    driver = TopologyDriver(application(f"postgresql:{place}/looked_up", refresh=0))
+    driver.batch({"Sales": [Sale("pen", 2)]})
+    with psycopg.connect(postgres.uri) as database:
+        database.execute("update looked_up set price = 2 where article = 'pen'")
+    driver.batch({"Sales": [Sale("pen", 2)]})
+    assert driver.output("Out") == [Priced("pen", 3.0), Priced("pen", 4.0)]
+    with pytest.raises(SourceError, match="cannot be read"):
+        TopologyDriver(application(f"postgresql:{place}/none"))
