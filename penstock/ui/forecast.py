@@ -21,8 +21,9 @@ FITTED = 400
 QUICK = 30
 TRIGGERS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
 RATES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+CORES = (0.5, 1.0, 2.0, 4.0)
 FIGURES = ("p50", "p95", "p99", "utilisation", "batches_per_day")
-"""Where the sliders of what-if stop, seconds and times the present rate, and what they show."""
+"""Where the sliders of what-if stop, seconds and times the present rate and cores, and what they show."""
 
 
 class Forecast:
@@ -39,7 +40,9 @@ class Forecast:
         self.fits = 0
         """How often the models have been fitted."""
         self._calibration: Calibration | None = None
-        self._surface: dict[str, Any] = {}
+        self._surfaces: dict[float | None, dict[str, Any]] = {}
+        """By cores, of one fit."""
+        self._surfaced = 0
 
     def refresh(self, follower: Follower, *, wait: bool = False) -> None:
         """Fit anew where that is due and there is something new, beside whoever asks."""
@@ -75,30 +78,44 @@ class Forecast:
             self.verdicts, self.today, self.why_not, self._calibration = found, today, why_not, calibration
             self._made, self._busy, self.fits = time.monotonic(), False, self.fits + 1
 
-    def surface(self) -> dict[str, Any]:
+    def surface(self, cores: float | None = None) -> dict[str, Any]:
         """Predictions over rates (times the present one) and trigger intervals, for the page's sliders to move on; kept until the
         models are fitted anew. A cell is None where the query would not keep up.
+
+        Parameters
+        ----------
+        cores: one of those that the answer offers; the present ones unless given.
         """
         with self._surfacing:
             with self._lock:
                 calibration, fit, why_not = self._calibration, self.fits, self.why_not
             if calibration is None:
                 return {"error": why_not}
-            if self._surface.get("fit") != fit:
-                present = float(calibration.complete(None).rate or 0.0)
+            today = calibration.complete(None)
+            offered = _offered(today.cores)
+            cores = today.cores if cores is None else cores
+            if cores not in (*offered, today.cores):
+                return {
+                    "error": f"There is no answer for {cores:g} cores: ask for one of {', '.join(f'{one:g}' for one in offered)}."
+                }
+            if fit != self._surfaced:
+                self._surfaces, self._surfaced = {}, fit
+            if cores not in self._surfaces:
+                present = float(today.rate or 0.0)
                 cells = [
-                    [_cell(calibration, Setting(rate=times * present, trigger=one)) for one in TRIGGERS]
+                    [_cell(calibration, Setting(rate=times * present, trigger=one, cores=cores)) for one in TRIGGERS]
                     for times in RATES
                 ]
-                self._surface = {
-                    "rates": RATES,
-                    "triggers": TRIGGERS,
-                    "figures": FIGURES,
-                    "cells": cells,
-                    "present": present,
-                    "fit": fit,
-                }
-            return self._surface
+                self._surfaces[cores] = {
+                    "rates": RATES, "triggers": TRIGGERS, "figures": FIGURES, "cells": cells, "present": present, "fit": fit,
+                    "cores": cores, "offered": offered,
+                }  # fmt: skip
+            return self._surfaces[cores]
+
+
+def _offered(present: float | None) -> list[float]:
+    """The numbers of cores that the slider has; none, where the recording does not say how many there are."""
+    return [] if present is None else sorted({max(1.0, math.floor(times * present)) for times in CORES})
 
 
 def _cell(calibration: Calibration, setting: Setting) -> list[float] | None:

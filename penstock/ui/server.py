@@ -166,7 +166,11 @@ class Page:
 
     async def _what_if(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
-        return JSONResponse(await asyncio.to_thread(looked.forecast.surface), headers=HEADERS)
+        try:
+            cores = float(request.query_params["cores"]) if "cores" in request.query_params else None
+        except ValueError:
+            return JSONResponse({"error": "cores is to be a number."}, 422, HEADERS)
+        return JSONResponse(await asyncio.to_thread(looked.forecast.surface, cores), headers=HEADERS)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(

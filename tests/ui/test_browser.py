@@ -50,6 +50,11 @@ def test_keys_choose_an_element_and_sliders_move_the_prediction(served):
             "(() => { const slider = document.getElementById('trigger'); slider.value = 10; slider.dispatchEvent(new Event('input')); })()"
         )
         assert browser.get("document.getElementById('predicted').innerText") != before
+        assert browser.get("surface.cores") == 2
+        browser.get(
+            "(() => { const slider = document.getElementById('cores'); slider.value = 0; slider.dispatchEvent(new Event('input')); })()"
+        )
+        browser.until("surface.cores === 1 && document.getElementById('cores-shown').innerText.startsWith('1,')", 90)
 
 
 def test_all_runs_lead_to_one(served):

@@ -79,6 +79,10 @@ def test_the_models_say_what_came(runs):
     surface = forecast.surface()
     assert surface["cells"][3][0][1] < surface["cells"][3][-1][1]
     assert forecast.surface() is surface
+    assert surface["cores"] in surface["offered"]
+    fewer = forecast.surface(surface["offered"][0])
+    assert fewer["cells"][3][8][1] > surface["cells"][3][8][1]
+    assert "ask for one of" in forecast.surface(1234.0)["error"]
 
 
 def changed(run, change):

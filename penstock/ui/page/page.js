@@ -104,7 +104,7 @@ function home(runs) {
 
 // --- one run --------------------------------------------------------------------------------------
 
-let now = data.run, chosen = null, span = null, surface = data.surface || null, fetching = false;
+let now = data.run, chosen = null, span = null, surface = data.surface || null, fetching = false, wanted = null;
 
 function skeleton() {
   main.innerHTML = `
@@ -210,7 +210,8 @@ function whatIf() {
   place.dataset.html = "sliders";
   place.innerHTML = `<p class="faint">Predicted from the run's own micro-batches, at <span id="rate-today">${rate(now.today.rate)}</span> today. The line is over the trigger interval; the ring is where the sliders are.</p>
     <div class="sliders"><label><span>rate: <output id="rate-shown"></output></span><input type="range" id="rate" min="0" max="8" step="1" value="3"></label>
-    <label><span>trigger interval: <output id="trigger-shown"></output></span><input type="range" id="trigger" min="0" max="14" step="1" value="4"></label></div>
+    <label><span>trigger interval: <output id="trigger-shown"></output></span><input type="range" id="trigger" min="0" max="14" step="1" value="4"></label>
+    <label id="cores-label" hidden><span>cores: <output id="cores-shown"></output></span><input type="range" id="cores" min="0" max="0" step="1" value="0"></label></div>
     <div id="predicted" aria-live="polite"></div><div id="curve"></div>`;
   document.getElementById("predicted").textContent = "The models work out the settings, which takes some seconds …";
   fetched().then(() => {
@@ -218,6 +219,13 @@ function whatIf() {
     const nearest = surface.triggers.reduce((best, one, at) => (Math.abs(one - now.today.trigger) < Math.abs(surface.triggers[best] - now.today.trigger) ? at : best), 0);
     document.getElementById("trigger").value = nearest;
     for (const id of ["rate", "trigger"]) document.getElementById(id).addEventListener("input", moved);
+    if (data.live && surface.offered.length > 1) {
+      const cores = document.getElementById("cores");
+      cores.max = surface.offered.length - 1;
+      cores.value = surface.offered.indexOf(surface.cores);
+      document.getElementById("cores-label").hidden = false;
+      cores.addEventListener("input", () => { wanted = surface.offered[Number(cores.value)]; set("predicted", "The models work it out for these cores …"); fetched().then(moved); });
+    }
     moved();
   });
 }
@@ -225,8 +233,9 @@ function whatIf() {
 function fetched() {
   if (!data.live) return Promise.resolve();
   fetching = true;
-  return fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if`).then((answer) => answer.json()).then((found) => {
-    if (found.cells) surface = found; else document.getElementById("predicted").textContent = found.error;
+  const asked = wanted;
+  return fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if${asked === null ? "" : `?cores=${asked}`}`).then((answer) => answer.json()).then((found) => {
+    if (found.cells) { if (asked === wanted) surface = found; } else document.getElementById("predicted").textContent = found.error;
   }).catch(() => { document.getElementById("predicted").textContent = "The server does not answer."; }).finally(() => { fetching = false; });
 }
 
@@ -234,6 +243,7 @@ function moved() {
   const row = Number(document.getElementById("rate").value), column = Number(document.getElementById("trigger").value);
   const times = surface.rates[row], trigger = surface.triggers[column], cell = surface.cells[row][column];
   document.getElementById("rate-shown").textContent = `${times} times today's, ${rate(times * surface.present)}`;
+  document.getElementById("cores-shown").textContent = surface.cores === null ? "" : `${surface.cores}, the time per row divided among them (assumed)`;
   document.getElementById("trigger-shown").textContent = trigger === 0 ? "none (back to back)" : seconds(trigger);
   const [p50, p95, p99, busy, batches] = cell || [];
   set("predicted", cell
