@@ -1,15 +1,27 @@
 """Settings that change while a run is on: nothing is lost, nothing doubled, and the micro-batches keep the new time."""
 
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
+from penstock.bench.servers.process import free_port
 from penstock.engine.steering import Change
+from penstock.planner.decisions import decisions
 
 pytestmark = pytest.mark.slow
+
+APPS = Path(__file__).parent / "apps_words.py"
 
 
 class Steered:
@@ -73,3 +85,42 @@ def test_a_gate_is_changed_by_starting_the_query_anew(run_app):
     assert (counts["lost"], counts["duplicated"], counts["queued"]) == (0, 0, 0)
     assert max(event.seen for event in result.output("Out")) == 900
     assert np.max(gaps(steered, steered.changed_at[0])) > 2
+
+
+def test_an_adapting_run_chooses_the_gate_of_its_adapter_and_an_adapter_that_died_gets_it_again(tmp_path):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [
+        sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", str(port), "--spool", str(tmp_path / "spool"),
+        "--runs", str(tmp_path), "--name", "run", "--adapt", "--p95", "5s", "--master", "local[2]",
+    ]  # fmt: skip
+    chance, accepted, over = random.Random(1), 0, time.monotonic() + 150
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        try:
+            chosen = killed = None
+            while time.monotonic() < over:
+                with suppress(httpx.TransportError):
+                    body = [{"text": chance.choice("abcdefgh")} for _ in range(20)]
+                    answer = httpx.post(f"{url}/streams/Words", json=body, headers={"Idempotency-Key": str(accepted)})
+                    accepted += answer.json().get("accepted", 0)
+                    chosen = chosen or next((one for one in decisions(tmp_path / "run") if one.kind == "apply"), None)
+                    gate = httpx.get(f"{url}/streams/Words/gate").json()
+                    if chosen is not None and gate["flush_timer_s"] == chosen.doors["Words"].flush_timer:
+                        if killed is not None:
+                            break
+                        adapter = subprocess.run(
+                            ["pgrep", "-f", f"penstock adapter .*--port {port}"], capture_output=True, text=True
+                        )
+                        os.kill(int(adapter.stdout.split()[0]), signal.SIGKILL)
+                        killed = time.monotonic()
+                time.sleep(0.02)
+            assert chosen is not None
+            assert killed is not None
+            assert time.monotonic() < over
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+    counts = json.loads((tmp_path / "run" / "report.json").read_text())["counts"]
+    assert counts["accepted"] >= accepted  # a request may have been answered by none of the two
+    assert (counts["lost"], counts["duplicated"]) == (0, 0)
