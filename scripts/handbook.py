@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 import click
+from packaging.version import Version
 from sphinx.cmd.build import build_main
 
 import penstock
@@ -33,16 +34,17 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=ROOT / "build/handbook")
     options = parser.parse_args()
     target = options.to / penstock.__version__
-    shutil.rmtree(target, ignore_errors=True)
     with tempfile.TemporaryDirectory() as temporary:
-        source = Path(temporary) / "docs"
+        source, built = Path(temporary) / "docs", Path(temporary) / "html"
         shutil.copytree(ROOT / "docs", source)
         reference(source / "reference")
         flags = ["-q", "-W", "--keep-going", "-b", "html"]
-        if build_main([*flags, "-d", str(Path(temporary) / "trees"), str(source), str(target)]):
+        if build_main([*flags, "-d", str(Path(temporary) / "trees"), str(source), str(built)]):
             raise SystemExit("The handbook has warnings, which are errors.")
-        (target / "llms.txt").write_text(llms(source))
-    versions = sorted((place.name for place in options.to.iterdir() if place.is_dir()), reverse=True)
+        (built / "llms.txt").write_text(llms(source))
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(built, target)
+    versions = sorted((place.name for place in options.to.iterdir() if place.is_dir()), key=Version, reverse=True)
     (options.to / "versions.js").write_text(f"window.VERSIONS = {json.dumps(versions)};\n")
     print(f"Open {target}/index.html")
 
@@ -84,7 +86,9 @@ def commands(command: click.Command, name: str, above: click.Context | None = No
 
 
 def llms(source: Path) -> str:
-    """The pages for readers that are programs: title and first sentence of each, with its text (llmstxt.org)."""
+    """The pages for readers that are programs: title and first sentence of each, with its text (llmstxt.org); of the
+    reference, which is made of docstrings, the page itself.
+    """
     lines = ["# Penstock", "", f"> {(penstock.__doc__ or '').strip().splitlines()[0]}", ""]
     for title, folder in (
         ("Begin", "."),
@@ -96,7 +100,9 @@ def llms(source: Path) -> str:
         for page in sorted((source / folder).glob("*.md")):
             text = page.read_text()
             heading, first = text.partition("\n")[0].lstrip("# "), _first_sentence(text)
-            lines.append(f"- [{heading}](_sources/{page.relative_to(source)}.txt)" + (f": {first}" if first else ""))
+            name = page.relative_to(source)
+            where = name.with_suffix(".html") if folder == "reference" else f"_sources/{name}.txt"
+            lines.append(f"- [{heading}]({where})" + (f": {first}" if first else ""))
         lines.append("")
     return "\n".join(lines)
 

@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def handbook(tmp_path_factory):
     place = tmp_path_factory.mktemp("handbook")
-    (place / "0.0.1").mkdir()  # of an earlier version
+    for earlier in ("0.0.9", "0.0.10"):
+        (place / earlier).mkdir()
     subprocess.run([sys.executable, ROOT / "scripts/handbook.py", "--to", place], check=True, capture_output=True)
     return place
 
@@ -54,7 +55,8 @@ def test_search_versions_and_a_list_for_programs(handbook):
     assert "dead" in (built / "searchindex.js").read_text()
     assert json.loads((handbook / "versions.js").read_text().split("=")[1].rstrip(";\n")) == [
         penstock.__version__,
-        "0.0.1",
+        "0.0.10",
+        "0.0.9",
     ]
     listed = (built / "llms.txt").read_text()
     assert listed.startswith("# Penstock\n\n> ")

@@ -1,4 +1,4 @@
-"""A sequence of events: who put something in the cart and did not pay within half an hour, although they looked at it again.
+"""A sequence of events: who put something in the cart, looked at it again within half an hour, and had not paid by then.
 
 A pattern is an event, then another, within a time, and without a third in between, for each customer.
 """

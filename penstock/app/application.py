@@ -300,9 +300,9 @@ class App:
 
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "lookup"))
-            check_fields(label, inputs, fields, found)
+            check_fields(label, inputs, fields, found, how)
             element = declare(Lookup(pair, found, fields, how), "event", inputs, emits, name=label)
-            self._elements.append(replace(element, note=f"looks up {table}, {how}"))
+            self._elements.append(replace(element, note=f"looks up {found.shown}, {how}"))
             return pair
 
         return decorate

@@ -40,13 +40,15 @@ class Lookup:
         return None if row is None and self._inner else self._pair(event, row)
 
 
-def check_fields(name: str, stream: Stream[Any], fields: Sequence[str], table: Table) -> None:
+def check_fields(name: str, stream: Stream[Any], fields: Sequence[str], table: Table, how: str) -> None:
     """See that events can be looked up.
 
     Raises
     ------
-    TopologyError: they lack a field, or one has another type than the table's.
+    TopologyError: they lack a field, or one has another type than the table's; or there is no such ``how``.
     """
+    if how not in ("left", "inner"):
+        raise TopologyError(f"Element {name}: how={how!r}; choose left, inner.")
     own, theirs = field_types(stream.event_type), field_types(table.row)
     for field, column in zip(fields, table.key, strict=True):
         if field not in own:

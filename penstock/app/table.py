@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.event import Event, check_event_type, field_types
+from penstock.app.masked import masked
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
 
@@ -37,7 +37,8 @@ class Table:
     """
 
     def __init__(self, uri: str, row: type[Event], key: Sequence[str], refresh: Duration) -> None:
-        self.uri, self.row, self.key = uri, row, tuple(key)
+        self.shown, self.row, self.key = masked(uri), row, tuple(key)
+        """``shown``: its address, without a password."""
         self._format, self._place = _divided(uri)
         self._refresh = seconds(refresh)
         self._rows: dict[tuple[Any, ...], Event] = {}
@@ -47,7 +48,7 @@ class Table:
         for name in self.key:
             if name not in field_types(row):
                 raise TopologyError(
-                    f"Table {uri}: its rows have no field {name!r} to be looked up by; they have {', '.join(field_types(row))}."
+                    f"Table {self.shown}: its rows have no field {name!r} to be looked up by; they have {', '.join(field_types(row))}."
                 )
 
     def __len__(self) -> int:
@@ -92,10 +93,10 @@ class Table:
                 if key in rows:
                     shown = ", ".join(map(repr, key))
                     raise SourceError(
-                        f"Table {self.uri} has two rows of {', '.join(self.key)} {shown}: keep the one that holds."
+                        f"Table {self.shown} has two rows of {', '.join(self.key)} {shown}: keep the one that holds."
                     )
                 rows[key] = row
-        except (OSError, UnicodeDecodeError, ValueError, sqlite3.Error) as error:
+        except (OSError, ValueError, TypeError, csv.Error, sqlite3.Error) as error:
             if isinstance(error, SourceError):
                 raise
             raise self._unreadable(error) from error
@@ -108,10 +109,10 @@ class Table:
             if self._format == "csv":  # all of it is text, and an empty field a missing one
                 values = {name: value for name, value in values.items() if value != ""}
                 return msgspec.convert(values, self.row, strict=False)
-            return msgspec.convert(values, self.row)
+            return msgspec.convert(values, self.row, strict=self._format != "sqlite")  # which has no booleans
         except msgspec.MsgspecError as error:
             raise SourceError(
-                f"Table {self.uri}: row {number} is no {self.row.__name__} ({error}); mend the row, or the type."
+                f"Table {self.shown}: row {number} is no {self.row.__name__} ({error}); mend the row, or the type."
             ) from error
 
     def _raw(self) -> Iterable[Any]:
@@ -120,11 +121,20 @@ class Table:
             return [line for line in Path(self._place).read_bytes().splitlines() if line.strip()]
         if self._format == "csv":
             with Path(self._place).open(newline="", encoding="utf-8-sig") as file:
-                return list(csv.DictReader(file))
+                rows = csv.DictReader(file)
+                self._check_header(rows.fieldnames or ())
+                return list(rows)
         if self._format == "parquet":
-            stored: list[dict[str, Any]] = pq.read_table(self._place, columns=columns).to_pylist()
-            return stored
+            return _parquet(self._place, columns)
         return self._selected(columns)
+
+    def _check_header(self, header: Sequence[str]) -> None:
+        needed = [field.name for field in msgspec.structs.fields(self.row) if field.required]
+        missing = [name for name in needed if name not in header]
+        if missing:
+            raise SourceError(
+                f"Table {self.shown} has no column {missing[0]!r} in its first line, which names {', '.join(header) or 'none'}."
+            )
 
     def _selected(self, columns: list[str]) -> Iterable[Mapping[str, Any]]:
         """The rows of a database's table."""
@@ -145,8 +155,22 @@ class Table:
 
     def _unreadable(self, error: Exception) -> SourceError:
         what = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        return SourceError(f"The table {self.uri} cannot be read ({what}); put it where this machine sees it, with columns "
+        return SourceError(f"The table {self.shown} cannot be read ({what}); put it where this machine sees it, with columns "
                            f"{', '.join(field_types(self.row))}.")  # fmt: skip
+
+
+def _parquet(place: str, columns: list[str]) -> list[dict[str, Any]]:
+    """The rows of a file; of its times, what is finer than microseconds is cut off, for no field holds it."""
+    import pyarrow as pa  # only here, for the commands that need none of it are quick to start
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(place, columns=columns)
+    for number, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            cast = table.column(number).cast(pa.timestamp("us", field.type.tz), safe=False)
+            table = table.set_column(number, field.name, cast)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def _divided(uri: str) -> tuple[str, str]:
@@ -155,7 +179,7 @@ def _divided(uri: str) -> tuple[str, str]:
     form, place = (head, rest) if colon and "/" not in head else (Path(uri).suffix.removeprefix("."), uri)
     if form not in FORMATS or not place:
         ways = ", ".join(f"{one}:..." for one in FORMATS)
-        raise TopologyError(f"{uri!r} is no table that can be looked up in; write one of {ways}.")
+        raise TopologyError(f"{masked(uri)!r} is no table that can be looked up in; write one of {ways}.")
     if form not in FILES and "/" not in place:
-        raise TopologyError(f"{uri!r} names no table: write {form}:PLACE/TABLE.")
+        raise TopologyError(f"{masked(uri)!r} names no table: write {form}:PLACE/TABLE.")
     return form, place

@@ -1,6 +1,5 @@
 """What a run is bound to: its sources, sinks, groups and recording."""
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import msgspec
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference
+from penstock.app.masked import masked
 from penstock.app.state import describe_state
 from penstock.app.topology import Topology
 from penstock.connectors.checkpoint import Position
@@ -293,13 +293,8 @@ def _check_names(flag: str, given: Any, known: list[str]) -> None:
 
 def _plain(options: RunOptions) -> dict[str, Any]:
     text = {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}
-    text["sources"] = {name: _masked(uri) for name, uri in options.sources.items()}
-    text["sinks"] = {name: _masked(uri) for name, uri in options.sinks.items()}
+    text["sources"] = {name: masked(uri) for name, uri in options.sources.items()}
+    text["sinks"] = {name: masked(uri) for name, uri in options.sinks.items()}
     text["spark"] = None if options.spark is None else "given"
-    text["hops"] = options.hops and _masked(options.hops)
+    text["hops"] = options.hops and masked(options.hops)
     return text
-
-
-def _masked(uri: str) -> str:
-    """A URI without the secrets that it may hold."""
-    return re.sub(r"(kafka\.[^=&]*)=[^&]*", r"\1=***", re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", uri))

@@ -145,7 +145,7 @@ class MicroBatches:
                 while not _is_settled(groups[place]):
                     query = self._start(spark, groups, place, time.time_ns() // 1000)
                     retime(query, 0.0)  # what is left is not to wait for the run's own trigger
-                    while query.isActive and not _is_settled(groups[place]):
+                    while query.isActive and not _has_read_all(groups[place]):
                         time.sleep(POLL_S)
                     _stop_between(query)
                     failed, repeated = query.exception(), repeated + 1
@@ -200,10 +200,18 @@ class MicroBatches:
     def _end(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
     ) -> None:
-        """Run the last micro-batch of a group, in which all that waits for the watermark comes."""
-        _stop_between(queries[place])  # timers on processing time may keep it going
-        if is_between(groups[place].checkpoint):  # else it took too long to stop, and is asked again
-            plan_last(groups[place].checkpoint)
+        """Run the last micro-batch of a group, in which all that waits for the watermark comes.
+
+        Timers on processing time may keep the query going: then it is to begin no other micro-batch, and this is called again once
+        that which it runs is over.
+        """
+        checkpoint = groups[place].checkpoint
+        retime(queries[place], ENDLESS_S)
+        if queries[place].status["isTriggerActive"] or not is_between(checkpoint):
+            return
+        queries[place].stop()
+        if is_between(checkpoint):
+            plan_last(checkpoint)
         queries[place] = self._start(spark, groups, place, started_us)
 
     def _has_ended(self, ending: Ending) -> bool:
@@ -211,9 +219,16 @@ class MicroBatches:
         if self._binding.options.until_idle == "pause":
             return True
         over = ending.over()
-        if over and ending.final:
+        if over and ending.final and not self._waits_for_the_clock():
             self._binding.recording.note_end()
         return over
+
+    def _waits_for_the_clock(self) -> bool:
+        """Whether there may be timers on processing time, which the same command is to let fire later."""
+        elements = self._binding.topology.elements
+        return any(
+            element.has_timers and element.timers == "processing" and element.window is None for element in elements
+        )
 
     def _start(self, spark: SparkSession, groups: list[BoundGroup], place: int, started_us: int) -> StreamingQuery:
         group = groups[place]
@@ -315,6 +330,11 @@ def _close(groups: list[BoundGroup]) -> None:
 
 def _is_settled(group: BoundGroup) -> bool:
     """Whether a group has completed what was planned, and has read all that other groups have left for it."""
+    return is_between(group.checkpoint) and _has_read_all(group)
+
+
+def _has_read_all(group: BoundGroup) -> bool:
+    """The same, but for a micro-batch under way that timers on processing time have brought about."""
     return has_done_what_is_planned(group.checkpoint) and all(
         bound.drained(position) for bound, position in group.positions() if bound.source.name in group.handed_on
     )

@@ -48,6 +48,8 @@ DWELL_S = 60.0
 """Least time between two changes that only save; doubled after each that had to be taken back."""
 CHECK_S, CHECK_BATCHES = 30.0, 6
 """What came of a change is judged after both."""
+CHOKED = 0.8
+"""A rate that falls below so much of what it was, before a change of a door's gate is judged, takes the change back."""
 KEPT = 1000
 """Micro-batches that are remembered, of each group."""
 
@@ -83,13 +85,20 @@ class Point:
     fixed: float
 
     def latency(self, name: str) -> float:
-        """From the request to the result; of quantiles the sum, which is at least that of the sum."""
-        return float(getattr(self.query, name)) + max((door.latency[name] for door in self.doors.values()), default=0.0)
+        """From the request to the result, about: to the quantile of the query is added that of the door; to the median its mean,
+        for the medians of two waits add up to less than the median of both.
+        """
+        return float(getattr(self.query, name)) + waited(self.doors, name)
 
     @property
     def batches_per_day(self) -> float:
         """Micro-batches, and transfers in terms of them: those that take as long."""
         return self.query.batches_per_day + sum(door.busy for door in self.doors.values()) * DAY_S / self.fixed
+
+
+def waited(doors: Mapping[str, Passage], name: str) -> float:
+    """What the slowest door adds to a figure of the latency, seconds."""
+    return max((door.latency["mean" if name == "p50" else name] for door in doors.values()), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ class Adapting:
         except PenstockError:  # too little to go on yet
             return None
         except Exception as error:  # a fault of the planner's is no reason to end the run
-            self._note_fault(error, now)
+            self._note_fault(f"The planner failed ({type(error).__name__}: {error}); the run goes on as it is.", now)
             return None
         if decision is None or decision.kind not in ("apply", "revert"):
             return None
@@ -170,9 +179,12 @@ class Adapting:
 
     def _keep_gates(self) -> None:
         """The doors have the gates that were decided, or will when the adapter is there again."""
-        if self._doors is not None and not self._dry_run:
-            with suppress(SourceError):
-                self._doors.keep(self._gates)
+        if self._doors is None or self._dry_run:
+            return
+        try:
+            self._doors.keep(self._gates)
+        except SourceError as error:
+            self._note_fault(str(error), self._clock())
 
     def _look(self, now: float) -> Decision | None:
         with self._lock:
@@ -190,6 +202,8 @@ class Adapting:
             )
         series = observation.queries[0].cold[-1]
         cause = self._rate_has_changed(series) or self._speed_has_changed(observation)
+        if cause is not None and self._pending is not None and self._chokes(cause, self._pending.decision):
+            return self._leave_doors(cause, now, self._pending.decision)
         if cause is None and self._pending is not None:
             return self._judge(self._pending, now, ledgers)
         if cause is None and self._deferred and now - self._changed_at >= self._dwell:
@@ -199,12 +213,33 @@ class Adapting:
         self._calibration = _as_now(calibrate(observation), observation, series, cause)
         return self._decide(cause, now, ledgers)
 
-    def _note_fault(self, error: Exception, now: float) -> None:
-        """Write an error down, once."""
-        why = f"The planner failed ({type(error).__name__}: {error}); the run goes on as it is."
+    def _note_fault(self, why: str, now: float) -> None:
+        """Write down what went wrong, once."""
         if why != self._fault:
             self._fault = why
             self._note("keep", Cause("fault", {}, 0.0), now, self._trigger, why, {})
+
+    def _chokes(self, cause: Cause, decision: Decision) -> bool:
+        """Whether fewer events come since a door's gate was changed, as from clients that wait for an answer before they send on."""
+        return (
+            cause.name == "rate"
+            and cause.rate < CHOKED * self._planned_rate
+            and decision.doors != decision.doors_before
+        )
+
+    def _leave_doors(self, cause: Cause, now: float, decision: Decision) -> Decision:
+        """Take a change back, and leave the doors alone from now on."""
+        self._doors, doors = None, self._doors
+        if doors is not None:
+            with suppress(SourceError):
+                doors.keep(decision.doors_before)
+        self._pending, self._dwell = None, 2 * self._dwell
+        self._planned_at, self._planned_rate = now, cause.rate
+        why = (
+            f"{cause.rate:,.0f} rows arrive per second since the gates of the doors were changed, and {cause.evidence['planned_rate']:,.0f} "
+            "did before: clients seem to wait for their answers, so the change is taken back and the doors are left alone."
+        )
+        return self._note("revert", cause, now, decision.before_s, why, decision.expected, gates=decision.doors_before)
 
     def _rate_has_changed(self, series: Series) -> Cause | None:
         widths, counts = _windows(series, self._planned_at)
@@ -236,8 +271,8 @@ class Adapting:
         fixed = max(1e-3, sum(query.durations.fixed for query in calibration.queries))
         open_now, gates, chosen = self._chosen_gates(interval, fixed)
         if chosen:
-            waited = max(passage.latency[target.name] for passage in chosen.values())
-            interval = self._interval(replace(target, seconds=max(0.0, target.seconds - waited)), cause.rate) or 0.0
+            left = max(0.0, target.seconds - waited(chosen, target.name))
+            interval = self._interval(replace(target, seconds=left), cause.rate) or 0.0
         queries = [_predicted(calibration, replace(present, trigger=one)) for one in (self._trigger, interval)]
         today, then = (
             None if query is None else Point(query, doors, fixed)
@@ -271,6 +306,7 @@ class Adapting:
         if self._doors is not None:
             with suppress(SourceError):  # an adapter that is away is let be
                 for stream, door in self._doors.measured().items():
+                    self._gates.setdefault(stream, door.gate)  # what it is given back, if need be
                     now[stream] = door.passed(door.gate)
                     gates[stream], then[stream] = door.best(self._target.name, interval, fixed)
         return now, gates, then
@@ -388,10 +424,9 @@ def _expected(then: Point | None, today: Point | None) -> dict[str, Any]:
     if then is None:
         return {}
     query = then.query
-    waited = then.latency("p95") - query.p95
     found: dict[str, Any] = {name: then.latency(name) for name in LATENCIES}
     found |= {
-        "p95_band": [waited + end for end in query.band("p95")], "batches_per_day": query.batches_per_day,
+        "p95_band": [waited(then.doors, "p95") + end for end in query.band("p95")], "batches_per_day": query.batches_per_day,
         "utilisation": query.utilisation, "rate": query.rate, "pause_s": 0.0, "kind": "predicted; seconds",
     }  # fmt: skip
     if then.doors:

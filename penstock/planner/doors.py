@@ -1,7 +1,7 @@
 """The doors of an adapter that runs: what it has measured of them, and their gates."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -9,10 +9,18 @@ import msgspec
 from penstock.adapter.arrivals import Measured
 from penstock.adapter.door import Gate
 from penstock.adapter.transfers import MeasuredTransfers
-from penstock.errors import SourceError
+from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.door import Door
 
 TIMEOUT_S = 2.0
+Told = TypeVar("Told")
+
+
+class _Told(msgspec.Struct):
+    """A gate as the adapter tells it, with nothing left out."""
+
+    batch_size: int
+    flush_timer_s: float
 
 
 class Doors:
@@ -29,7 +37,12 @@ class Doors:
     ) -> None:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._streams = streams
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, transport=transport)
+        try:
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, transport=transport)
+        except httpx.InvalidURL as error:
+            raise ConfigurationError(
+                f"{url!r} is no address of an adapter ({error}); write http://HOST:PORT."
+            ) from error
 
     def check(self) -> None:
         """See that the adapter answers, and has the streams.
@@ -50,8 +63,8 @@ class Doors:
         """
         found = {}
         for stream in self._streams:
-            arrivals = msgspec.convert(self._asked("GET", stream, "arrivals"), Measured)
-            transfers = msgspec.convert(self._asked("GET", stream, "transfers"), MeasuredTransfers)
+            arrivals = self._told(stream, "arrivals", Measured)
+            transfers = self._told(stream, "transfers", MeasuredTransfers)
             door = Door.of(self.gate(stream), arrivals, transfers)
             if door is not None:
                 found[stream] = door
@@ -64,8 +77,8 @@ class Doors:
         ------
         SourceError: the adapter does not answer, or refuses to.
         """
-        now = self._asked("GET", stream, "gate")
-        return Gate(now["batch_size"], now["flush_timer_s"])
+        now = self._told(stream, "gate", _Told)
+        return Gate(now.batch_size, now.flush_timer_s)
 
     def keep(self, gates: Mapping[str, Gate]) -> None:
         """See to it that streams have these gates, which an adapter that was started anew does not.
@@ -74,15 +87,35 @@ class Doors:
         ------
         SourceError: the adapter does not answer, or refuses to.
         """
+        failed: SourceError | None = None
         for stream, gate in gates.items():
-            if self.gate(stream) != gate:
-                self._asked("PUT", stream, "gate", {"batch_size": gate.batch_size, "flush_timer_s": gate.flush_timer})
+            try:
+                if self.gate(stream) != gate:
+                    self._asked("PUT", stream, "gate", msgspec.to_builtins(gate))
+            except SourceError as error:  # which is none of the other streams'
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
-    def _asked(self, method: str, stream: str, of: str, body: Any = None) -> Any:
+    def _told(self, stream: str, of: str, kind: type[Told]) -> Told:
+        """What the adapter says of a stream.
+
+        Raises
+        ------
+        SourceError: it does not answer, refuses to, or is no adapter.
+        """
+        try:
+            return msgspec.json.decode(self._asked("GET", stream, of), type=kind)
+        except msgspec.MsgspecError as error:
+            raise SourceError(
+                f"What answers at {self._http.base_url} is no adapter of this version ({error})."
+            ) from error
+
+    def _asked(self, method: str, stream: str, of: str, body: Any = None) -> bytes:
         try:
             answer = self._http.request(method, f"/streams/{stream}/{of}", json=body)
             answer.raise_for_status()
-            return answer.json()
+            return answer.content
         except httpx.HTTPStatusError as error:
             refused = error.response
             raise SourceError(
@@ -90,5 +123,5 @@ class Doors:
                 f"{refused.text[:200]}); give a token that may operate in PENSTOCK_TOKEN, and the address of this application's "
                 "adapter."
             ) from error
-        except (httpx.HTTPError, ValueError) as error:
+        except httpx.HTTPError as error:
             raise SourceError(f"The adapter at {self._http.base_url} does not answer ({error}).") from error

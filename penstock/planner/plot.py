@@ -1,5 +1,7 @@
 """What a recording shows, drawn."""
 
+import numpy as np
+
 from penstock.planner.observation import QueryObservation
 from penstock.queueing.plot import BLUE, GREY, ORANGE, Plot
 
@@ -16,8 +18,7 @@ def over_time(query: QueryObservation) -> Plot:
         lasted.axhline(interval, color=GREY, linestyle=":", linewidth=1)
         lasted.annotate(f"trigger {interval:g} s", (float(at[-1]), interval), ha="right", va="bottom", fontsize=9)
     lasted.set_ylabel("micro-batch (s)")
-    widths, counts = series.windows()
-    arrived.plot(at[1:], counts / widths, color=ORANGE, drawstyle="steps-pre")
+    arrived.plot(at[1:], series.rows[1:] / np.diff(series.admitted), color=ORANGE, drawstyle="steps-pre")
     arrived.set_ylabel("rows per second")
     waiting.plot(at, series.waiting, color=GREY, drawstyle="steps-post")
     waiting.set(ylabel="rows left waiting", xlabel="seconds since the start")

@@ -83,9 +83,16 @@ class Tuning:
         return framed(page(self, "query"))
 
     def plot(self) -> "Plot":
-        """The latency over the trigger interval, drawn: a figure of matplotlib's, which a notebook shows."""
+        """The latency over the trigger interval, drawn: a figure of matplotlib's, which a notebook shows.
+
+        Raises
+        ------
+        ConfigurationError: the recording carries no prediction.
+        """
         from penstock.planner.page import curve  # which imports this module
 
+        if not self.tried:
+            raise ConfigurationError(f"There is no curve to draw. {self.reason}")
         return curve(self)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The figures of runs for Prometheus: a pure function of what the page shows."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -7,20 +8,25 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-OUTCOMES = ("accepted", "processed", "dead_lettered", "late")
+from penstock.ui.snapshot import LATELY_S
+
+OUTCOMES = ("processed", "dead_lettered", "late")
 QUANTILES = ("p50", "p95", "p99")
 
 
-def exposition(states: Mapping[str, str], snapshots: Iterable[Mapping[str, Any]]) -> bytes:
+def exposition(
+    states: Mapping[str, str], snapshots: Iterable[Mapping[str, Any]], now: float | None = None
+) -> bytes:  # fmt: skip
     """In Prometheus's text format.
 
     Parameters
     ----------
     states: of all runs, by name: ``running``, ``stopped`` or ``ended``.
     snapshots: of the runs that are on; see `penstock.ui.snapshot.snapshot`.
+    now: seconds since the epoch; the present unless given.
     """
     registry = CollectorRegistry()
-    registry.register(_Once([_running(states), *_of_runs(list(snapshots))]))
+    registry.register(_Once([*_of_states(states), *_of_runs(list(snapshots), time.time() if now is None else now)]))
     return generate_latest(registry)
 
 
@@ -32,14 +38,18 @@ class _Once(Collector):
         yield from self._metrics
 
 
-def _running(states: Mapping[str, str]) -> Metric:
-    found = GaugeMetricFamily("penstock_running", "Whether a run is on", labels=["run"])
+def _of_states(states: Mapping[str, str]) -> Iterator[Metric]:
+    running = GaugeMetricFamily("penstock_running", "Whether a run is on", labels=["run"])
+    stopped = GaugeMetricFamily(
+        "penstock_stopped", "Whether a run is not on although its input is not over", labels=["run"]
+    )
     for name, state in states.items():
-        found.add_metric([name], float(state == "running"))
-    return found
+        running.add_metric([name], float(state == "running"))
+        stopped.add_metric([name], float(state == "stopped"))
+    yield from (running, stopped)
 
 
-def _of_runs(snapshots: list[Mapping[str, Any]]) -> Iterator[Metric]:
+def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]:
     """A metric at a time, with the samples of all runs."""
     counter, gauge = CounterMetricFamily, GaugeMetricFamily
     events = counter(
@@ -73,7 +83,9 @@ def _of_runs(snapshots: list[Mapping[str, Any]]) -> Iterator[Metric]:
         if one["counts"]["queued"] is not None:
             queued.add_metric([run], one["counts"]["queued"])
         batches.add_metric([run], one["batches"])
-        rate.add_metric([run], one["lately"]["rate"])
+        last = max((series["rows"][-1][0] for series in one["series"]), default=0.0)
+        fresh = now - last <= LATELY_S + 2 * (one["trigger"] or 0.0)
+        rate.add_metric([run], one["lately"]["rate"] if fresh else 0.0)
         if one["trigger"] is not None:
             trigger.add_metric([run], one["trigger"])
         for found in one["causes"]:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from logging import CRITICAL, getLogger
 from pathlib import Path
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -22,6 +23,7 @@ from penstock.planner.record import Record
 from penstock.ui.follower import Follower
 
 EVERY_S = 1.0
+GRACE_S = 3.0
 METRICS_EVERY_MS = 10_000
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
 """Of a micro-batch, in the order in which Spark goes through them, with the names of its ``durationMs``."""
@@ -44,7 +46,7 @@ def exporting(run: Path, endpoint: str) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(GRACE_S)  # a collector that does not answer is not waited for
 
 
 class _Exporter:
@@ -53,13 +55,16 @@ class _Exporter:
         resource = Resource.create(
             {"service.name": "penstock", "service.version": penstock.__version__, "penstock.run": run.name}
         )
-        self._spans = TracerProvider(resource=resource)
-        self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=5)))
+        getLogger("opentelemetry").setLevel(
+            CRITICAL
+        )  # which would say on the screen each time that a collector is away
+        self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=2)))
         self._tracer = self._spans.get_tracer("penstock")
         reader = PeriodicExportingMetricReader(
-            OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=5), METRICS_EVERY_MS
+            OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=2), METRICS_EVERY_MS
         )
-        self._metrics = MeterProvider([reader], resource)
+        self._metrics = MeterProvider([reader], resource, shutdown_on_exit=False)
         meter = self._metrics.get_meter("penstock")
         self._events = meter.create_counter("penstock.events", "{event}", "Source events by what became of them")
         self._durations = meter.create_histogram("penstock.batch.duration", "s", "Of micro-batches")
@@ -93,17 +98,22 @@ class _Exporter:
                 committed[group, record.batch] = record
                 if record.committed_us / 1e6 >= self._since and record.batch > self._counted.get(group, -1):
                     self._counted[group] = record.batch
-                    self._count(group, record)
+                    self._count(group, record, seen.external)
         for one in follower.progress:
             group = one.name or ""
             if one.ran and one.started >= self._since and one.number > self._sent.get(group, -1):
                 self._sent[group] = one.number
                 self._span(one, group, committed.get((group, one.number)))
 
-    def _count(self, group: str, record: BatchRecord) -> None:
-        taken = sum(source.accepted for source in record.sources.values())
-        self._events.add(taken - record.dead_lettered, {"outcome": "processed", "group": group})
-        self._events.add(record.dead_lettered, {"outcome": "dead_lettered", "group": group})
+    def _count(self, group: str, record: BatchRecord, external: frozenset[str]) -> None:
+        """Source events are those of sources: what a group hands on to another counts once, and so do its dead letters."""
+        taken = sum(source.accepted for name, source in record.sources.items() if name in external)
+        dead = min(
+            record.dead_lettered, taken
+        )  # a timer's letter is of an event that an earlier micro-batch has counted
+        if external:
+            self._events.add(taken - dead, {"outcome": "processed", "group": group})
+            self._events.add(dead, {"outcome": "dead_lettered", "group": group})
         p95 = record.latency_ms.quantile(0.95)
         if p95 is not None:
             self._latencies.record(p95 / 1e3, {"group": group})

@@ -1,7 +1,9 @@
 """Static tables: every format gives the same rows, changes are followed, and what does not fit is a sentence."""
 
+import json
 import os
 import sqlite3
+from datetime import datetime
 
 import psycopg
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import App, Event
+from penstock.app.picture import svg
 from penstock.app.table import Table
 from penstock.errors import SourceError, TopologyError
 from penstock.testing import TopologyDriver
@@ -105,9 +108,11 @@ def test_a_table_that_is_gone_in_mid_run_stops_it_and_buries_nothing(tables):
     [
         (None, r"cannot be read \(No such file"),
         ("article,price\npen,cheap\n", "row 1 is no Article"),
-        ("article\npen\n", "row 1 is no Article .*price"),
+        ("article\npen\n", "no column .price. in its first line"),
         (CSV + "pen,2,bern\n", "two rows of article 'pen'"),
         (b"article,price\n\xff\xfe,2\n", "cannot be read"),
+        ('article,price\n"pen,2\n' + "x" * 200_000, "cannot be read|row 1 is no Article"),
+        ("", "no column 'article'"),
     ],
 )
 def test_what_does_not_fit_is_a_sentence_before_anything_runs(tmp_path, content, said):
@@ -126,6 +131,7 @@ def test_what_does_not_fit_is_a_sentence_before_anything_runs(tmp_path, content,
         ({"by": "name"}, "no field 'name' to look up by"),
         ({"by": "pieces"}, "nothing would be found"),
         ({"by": ["article", "pieces"]}, "as many columns"),
+        ({"how": "ineer"}, "choose left, inner"),
     ],
 )
 def test_a_wrong_declaration_is_refused(options, said):
@@ -137,6 +143,35 @@ def test_missing_tables_of_a_database_are_said(tables):
     for place, said in (("a.db/none", "no such table"), ("none.db/articles", "unable to open")):
         with pytest.raises(SourceError, match=said):
             TopologyDriver(application(f"sqlite:{tables}/{place}"))
+
+
+def test_a_password_is_shown_nowhere():
+    topology = application("postgresql://me:hunter2@127.0.0.1:9/db/t").topology()
+    assert "hunter2" not in json.dumps(topology.to_json()) + svg(topology)
+    with pytest.raises(SourceError) as told:
+        topology.elements[0].prepare()
+    assert "hunter2" not in str(told.value)
+
+
+def test_times_and_truths_as_other_programs_write_them(tmp_path):
+    class Day(Event):
+        name: str
+        at: datetime
+        open: bool
+
+    at = datetime(2026, 3, 1, 9)
+    stamp = pa.array([at], pa.timestamp("ns"))
+    pq.write_table(pa.table({"name": ["a"], "at": stamp, "open": [True]}), tmp_path / "days.parquet")
+    table = Table(f"{tmp_path}/days.parquet", Day, ["name"], 0)
+    table.follow()
+    assert table.get(("a",)) == Day("a", at, True)
+    with sqlite3.connect(tmp_path / "days.db") as database:
+        database.execute("create table days (name text, at text, open boolean)")
+        database.execute("insert into days values ('a', '2026-03-01T09:00:00', true)")
+    database.close()
+    table = Table(f"sqlite:{tmp_path}/days.db/days", Day, ["name"], 0)
+    table.follow()
+    assert table.get(("a",)) == Day("a", at, True)
 
 
 def test_a_table_of_postgresql(postgres):

@@ -9,7 +9,7 @@ from adapters import RunningAdapter
 from planner.test_adapting import TARGET, Simulated
 
 from penstock.adapter.door import Gate
-from penstock.errors import SourceError
+from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.decisions import decisions, in_force
 from penstock.planner.door import Door
 from penstock.planner.doors import Doors
@@ -96,6 +96,28 @@ def test_trigger_and_door_are_chosen_together(tmp_path):
     assert decided.expected["p95"] == pytest.approx(waited + 0.95 * run.trigger + 0.4, rel=0.15)
 
 
+def test_a_change_that_is_taken_back_gives_the_first_gate_back(tmp_path):
+    doors = Kept()
+    run = Simulated(tmp_path, TARGET, rate=lambda at: 1000)
+    run.adapting._doors = doors
+    run.hidden = lambda trigger: 5.0 if trigger > 2 else 0.0
+    run.run(200)
+    assert [one.kind for one in decisions(tmp_path)][:2] == ["apply", "revert"]
+    assert doors.gates["Rows"] == Gate()
+
+
+def test_a_door_whose_clients_wait_for_their_answers_is_left_alone(tmp_path):
+    """A longer timer is a slower client: the rate falls with the change, which is taken back for good."""
+    doors = Kept()
+    run = Simulated(tmp_path, TARGET, rate=lambda at: 1000 if at < 46 else 200)
+    run.adapting._doors = doors
+    run.run(200)
+    reverted = next(one for one in decisions(tmp_path) if one.kind == "revert")
+    assert "wait for their answers" in reverted.why
+    assert doors.gates["Rows"] == Gate()
+    assert all(not one.doors or one.doors == reverted.doors for one in decisions(tmp_path) if one.time > reverted.time)
+
+
 def test_a_dry_run_leaves_the_door_alone(tmp_path):
     doors = Kept()
     steered(tmp_path, doors, dry_run=True)
@@ -132,6 +154,11 @@ def test_an_adapter_that_is_away_or_refuses_is_told_in_a_sentence(adapter):
         Doors(adapter.url, ["Other"]).check()
     with pytest.raises(SourceError, match="does not answer"):
         Doors("http://127.0.0.1:9", ["Words"]).check()
+    strange = httpx.MockTransport(lambda request: httpx.Response(200, json={"status": "maintenance"}))
+    with pytest.raises(SourceError, match="no adapter of this version"):
+        Doors("http://adapter", ["Words"], transport=strange).check()
+    with pytest.raises(ConfigurationError, match="no address of an adapter"):
+        Doors("http://[::1", ["Words"])
     refusing = httpx.MockTransport(lambda request: httpx.Response(401, text="a token is needed"))
     with pytest.raises(SourceError, match="PENSTOCK_TOKEN"):
         Doors("http://adapter", ["Words"], transport=refusing).check()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import ConfigurationError
 from penstock.planner import Target, observe, tune
 from penstock.queueing import MicroBatchServer, StreamServer, solve
 
@@ -20,6 +21,15 @@ def test_a_solution_draws_its_distribution(server):
     assert drawn == solution.plot()._repr_svg_()
     for p in (0.5, 0.95, 0.99):
         assert f"{solution.quantile(p):.3g} s" in drawn
+
+
+def test_a_recording_with_a_gap_is_drawn_and_one_that_says_nothing_is_a_sentence(tmp_path):
+    lines = RECORDINGS[0].read_text().splitlines(keepends=True)
+    (tmp_path / "gap.jsonl").write_text("".join(lines[:20] + lines[22:]))
+    assert observe(tmp_path / "gap.jsonl").plot()._repr_svg_().startswith("<svg")
+    (tmp_path / "short.jsonl").write_text("".join(lines[:3]))
+    with pytest.raises(ConfigurationError, match="no curve to draw"):
+        tune(observe(tmp_path / "short.jsonl"), Target("p95", 5.0)).plot()
 
 
 def test_a_recording_draws_its_micro_batches_and_an_answer_its_curve():

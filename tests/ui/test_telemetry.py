@@ -24,7 +24,7 @@ from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import snapshot
-from penstock.ui.spans import exporting
+from penstock.ui.spans import GRACE_S, exporting
 
 
 def samples(text):
@@ -43,10 +43,16 @@ def figures(runs):
 
 def test_what_prometheus_reads_is_what_the_page_shows(runs):
     shown = figures(runs)
-    found = samples(exposition({"keyed": "running", "old": "ended"}, [shown]).decode())
+    last = shown["series"][0]["rows"][-1][0]
+    states = {"keyed": "running", "old": "ended", "dead": "stopped"}
+    found = samples(exposition(states, [shown], now=last + 1).decode())
     run = ("run", "keyed")
     assert found["penstock_running", run] == 1
     assert found["penstock_running", ("run", "old")] == 0
+    assert [found["penstock_stopped", ("run", name)] for name in states] == [0, 0, 1]
+    assert found["penstock_source_events_per_second", run] == shown["lately"]["rate"] > 0
+    idle = samples(exposition(states, [shown], now=last + 3600).decode())
+    assert idle["penstock_source_events_per_second", run] == 0
     assert found["penstock_events_total", ("outcome", "processed"), run] == shown["counts"]["processed"]
     assert found["penstock_batches_total", run] == 80
     assert (
@@ -62,7 +68,7 @@ def test_what_prometheus_reads_is_what_the_page_shows(runs):
 
 def test_the_page_serves_them_and_a_run_that_is_over_has_no_figures(served):
     found = samples(httpx.get(f"{served()}/metrics").text)
-    assert found == {("penstock_running", ("run", "keyed")): 0}
+    assert set(found) == {("penstock_running", ("run", "keyed")), ("penstock_stopped", ("run", "keyed"))}
 
 
 class Collector(BaseHTTPRequestHandler):
@@ -111,6 +117,23 @@ def test_each_micro_batch_is_a_span_and_each_phase_one_within(runs, collector, m
             around = whole[span.parent_span_id]
             assert around.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano
             assert span.end_time_unix_nano <= around.end_time_unix_nano + 5_000_000  # Spark rounds to milliseconds
+    points = {
+        (
+            metric.name,
+            next((one.value.string_value for one in point.attributes if one.key == "outcome"), ""),
+        ): point.as_int
+        for taken in collector.taken
+        if isinstance(taken, ExportMetricsServiceRequest)
+        for resource in taken.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.sum.data_points
+    }
+    counts = Follower(runs / "keyed").totals
+    assert (
+        points["penstock.events", "processed"]
+        == sum(one.accepted for one in counts.sources.values()) - counts.dead_lettered
+    )
     metrics = {
         metric.name
         for taken in collector.taken
@@ -122,9 +145,14 @@ def test_each_micro_batch_is_a_span_and_each_phase_one_within(runs, collector, m
     assert metrics == {"penstock.events", "penstock.batch.duration", "penstock.latency.p95"}
 
 
-def test_a_collector_that_is_away_disturbs_nothing(runs, caplog):
-    with exporting(runs / "keyed", "http://127.0.0.1:9"):
-        pass
+def test_a_collector_that_is_away_costs_nothing_but_its_spans(runs, monkeypatch, capfd):
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and answers none
+        began = time.monotonic()
+        with exporting(runs / "keyed", f"http://127.0.0.1:{silent.getsockname()[1]}"):
+            pass
+        assert time.monotonic() - began < GRACE_S + 5
+    assert capfd.readouterr().err == ""
 
 
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
@@ -176,7 +204,7 @@ def test_a_real_prometheus_takes_them_raises_the_alerts_and_fills_the_dashboard(
         "accepted": shown["counts"]["processed"] + 7,
     }  # the recorded run had a source that does not tell
     server = ThreadingHTTPServer(("127.0.0.1", 0), Scraped)
-    server.content = exposition({"keyed": "running"}, [shown])
+    server.content = exposition({"keyed": "running", "dead": "stopped"}, [shown])
     threading.Thread(target=server.serve_forever, daemon=True).start()
     shutil.copy(MONITORING / "alerts.yml", tmp_path)
     config = (MONITORING / "prometheus.yml").read_text()
@@ -196,7 +224,9 @@ def test_a_real_prometheus_takes_them_raises_the_alerts_and_fills_the_dashboard(
             url = f"http://127.0.0.1:{port}"
             raised = await_answer(url, 'ALERTS{alertname="PenstockSilent", alertstate="firing"}')
             assert raised[0]["metric"]["run"] == "keyed"
-            assert len(await_answer(url, "count by (alertname) (ALERTS)")) == len(MENDS) - 1
+            for alert in ("PenstockSaturated", "PenstockRunStopped"):
+                await_answer(url, f'ALERTS{{alertname="{alert}"}}')
+            assert len(await_answer(url, "count by (alertname) (ALERTS)")) == len(MENDS)
             for panel in json.loads((MONITORING / "grafana.json").read_text())["panels"]:
                 for target in panel["targets"]:
                     assert await_answer(url, target["expr"].replace("$run", ".*")), panel["title"]
