@@ -1,5 +1,6 @@
 """``penstock plan``."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -51,7 +52,14 @@ def plan(
         raise ConfigurationError("--fewest-cores is for a bound on the latency, as --p95 2s; leave out the prices.")
     setting = what_if(pairs("--what-if", supposed))
     if probe:
-        sources = probed(sources, runs, length, uris)
+
+        def wanted(recordings: tuple[str, ...]) -> float | None:
+            """Where the first probes would have the plan: there its speed is what matters."""
+            with suppress(ConfigurationError):
+                return make_plan(observe(*recordings, cores=recorded_cores), goal, setting).plan.trigger_s
+            return None
+
+        sources = probed(sources, runs, length, uris, wanted)
     observation = observe(*sources, query=query, cores=recorded_cores)
     planning = make_plan(observation, goal, setting, fewest_cores=fewest_cores, recordings=sources)
     if output is not None:

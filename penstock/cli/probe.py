@@ -14,8 +14,10 @@ from penstock.errors import ConfigurationError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-PROBES = ("0 s", "2 s", "5 s")
-"""Triggers of the probes: micro-batches of three sizes tell what a row costs from what a micro-batch costs."""
+APART, BETWEEN = (0.0, 5.0), 2.0
+"""Triggers of the first two probes, and of the third unless these say where it would tell the most: micro-batches of three sizes
+tell what a row costs from what a micro-batch costs.
+"""
 STARTING_S = 25.0
 """What a start and the first, slow micro-batches take besides."""
 
@@ -43,8 +45,16 @@ def probes(command: Command) -> Command:
     return command
 
 
-def probed(apps: tuple[str, ...], runs: Path, length: str, uris: tuple[str, ...]) -> tuple[str, ...]:
-    """Run an application at several triggers; returns the recordings."""
+def probed(
+    apps: tuple[str, ...], runs: Path, length: str, uris: tuple[str, ...],
+    wanted: Callable[[tuple[str, ...]], float | None] = lambda recordings: None,
+) -> tuple[str, ...]:  # fmt: skip
+    """Run an application at several triggers; returns the recordings.
+
+    Parameters
+    ----------
+    wanted: the trigger of the third probe, seconds, by the recordings of the first two; None if these do not tell.
+    """
     if len(apps) != 1 or not apps[0].endswith(".py"):
         raise ConfigurationError("--probe runs one application: give its file alone, as app.py --probe.")
     application, reference = load_app(apps[0], {})
@@ -53,14 +63,13 @@ def probed(apps: tuple[str, ...], runs: Path, length: str, uris: tuple[str, ...]
 
     lasting = seconds(length)
     options = RunOptions(runs=runs, sources=pairs("--source", uris), duration=STARTING_S + lasting, fresh=True)
-    made = []
-    for number, trigger in enumerate(PROBES, 1):
+    made: tuple[str, ...] = ()
+    for number in (1, 2, 3):
+        trigger = APART[number - 1] if number < 3 else wanted(made) or BETWEEN
         name = f"{application.name}-probe-{number}"
-        click.echo(f"probe {number} of {len(PROBES)}: {lasting:g} s at a trigger of {trigger} ...", err=True)
-        result = run_application(
-            application, replace(options, name=name, trigger=seconds(trigger)), application=reference
-        )
-        made.append(str(result.directory))
+        click.echo(f"probe {number} of 3: {lasting:g} s at a trigger of {trigger:g} s ...", err=True)
+        result = run_application(application, replace(options, name=name, trigger=trigger), application=reference)
+        made = (*made, str(result.directory))
         if result.interrupted:
             raise click.Abort
-    return tuple(made)
+    return made

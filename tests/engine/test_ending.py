@@ -187,3 +187,17 @@ def test_timers_on_processing_time_keep_no_run_from_its_end(run_app, tmp_path):
     (tmp_path / "in" / "2.jsonl").write_text('{"text": "c"}\n')
     again = run_app("ticking", **options)
     assert (again.report["counts"]["processed"], again.report["counts"]["queued"]) == (4, 0)
+
+
+@pytest.mark.slow
+def test_timers_on_processing_time_behind_windows_fire_when_the_run_is_started_again(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    line = json.dumps({"item": "a", "at": T0.isoformat()})
+    (tmp_path / "in" / "1.jsonl").write_text(f"{line}\n{line}\n")
+    options = {"file": Path(__file__).parent / "apps_clocks.py", "sources": {"Bids": f"jsonl:{tmp_path / 'in'}"}}
+    first = run_app("clocks", **options)
+    assert [one.bids for one in first.output("Counted")] == [2]
+    time.sleep(21)
+    again = run_app("clocks", **options)
+    assert [(one.item, one.bids) for one in again.output("Said")] == [("a", 2)]
+    assert (again.report["counts"]["processed"], again.report["counts"]["lost"]) == (2, 0)
