@@ -105,6 +105,7 @@ class MicroBatches:
             settle(spark, self._binding.layout.partitions)
         groups = self._open()
         self._count(groups)
+        self._began_after = {group.group.name: group.ledger.last for group in groups}
         return groups
 
     def _open(self) -> list[BoundGroup]:
@@ -282,7 +283,14 @@ class MicroBatches:
     def _is_idle(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> bool:
         if any(query.status["isDataAvailable"] for query in queries):
             return False
-        done = all(has_done_what_is_planned(group.checkpoint) for group in groups)
+        done = all(
+            is_between(group.checkpoint)
+            or (
+                group.ledger.last != self._began_after.get(group.group.name)
+                and has_done_what_is_planned(group.checkpoint)
+            )
+            for group in groups
+        )
         return done and all(bound.drained(position) for group in groups for bound, position in group.positions())
 
     def _note_progress(self, groups: list[BoundGroup]) -> None:
