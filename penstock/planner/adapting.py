@@ -130,6 +130,8 @@ class Adapting:
         self._clock = clock
         self._trigger = trigger
         self._doors, self._gates = doors, dict(gates or {})
+        self._leaves_doors = False
+        """Whether their clients were seen to wait for their answers."""
         self._lock = threading.Lock()
         self._records: deque[Record] = deque(maxlen=KEPT)
         self._ledgers: dict[str, deque[BatchRecord]] = {}
@@ -229,10 +231,7 @@ class Adapting:
 
     def _leave_doors(self, cause: Cause, now: float, decision: Decision) -> Decision:
         """Take a change back, and leave the doors alone from now on."""
-        self._doors, doors = None, self._doors
-        if doors is not None:
-            with suppress(SourceError):
-                doors.keep(decision.doors_before)
+        self._leaves_doors = True
         self._pending, self._dwell = None, 2 * self._dwell
         self._planned_at, self._planned_rate = now, cause.rate
         why = (
@@ -303,7 +302,7 @@ class Adapting:
     ) -> tuple[dict[str, Passage], dict[str, Gate], dict[str, Passage]]:
         """What the doors do with the gates that they have, the gates that they are to have, and what these will do."""
         now, gates, then = {}, dict(self._gates), {}
-        if self._doors is not None:
+        if self._doors is not None and not self._leaves_doors:
             with suppress(SourceError):  # an adapter that is away is let be
                 for stream, door in self._doors.measured().items():
                     self._gates.setdefault(stream, door.gate)  # what it is given back, if need be
