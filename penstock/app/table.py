@@ -51,9 +51,6 @@ class Table:
                     f"Table {self.shown}: its rows have no field {name!r} to be looked up by; they have {', '.join(field_types(row))}."
                 )
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def get(self, key: tuple[Any, ...]) -> Event | None:
         """The row of a key, or None."""
         return self._rows.get(key)
