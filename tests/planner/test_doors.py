@@ -52,6 +52,7 @@ def test_whole_requests_are_transferred_together_and_no_more_than_fit():
     assert passed.transfers == pytest.approx(50, rel=0.01)  # the third request fills it, and two of them fit
 
 
+@pytest.mark.slow
 def test_the_door_waits_for_what_transfers_cost_and_not_beyond():
     costly, gate = door(request_rate=1000.0, fixed=0.004), {}
     for interval in (0.5, 2.0, 8.0):
@@ -96,6 +97,7 @@ def test_trigger_and_door_are_chosen_together(tmp_path):
     assert decided.expected["p95"] == pytest.approx(waited + 0.95 * run.trigger + 0.4, rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_change_that_is_taken_back_gives_the_first_gate_back(tmp_path):
     doors = Kept()
     run = Simulated(tmp_path, TARGET, rate=lambda at: 1000)
@@ -106,6 +108,7 @@ def test_a_change_that_is_taken_back_gives_the_first_gate_back(tmp_path):
     assert doors.gates["Rows"] == Gate()
 
 
+@pytest.mark.slow
 def test_a_door_whose_clients_wait_for_their_answers_is_left_alone(tmp_path):
     """A longer timer is a slower client: the rate falls with the change, which is taken back for good."""
     doors = Kept()
