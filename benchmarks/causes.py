@@ -51,7 +51,7 @@ FAULTS = {
     "skewed key": Fault(("skewed",), "generator:poisson?rate=1500", ("--trigger", "2 s", "--partitions", "4", "--rounds", "300")),
     "batch longer than its trigger": Fault(("trigger too short",), options=("--trigger", "0.2 s")),
     "trigger too long": Fault(("trigger too long",), options=("--trigger", "8 s"), seconds=120),
-    "waiting at the gate": Fault(("waiting at the gate",), "generator:poisson?rate=500&min_rows=1000000&max_delay=8s", (), 120),
+    "waiting at the gate": Fault(("waiting at the gate",), "generator:poisson?rate=500&min_rows=100000&max_delay=8s", (), 120),
     "source throttled": Fault(("source throttled",), "generator:poisson?rate=1500&max_rows=1500"),
     "rate rising": Fault(("rate rising",), RISING, seconds=80),
     "slow sink": Fault(("slow sink",), options=("--trigger", "4 s", "--sink", "Out={postgres}?table=slow"), seconds=90),

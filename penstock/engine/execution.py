@@ -65,6 +65,9 @@ class Way(Protocol):
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Run until the watch says that it is over; returns the report."""
 
+    def delivered(self, query: str, batch: int) -> dict[str, float]:
+        """Seconds that each sink has taken for a micro-batch; empty where that is not known."""
+
 
 def run(
     app: App, options: RunOptions | None = None, *, application: AppReference | None = None, steering: Steering | None = None
@@ -128,6 +131,10 @@ class _Mover:
         """Move; returns the report."""
         return self.run.move(spark, watch)
 
+    def delivered(self, query: str, batch: int) -> dict[str, float]:
+        """As the run does."""
+        return self.run.delivered(query, batch)
+
 
 def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = None) -> RunResult:
     """Run a bound application in one way or the other, and write its report.
@@ -169,7 +176,8 @@ def _session(binding: Binding, way: Way, steering: Steering | None) -> Iterator[
 
         def keep(progress: dict[str, Any]) -> None:
             if progress.get("name") in way.names:  # a session that is given may have other queries
-                recording.note_progress(progress)
+                delivered = way.delivered(progress["name"], progress.get("batchId", -1))
+                recording.note_progress({**progress, "delivered": delivered} if delivered else progress)
                 if steering is not None:
                     steering.progressed(progress)
 

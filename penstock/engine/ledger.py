@@ -8,6 +8,7 @@ So all sinks of a group commit a batch together, and once.
 
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -73,6 +74,8 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         self.last: int | None = None
+        self.delivered: dict[str, float] = {}
+        """Seconds that the sinks took for the last batch, by their names."""
         self._last_offsets = ""
         self._recover()
         self._file = path.open("ab")
@@ -146,12 +149,15 @@ class Ledger:
             self._publish(latest, again=True)
 
     def _publish(self, record: BatchRecord, *, again: bool = False) -> None:
+        self.delivered = {}
         for sink in self._sinks:
+            begun = time.monotonic()
             files = [file for file in record.files if file.sink == sink.files.label]
             if again:  # the run's directory may have been moved since
                 files = [_where_it_is(file, sink.files) for file in files]
             if files:
                 sink.deliver(self.group, self.first + record.batch, files)
+                self.delivered[sink.files.name] = round(time.monotonic() - begun, 4)
 
 
 def _refuse_older(record: BatchRecord) -> None:

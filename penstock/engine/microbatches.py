@@ -48,12 +48,17 @@ class MicroBatches:
         self._totals, self._lock = Totals(), threading.Lock()
         self._repeated: dict[tuple[str, int | None], int] = {}
         self._watermarks: dict[str, Watermarks] = {}
+        self._delivered: dict[tuple[str, int], dict[str, float]] = {}
         self._move = Move(binding) if binding.wanted != binding.layout else None
 
     @property
     def names(self) -> frozenset[str]:
         """What the queries are called: after their groups."""
         return frozenset(group.name for group in self._binding.groups)
+
+    def delivered(self, query: str, batch: int) -> dict[str, float]:
+        """Seconds that each sink has taken for a micro-batch; asked once."""
+        return self._delivered.pop((query, batch), {})
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Run until the watch says that it is over; returns the report."""
@@ -264,6 +269,7 @@ class MicroBatches:
                 if not group.ledger.commit(record):
                     return
                 self._totals.add(record, external, handed_on)
+            self._delivered[group.group.name, number] = group.ledger.delivered
             if self._steering is not None:
                 self._steering.committed(group.group.name, record)
             self._go_on_without_idle(spark, group, record)

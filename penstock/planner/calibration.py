@@ -132,14 +132,14 @@ class Calibration:
         return min(self._limit(query, self.scaled(query, whole), gate) for query in self.queries)
 
     def predict(self, setting: Setting | None = None, *, method: Method = "simulated", seed: int = 0,
-                replicates: int = REPLICATES) -> Prediction:  # fmt: skip
+                replicates: int = REPLICATES, batches: int = BATCHES) -> Prediction:  # fmt: skip
         """What a setting is expected to do.
 
         Parameters
         ----------
         method: ``"simulated"``, batch by batch, with durations and arrivals like those recorded; or ``"solved"``, by
             `MicroBatchServer`, which takes arrivals for Poisson and durations for independent and linear in the rows.
-        replicates: runs from which bands are made.
+        replicates: runs from which bands are made. batches: simulated; fewer are sooner there, and less sure of the p99.
 
         Raises
         ------
@@ -154,19 +154,19 @@ class Calibration:
                 "grow without bound. Give it a lower rate, a larger max_rows if that is set, or more cores."
             )
         random = np.random.default_rng(seed)
-        horizon, cycle = self._horizon(whole)
+        horizon, cycle = self._horizon(whole, batches)
         run = self._simulated(whole, [self.scaled(query, whole) for query in self.queries], horizon, cycle, random)
         samples = self._replicates(whole, random, replicates)
         found = dict(run.latencies) if method == "simulated" else self._solved(whole, rate)
         first = run.passages[0]
         span = float(first.ended[-1] - first.started[0]) if len(first.started) > 1 else cycle
         partitions = whole.partitions or 1.0
-        batches = [len(passage.started) / span * DAY_S for passage in run.passages]
+        a_day = [len(passage.started) / span * DAY_S for passage in run.passages]
         return Prediction(
             setting=whole, rate=rate, **found, backlog=rate * found["mean"],
             utilisation=max(float((p.ended - p.started).sum()) / span for p in run.passages),
-            throughput_limit=limit, rows_per_batch=float(first.rows.mean()), batches_per_day=batches[0],
-            files_per_day=sum(batches) * partitions, method=method, replicates=samples,
+            throughput_limit=limit, rows_per_batch=float(first.rows.mean()), batches_per_day=a_day[0],
+            files_per_day=sum(a_day) * partitions, method=method, replicates=samples,
             assumptions=tuple(self._assumptions(whole, limit)),
         )  # fmt: skip
 
@@ -199,7 +199,7 @@ class Calibration:
     def _recorded_span(self) -> float:
         return max(series.span for series in self.queries[0].observed.series)
 
-    def _horizon(self, whole: Setting) -> tuple[float, float]:
+    def _horizon(self, whole: Setting, batches: int) -> tuple[float, float]:
         """How long to simulate, and the time that a micro-batch takes with its wait, about; seconds."""
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
         cycle = gate.trigger
@@ -211,7 +211,7 @@ class Calibration:
             cycle = max(cycle, length)
         if gate.min_rows > 1:
             cycle = max(cycle, min(gate.max_delay, gate.min_rows / rate))
-        return min(LONGEST_S, max(SHORTEST_S, BATCHES * cycle)), cycle
+        return min(LONGEST_S, max(SHORTEST_S, batches * cycle)), cycle
 
     def _simulated(
         self,

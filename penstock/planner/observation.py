@@ -23,6 +23,7 @@ from penstock.planner.record import Record
 from penstock.planner.series import Series, series_of
 from penstock.planner.setting import Setting
 from penstock.runtime.histogram import Histogram
+from penstock.runtime.tally import ElementTally
 
 if TYPE_CHECKING:
     from penstock.queueing.plot import Plot
@@ -58,6 +59,8 @@ class QueryObservation:
     records: all progresses, in order.
     service_us: mean service time of an event by element, where a run of Penstock measured it.
     events: of each element, for each row that the query reads.
+    instances: of all keyed elements, by the time of each commit, where a run of Penstock counted them.
+    hottest: the key of each element that has most of its events, and its share of them.
     """
 
     name: str
@@ -71,6 +74,8 @@ class QueryObservation:
     records: tuple[Record, ...]
     service_us: Mapping[str, float]
     events: Mapping[str, float]
+    instances: tuple[tuple[float, int], ...] = ()
+    hottest: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def batches(self) -> int:
@@ -199,6 +204,7 @@ def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: f
                 name, upstream.get(name), warm, cold, setting, inferred, seen[-1].rows_per_source_row(name),
                 tuple(recording.latency(name) for recording in seen if recording.ledgers.get(name)),
                 tuple(record for recording in seen for record in recording.queries[name]), *seen[-1].service(name),
+                seen[-1].instances(name), seen[-1].hottest(name),
             )
         )  # fmt: skip
     tasks = tuple(task for recording in recordings for task in recording.found.tasks)
@@ -335,6 +341,27 @@ class _Recording:
             {element: time / events for element, (time, events) in busy.items() if events},
             {element: events / rows for element, (_, events) in busy.items() if events and rows},
         )
+
+    def instances(self, name: str) -> tuple[tuple[float, int], ...]:
+        """Of all keyed elements together, after each micro-batch; of a partition that had no events its last count stands."""
+        alive: dict[tuple[str, int], int] = {}
+        found = []
+        for record in self.ledgers.get(name, ()):
+            for element, tally in record.elements.items():
+                alive.update({(element, partition): count for partition, count in tally.instances.items()})
+            found.append((record.committed_us / 1e6, sum(alive.values())))
+        return tuple(found)
+
+    def hottest(self, name: str) -> dict[str, tuple[str, float]]:
+        """By element: the key with most events, and its share of them."""
+        totals: dict[str, ElementTally] = {}
+        for record in self.ledgers.get(name, ()):
+            for element, tally in record.elements.items():
+                one = totals.setdefault(element, ElementTally())
+                one.hottest.merge(tally.hottest)
+                one.events += tally.events
+        found = {element: (one.hottest.most(1), one.events) for element, one in totals.items()}
+        return {element: (most[0][0], most[0][1] / events) for element, (most, events) in found.items() if most}
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:

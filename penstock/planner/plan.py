@@ -93,8 +93,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self.cores is not None and self.cores < 1:
             raise ValueError(f"cores is {self.cores}; give 1 or more, or null")
 
+    @property
+    def text(self) -> str:
+        """What its file holds, for a person to read."""
+        return json.dumps(msgspec.to_builtins(self), indent=2) + "\n"
+
     def write(self, path: Path) -> None:
-        """Write it, for a person to read.
+        """Write it.
 
         Raises
         ------
@@ -102,7 +107,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """
         draft = path.with_name(f".{path.name}.draft")
         try:
-            draft.write_text(json.dumps(msgspec.to_builtins(self), indent=2) + "\n")
+            draft.write_text(self.text)
             draft.replace(path)
         except OSError as error:
             raise SinkError(f"The plan cannot be written to {path} ({error.strerror}).") from error

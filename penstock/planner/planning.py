@@ -99,16 +99,16 @@ def make_plan(
 
 
 def plan_of(
-    observation: Observation, chosen: Prediction, goal: Goal, *, because: str, holds_to: float | None = None,
+    observation: Observation, chosen: Prediction, goal: Goal | None, *, because: str, holds_to: float | None = None,
     fixes_cores: bool = False, recordings: Iterable[str] = (),
 ) -> Plan:  # fmt: skip
-    """The plan that a choice amounts to."""
+    """The plan that a choice amounts to; ``goal`` is None where somebody has made it."""
     manifest, setting = observation.manifest, chosen.setting
     gate = SourceGate(
         min_rows=None if setting.min_rows is None else int(setting.min_rows),
         max_delay_s=None if setting.min_rows is None else setting.delay,
     )
-    goals = {goal.name: goal.seconds} if isinstance(goal, Target) else goal.to_json()
+    goals = {goal.name: goal.seconds} if isinstance(goal, Target) else {} if goal is None else goal.to_json()
     return Plan(
         application=manifest.get("application"),
         topology=digest(manifest["topology"]) if "topology" in manifest else None,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -44,6 +44,9 @@ class Record:
     keys: keys whose state was written, or None.
     state_rows: rows in the state of all operators. late: rows that Spark dropped as late.
     partitions: of the stateful operators, or None.
+    collected: seconds that all tasks of the session have taken until then, and those of them that were garbage collection; None
+        where that was not kept.
+    delivered: seconds that each sink took, of a run of Penstock.
     """
 
     query: str
@@ -58,6 +61,8 @@ class Record:
     state_rows: int
     late: int
     partitions: int | None
+    collected: tuple[float, float] | None = None
+    delivered: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ran(self) -> bool:
@@ -103,9 +108,15 @@ def record_of(progress: Mapping[str, Any]) -> Record | None:
             state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in operators),
             late=sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators),
             partitions=max((int(operator.get("numShufflePartitions", 0)) for operator in operators), default=None),
+            collected=_collected(progress.get("executors")),
+            delivered=dict(progress.get("delivered") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
+
+
+def _collected(executors: Mapping[str, Any] | None) -> tuple[float, float] | None:
+    return (executors["tasksMs"] / 1e3, executors["collectionMs"] / 1e3) if executors else None
 
 
 def idle_of(event: Mapping[str, Any]) -> Record | None:

@@ -15,10 +15,16 @@ RISING = 0.2
 """A rate, a backlog or a state that changes by so much over a recording is no steady state."""
 PAUSE_RATIO, PAUSE_SHARE = 2.0, 0.05
 """Micro-batches that last so many times what is fitted, and take so much of the time besides, are pauses."""
+COLLECTED = 0.1
+"""A share of the tasks' time for garbage collection that memory would save."""
+SLOW_SINK, SLOW_SINK_S = 0.4, 0.5
+"""A sink is slow that takes such a share of a micro-batch, and so many seconds."""
 SKEW = 2.5
 """The busiest partition takes so many times the mean."""
 WAITS, WAITS_S = 5.0, 3.0
 """A trigger is long that is so many times a micro-batch's duration, and so many seconds."""
+SWAMPED, SWAMPED_BY = 4, 0.05
+"""So many micro-batches, each larger and longer by such a share than the one before, do not keep up."""
 SHORT_S = 0.5
 """Micro-batches that follow each other and are shorter are mostly overhead."""
 OVERHEAD_SHARE = 0.8
@@ -66,6 +72,9 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
         yield Verdict("idle", f"{query.name} has had rows in less than half of the time recorded; nothing limits it.")
         return
     if query.batches < LEAST_WARM:
+        if (swamped := _swamped(query)) is not None:
+            yield swamped
+            return
         yield Verdict(
             "unclear",
             f"{query.name} has {query.batches} micro-batches after its warm-up; {LEAST_WARM} are needed to judge.",
@@ -99,6 +108,25 @@ def _is_idle(query: QueryObservation) -> bool:
     quiet = last - max((one.started + one.duration for one in query.records if one.rows), default=-np.inf)
     empty = sum(not one.rows for one in query.records)
     return quiet > 0.5 * (last - query.records[0].started) or empty > 5 * len(query.records) / 6
+
+
+def _swamped(query: QueryObservation) -> Verdict | None:
+    """Of a short recording: micro-batches that follow each other, each with more rows and longer than the one before."""
+    series = max(query.cold, key=len, default=None)
+    if series is None or len(series) < SWAMPED:
+        return None
+    last = series[slice(-SWAMPED, None)]
+    growing = all(
+        (np.diff(values) > SWAMPED_BY * values[:-1]).all() for values in (last.durations, last.rows + last.waiting)
+    )
+    if not growing or last.busy < 0.9:
+        return None
+    return Verdict(
+        "saturated",
+        f"each of the last {SWAMPED} micro-batches of {query.name} found more rows than the one before and lasted longer, from "
+        f"{last.durations[0]:.1f} to {last.durations[-1]:.1f} s, and one follows the other: the query does not keep up.",
+        confident=False,
+    )
 
 
 def _throttled(seen: _Evidence) -> Verdict | None:
@@ -165,8 +193,11 @@ def _rate_trend(series: Series) -> float:
 
 
 def _growing_state(seen: _Evidence) -> Verdict | None:
-    state = np.array([record.state_rows for record in seen.records if record.ran], dtype=float)
-    times = np.array([record.started for record in seen.records if record.ran])
+    counted = [(record.started, record.state_rows) for record in seen.records if record.ran]
+    what = "rows"
+    if any(alive for _, alive in seen.query.instances):  # Spark's rows are pages of them
+        counted, what = list(seen.query.instances), "instances"
+    times, state = (np.array(values, dtype=float) for values in zip(*counted, strict=True))
     if len(state) < 12 or state[-1] < 1000 or state[-1] < 1.3 * max(state[len(state) // 4], 1.0):
         return None
     third = len(state) // 3
@@ -177,18 +208,21 @@ def _growing_state(seen: _Evidence) -> Verdict | None:
     cost = f", and micro-batches take {slower.change:.0%} longer for their rows" if slower.grows(0.05) else ""
     return Verdict(
         "state growing",
-        f"the state of {seen.query.name} grew from {state[0]:,.0f} to {state[-1]:,.0f} rows and goes on growing{cost}: give it a "
+        f"the state of {seen.query.name} grew from {state[0]:,.0f} to {state[-1]:,.0f} {what} and goes on growing{cost}: give it a "
         "watermark or an expiry.",
     )
 
 
 def _pauses(seen: _Evidence) -> Verdict | None:
-    run = sum(task[1] for task in seen.tasks)
-    collected = sum(task[2] for task in seen.tasks)
-    if run and collected > 0.1 * run:
-        return Verdict(
-            "garbage collection",
-            f"{collected / run:.0%} of the tasks' time is garbage collection: give executors more memory.",
+    share = _collected(seen)
+    if share is not None:
+        return (
+            Verdict(
+                "garbage collection",
+                f"{share:.0%} of the tasks' time is garbage collection: give executors more memory.",
+            )
+            if share > COLLECTED
+            else None
         )
     ratios = seen.ratios
     long = ratios > PAUSE_RATIO
@@ -205,7 +239,24 @@ def _pauses(seen: _Evidence) -> Verdict | None:
     return None
 
 
+def _collected(seen: _Evidence) -> float | None:
+    """The share of the tasks' time that was garbage collection; None where that was not recorded."""
+    told = [record.collected for record in seen.records if record.collected is not None]
+    if len(told) > 1 and told[-1][0] > told[0][0]:
+        return (told[-1][1] - told[0][1]) / (told[-1][0] - told[0][0])
+    run = sum(task[1] for task in seen.tasks)
+    return sum(task[2] for task in seen.tasks) / run if run else None
+
+
 def _skewed(seen: _Evidence) -> Verdict | None:
+    partitions = int(seen.query.setting.partitions or 1)
+    for element, (key, share) in seen.query.hottest.items():
+        if partitions > 1 and share * partitions > min(SKEW, 0.8 * partitions):
+            return Verdict(
+                "skewed",
+                f"key {key} has {share:.0%} of the events of {element}, so that one of its {partitions} partitions does most of the "
+                "work of a micro-batch.",
+            )
     by_stage: dict[int, list[float]] = {}
     for stage, run, _ in seen.tasks:
         by_stage.setdefault(stage, []).append(run)
@@ -238,6 +289,20 @@ def _skewed(seen: _Evidence) -> Verdict | None:
 
 def _slow_sink(seen: _Evidence) -> Verdict | None:
     """What every batch costs whatever its rows, beyond what Spark itself takes."""
+    took: dict[str, list[float]] = {}
+    for record in seen.records:
+        for sink, lasted in record.delivered.items():
+            took.setdefault(sink, []).append(lasted)
+    if took:
+        slowest = max(took, key=lambda sink: float(np.median(took[sink])))
+        lasting, whole = float(np.median(took[slowest])), float(np.median(seen.series.durations))
+        if lasting > max(SLOW_SINK_S, SLOW_SINK * whole):
+            return Verdict(
+                "slow sink",
+                f"sink {slowest} takes {lasting:.2f} s for a micro-batch, of the {whole:.2f} s that one of {seen.query.name} lasts in "
+                "the median.",
+            )
+        return None
     phases: dict[str, list[float]] = {}
     for record in seen.records:
         if record.ran and record.rows:
@@ -287,21 +352,30 @@ def _overrun(seen: _Evidence) -> Verdict | None:
 
 
 def _waits(seen: _Evidence) -> Verdict | None:
-    trigger, typical = seen.query.setting.interval, float(np.median(seen.series.durations))
-    if trigger > max(WAITS * typical, WAITS_S):
+    setting, typical = seen.query.setting, float(np.median(seen.series.durations))
+    trigger, long = setting.interval, max(WAITS * typical, WAITS_S)
+    if trigger > long:
         return Verdict(
             "trigger too long",
             f"rows wait {trigger / 2:.1f} s in the mean for the trigger of {trigger:g} s, while a micro-batch of {seen.query.name} lasts "
             f"{typical:.2f} s: most of the latency is waiting for the trigger.",
         )
+    between = float(np.median(np.diff(seen.series.started)))
+    if (setting.min_rows or 1) > 1 and between > long:
+        return Verdict(
+            "waiting at the gate",
+            f"rows wait {between / 2:.1f} s in the mean for the gate, which opens for {setting.min_rows:,.0f} rows or after "
+            f"{setting.delay:g} s, while a micro-batch of {seen.query.name} lasts {typical:.2f} s: most of the latency is waiting at "
+            "the gate.",
+        )
     return None
 
 
 _RULES: tuple[Callable[[_Evidence], Verdict | None], ...] = (
-    _throttled, _saturated, _rising, _growing_state, _pauses, _skewed, _slow_sink, _overrun, _waits,
+    _skewed, _throttled, _saturated, _rising, _growing_state, _pauses, _slow_sink, _overrun, _waits,
 )  # fmt: skip
 _CONCLUSIVE = ("saturated", "source throttled")
 _ORDER = (
-    "saturated", "source throttled", "rate rising", "state growing", "skewed", "slow sink", "garbage collection",
-    "trigger too short", "trigger too long", "idle", "unclear", "healthy",
+    "skewed", "saturated", "source throttled", "rate rising", "state growing", "slow sink", "garbage collection",
+    "trigger too short", "waiting at the gate", "trigger too long", "idle", "unclear", "healthy",
 )  # fmt: skip

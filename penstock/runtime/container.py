@@ -16,6 +16,7 @@ from penstock.app.stream import Emission
 from penstock.errors import LateEventError, StateError
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
+from penstock.runtime.hottest import Hottest
 from penstock.runtime.letters import FAULTS, Failure, described
 from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
 from penstock.runtime.pages import Page, Pages, PageStore
@@ -90,6 +91,7 @@ class Container:
         late = self._refuse_late(delivery)
         self._emitter = self._new_emitter(lineage.judged())
         self._batch = batch = _Batch(self._key.identities(events), delivery, late)
+        self._tally.hottest.merge(Hottest.of(batch.identities, self._key.decode))
         self._open_all(batch)
         live, context, identities = self._live, self._context, batch.identities
         collect, add, timers, saved = self._emitter.collect, self._emitter.add, self._has_timers, batch.saved

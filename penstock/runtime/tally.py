@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from penstock.runtime.histogram import Histogram
+from penstock.runtime.hottest import Hottest
 from penstock.runtime.lineage import NONE, Ints
 from penstock.runtime.output import StagedFile
 
@@ -52,6 +53,8 @@ class ElementTally(Merged):
     busy_us: float = 0.0
     service_us: Histogram = msgspec.field(default_factory=Histogram)
     """Of a sample: one event in `SAMPLED_EVERY`, timed by itself."""
+    hottest: Hottest = msgspec.field(default_factory=Hottest)
+    """The keys that have most events."""
 
     def timed(self, items: Sequence[Item]) -> Iterator[Item]:
         """Hand out the items of a loop, measuring how long its body takes."""

@@ -21,6 +21,7 @@ MENDS = {
     "slow sink": "Look at the sink: its commits take longer than the work. Larger micro-batches make fewer of them.",
     "garbage collection": "Give Spark more memory (--conf spark.driver.memory=4g), or take smaller micro-batches (max_rows).",
     "trigger too short": "Set a longer trigger: penstock tune says which.",
+    "waiting at the gate": "Let fewer rows (min_rows) or less time (max_delay) open it: penstock plan says which.",
     "trigger too long": "Set a shorter trigger: penstock tune says which.",
     "silent": "Look into spark.log in the run's directory: a micro-batch hangs, or lasts very long.",
     "dead letters": "Read them below; mend the element or the input, and have them read again.",
@@ -44,7 +45,7 @@ class Cause(NamedTuple):
 
 def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[Cause]:
     """All that is to be said, the gravest first; never empty."""
-    found = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(verdicts, state)]
+    found = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(follower, verdicts, state)]
     faults = [one for one in found if one.fault]
     if faults:
         return faults
@@ -63,11 +64,26 @@ def _of_silence(follower: Follower) -> Iterator[Cause]:
         )  # fmt: skip
 
 
-def _of_verdicts(verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
+def _of_verdicts(follower: Follower, verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
     for one in verdicts:
         fault = one.kind not in NO_FAULT
         if fault or state == "running":
-            yield Cause(one.kind, one.text, MENDS.get(one.kind, ""), one.confident, fault)
+            busiest = _busiest(follower) if one.kind == "saturated" else ""
+            yield Cause(one.kind, f"{one.text}{busiest}", MENDS.get(one.kind, ""), one.confident, fault)
+
+
+def _busiest(follower: Follower) -> str:
+    """The element that most of the elements' time goes to."""
+    busy: dict[str, float] = {}
+    for name in follower.present:
+        for record in list(follower.groups[name].records)[-RECENT:]:
+            for element, tally in record.elements.items():
+                busy[element] = busy.get(element, 0.0) + tally.busy_us
+    total = sum(busy.values())
+    if not total:
+        return ""
+    worst = max(busy, key=lambda name: busy[name])
+    return f" {worst} takes {busy[worst] / total:.0%} of the elements' time."
 
 
 def _of_counts(follower: Follower) -> Iterator[Cause]:
@@ -87,10 +103,11 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
         for name, tally in record.elements.items():
             letters[name] = letters.get(name, 0) + tally.dead_letters
             late[name] = late.get(name, 0) + tally.late
-    dead = sum(record.dead_lettered for record in records)
-    if dead:
-        worst = max(letters, key=lambda name: letters[name], default="")
-        where = f"most in {worst}" if letters.get(worst) else "while decoding"
+    buried_late = {name: min(late[name], letters[name]) for name in letters}
+    dead = sum(record.dead_lettered for record in records) - sum(buried_late.values())
+    if dead > 0:
+        worst = max(letters, key=lambda name: letters[name] - buried_late[name], default="")
+        where = f"most in {worst}" if worst and letters[worst] > buried_late[worst] else "while decoding"
         yield Cause(
             "dead letters", f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.", MENDS["dead letters"],
             sure=True, fault=True,

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from penstock.engine.report import Totals
 from penstock.errors import SourceError
 from penstock.planner.decisions import Decision
 from penstock.planner.record import Record, record_of
+from penstock.runtime.histogram import Histogram
 from penstock.ui.tail import Tail
 
 KEPT = 1000
@@ -31,6 +32,20 @@ class GroupSeen:
     handed_on: frozenset[str]
     tail: Tail
     records: deque[BatchRecord] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _quantiles: dict[tuple[int, int], list[float | None]] = field(default_factory=dict)
+
+    def quantiles(self, part: Sequence[BatchRecord]) -> list[float | None]:
+        """p50, p95 and p99 of the latency of successive micro-batches in seconds; worked out once."""
+        span = (part[0].batch, part[-1].batch)
+        if span not in self._quantiles:
+            if len(self._quantiles) > 2 * KEPT:
+                self._quantiles.clear()
+            latency = Histogram()
+            for record in part:
+                latency.merge(record.latency_ms)
+            found = [latency.quantile(p) for p in (0.5, 0.95, 0.99)]
+            self._quantiles[span] = [None if value is None else value / 1e3 for value in found]
+        return self._quantiles[span]
 
 
 class Follower:

@@ -31,6 +31,7 @@ from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import picture, snapshot
+from penstock.ui.whatif import Place, WhatIf
 
 EVERY_S = 1.0
 """How often a page that is looked at is told what is new."""
@@ -105,7 +106,8 @@ class Page:
         routes = [
             Route("/", self._home), Route("/runs/{name}", self._run), Route("/api/runs", self._list),
             Route("/api/runs/{name}", self._figures), Route("/api/runs/{name}/events", self._events),
-            Route("/api/runs/{name}/what-if", self._what_if), Route("/metrics", self._metrics),
+            Route("/api/runs/{name}/what-if", self._what_if), Route("/api/runs/{name}/plan", self._plan),
+            Route("/metrics", self._metrics),
         ]  # fmt: skip
         inner = Starlette(routes=routes, exception_handlers={PenstockError: _told})
 
@@ -165,12 +167,30 @@ class Page:
         return EventSourceResponse(news(), headers=HEADERS)
 
     async def _what_if(self, request: Request) -> Response:
+        what_if, place = await self._models(request)
+        asked = place if request.query_params else None
+        return JSONResponse(await asyncio.to_thread(what_if.surface, asked), headers=HEADERS)
+
+    async def _plan(self, request: Request) -> Response:
+        what_if, place = await self._models(request)
+        plan = await asyncio.to_thread(what_if.plan, place, _number(request, "trigger") or 0.0)
+        told = {"Content-Disposition": f'attachment; filename="{request.path_params["name"]}-plan.json"'}
+        return Response(plan.text, media_type="application/json", headers={**HEADERS, **told})
+
+    async def _models(self, request: Request) -> tuple[WhatIf, Place]:
+        """What a run's models say, and where the sliders are.
+
+        Raises
+        ------
+        ConfigurationError: there are no models of it yet, or a number is none.
+        """
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
-        try:
-            cores = float(request.query_params["cores"]) if "cores" in request.query_params else None
-        except ValueError:
-            return JSONResponse({"error": "cores is to be a number."}, 422, HEADERS)
-        return JSONResponse(await asyncio.to_thread(looked.forecast.surface, cores), headers=HEADERS)
+        forecast = looked.forecast
+        if forecast.what_if is None:
+            raise ConfigurationError(forecast.why_not)
+        times = _number(request, "rate")
+        others = {name: _number(request, name) for name in ("cores", "min_rows", "max_delay")}
+        return forecast.what_if, Place(1.0 if times is None else times, **others)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(
@@ -241,7 +261,20 @@ def _with_cookie(request: Request, response: Response) -> Response:
 
 
 async def _told(request: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"{error}\n", 404, HEADERS)
+    return PlainTextResponse(f"{error}\n", 422 if isinstance(error, ConfigurationError) else 404, HEADERS)
+
+
+def _number(request: Request, name: str) -> float | None:
+    """A number of the query's; None, where it is not given.
+
+    Raises
+    ------
+    ConfigurationError: it is no number.
+    """
+    try:
+        return float(request.query_params[name]) if name in request.query_params else None
+    except ValueError:
+        raise ConfigurationError(f"{name}={request.query_params[name]}: a number is needed.") from None
 
 
 def document(content: dict[str, Any]) -> str:
@@ -262,7 +295,8 @@ def saved(run: Path) -> str:
     follower, forecast = Follower(run), Forecast()
     forecast.refresh(follower, wait=True)
     found = snapshot(follower, forecast)
-    return document({"run": found, "picture": picture(follower), "live": False, "surface": forecast.surface()})
+    surface = None if forecast.what_if is None else forecast.what_if.surface()
+    return document({"run": found, "picture": picture(follower), "live": False, "surface": surface})
 
 
 def serve(page: Page, host: str, port: int, ready: Callable[[str], None]) -> None:

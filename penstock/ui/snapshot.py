@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from penstock.app.drawing import nodes_and_edges
@@ -9,7 +12,7 @@ from penstock.app.picture import drawn
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.letters import last_letters
 from penstock.planner.record import Record
-from penstock.runtime.histogram import Histogram
+from penstock.runtime.hottest import Hottest
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
 from penstock.ui.follower import Follower
@@ -20,6 +23,8 @@ POINTS = 300
 LATELY_S = 30.0
 """Rates and service times are of so many seconds before the last commit, or of its last two micro-batches."""
 LETTERS = 20
+HOTTEST = 8
+"""Keys of an element."""
 WIDEST = "1,000,000/s · 100 ms"
 """What a box must have room for."""
 
@@ -87,8 +92,7 @@ def _lately(follower: Follower) -> dict[str, Any]:
     """Rates of streams, sources and sinks, and what elements do, over the last half minute of commits."""
     streams: dict[str, float] = {}
     sinks: dict[str, float] = {}
-    elements: dict[str, ElementTally] = {}
-    spans: dict[str, float] = {}
+    elements: dict[str, _Lately] = {}
     rate = 0.0
     for name in follower.present:
         seen = follower.groups[name]
@@ -106,21 +110,51 @@ def _lately(follower: Follower) -> dict[str, Any]:
             for source, tally in record.sources.items():
                 rate += tally.accepted / span if source in seen.external else 0.0
             for element, one in record.elements.items():
-                elements.setdefault(element, ElementTally()).merge(one)
-                spans[element] = span
+                elements.setdefault(element, _Lately(span)).add(one)
     totals = follower.totals.elements
     return {
         "rate": rate, "streams": streams, "sinks": sinks,
         "elements": {
             name: {
-                "rate": one.events / spans[name], "service_us": one.busy_us / one.events if one.events else None,
-                "busy": one.busy_us / 1e6 / spans[name], "dead_letters": totals[name].dead_letters, "late": totals[name].late,
+                "rate": one.events / one.span, "service_us": one.busy_us / one.events if one.events else None,
+                "busy": one.busy_us / 1e6 / one.span, "dead_letters": totals[name].dead_letters, "late": totals[name].late,
                 "instances": sum(totals[name].instances.values()), "events": totals[name].events,
                 "skew": _skew(totals[name].instances),
+                "hottest": [(key, times / one.events) for key, times in one.hottest.most(HOTTEST)],
             }
             for name, one in elements.items()
         },
+        "waiting": _waiting_at(follower),
     }  # fmt: skip
+
+
+@dataclass
+class _Lately:
+    """What an element has done in a span of seconds, without the histograms, which take long to add up."""
+
+    span: float
+    events: int = 0
+    busy_us: float = 0.0
+    hottest: Hottest = field(default_factory=Hottest)
+
+    def add(self, tally: ElementTally) -> None:
+        self.events += tally.events
+        self.busy_us += tally.busy_us
+        if tally.hottest.counts:
+            self.hottest.merge(tally.hottest)
+
+
+def _waiting_at(follower: Follower) -> dict[str, float]:
+    """Rows that wait at each source and hop, where it tells."""
+    orders = follower.manifest.get("orders", {})
+    last = {record.name: record for record in follower.progress if record.sources}
+    return {
+        stream: float(source.waiting)
+        for name in follower.present
+        if name in last
+        for stream, source in zip(orders.get(name, ()), last[name].sources, strict=False)
+        if source.waiting is not None
+    }
 
 
 def _skew(instances: dict[int, int]) -> float | None:
@@ -141,22 +175,23 @@ def _series(follower: Follower) -> list[dict[str, Any]]:
         stride = max(1, math.ceil(len(records) / POINTS))
         rows: list[list[float | None]] = []
         before = None
-        for start in range(0, len(records), stride):
-            part = records[start : start + stride]
-            latency = Histogram()
-            for record in part:
-                latency.merge(record.latency_ms)
+        for _, several in groupby(records, partial(_place, stride)):
+            part = list(several)
             taken = sum(source.accepted for record in part for source in record.sources.values())
             span = None if before is None else (part[-1].committed_us - before) / 1e6
             before = part[-1].committed_us
-            quantiles = [None if (value := latency.quantile(p)) is None else value / 1e3 for p in (0.5, 0.95, 0.99)]
             lasted = [one for record in part if (one := durations.get((name, record.batch))) is not None]
             rows.append([
-                part[-1].committed_us / 1e6, *quantiles, taken / span if span else None,
+                part[-1].committed_us / 1e6, *follower.groups[name].quantiles(part), taken / span if span else None,
                 sum(lasted) / len(lasted) if lasted else None, waiting.get((name, part[-1].batch)),
             ])  # fmt: skip
         found.append({"group": name, "gives_results": any(row[1] is not None for row in rows), "rows": rows})
     return found
+
+
+def _place(stride: int, record: BatchRecord) -> int:
+    """Which point a micro-batch is part of; by its number, so that points stay as they are when others come."""
+    return record.batch // stride
 
 
 def _marks(follower: Follower) -> list[dict[str, Any]]:

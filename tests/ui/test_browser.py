@@ -3,8 +3,11 @@
 import json
 import os
 
+import httpx
 import pytest
 from browsers import Browser, found
+
+from penstock.planner.plan import SourceGate, read_plan
 
 if found() is None and not os.environ.get("CI"):
     pytest.skip("Chromium is not installed (Debian: sudo apt-get install chromium).", allow_module_level=True)
@@ -44,17 +47,42 @@ def test_keys_choose_an_element_and_sliders_move_the_prediction(served):
         browser.get("document.querySelector('g[data-node=element_Counter]').focus()")
         browser.press("Enter")
         browser.until("document.getElementById('element').innerText.includes('instances')")
-        browser.until("surface && surface.cells && document.querySelector('#curve path')", 90)
+        browser.until("stops && document.querySelector('#curve path')", 90)
         before = browser.get("document.getElementById('predicted').innerText")
-        browser.get(
-            "(() => { const slider = document.getElementById('trigger'); slider.value = 10; slider.dispatchEvent(new Event('input')); })()"
-        )
+        move(browser, "trigger", 10)
         assert browser.get("document.getElementById('predicted').innerText") != before
-        assert browser.get("surface.cores") == 2
-        browser.get(
-            "(() => { const slider = document.getElementById('cores'); slider.value = 0; slider.dispatchEvent(new Event('input')); })()"
+        assert browser.get("value('cores')") == 2
+        before = browser.get("document.getElementById('predicted').innerText")
+        move(browser, "cores", 0)
+        browser.until(
+            f"rows.has(here()) && document.getElementById('predicted').innerText !== {json.dumps(before)}", 30
         )
-        browser.until("surface.cores === 1 && document.getElementById('cores-shown').innerText.startsWith('1,')", 90)
+        assert browser.get("document.getElementById('cores-shown').innerText").startswith("1,")
+
+
+def test_the_gate_moves_the_prediction_and_its_plan_can_be_written(served, tmp_path):
+    url = served()
+    with Browser() as browser:
+        browser.open(f"{url}/runs/keyed")
+        browser.until("stops && document.querySelector('#curve path')", 90)
+        assert browser.get("slider('max_delay').disabled")
+        move(browser, "trigger", 0)
+        move(browser, "min_rows", browser.get("stops.thresholds.indexOf(5000)"))
+        move(browser, "max_delay", browser.get("stops.delays.indexOf(5)"))
+        browser.until("rows.has(here()) && document.querySelector('#predicted a')", 30)
+        shown = browser.get("rows.get(here())[0]")
+        address = browser.get("document.querySelector('#predicted a').href")
+    answer = httpx.get(address, timeout=60)
+    (tmp_path / "plan.json").write_text(answer.text)
+    plan = read_plan(tmp_path / "plan.json")
+    assert (plan.trigger_s, plan.sources) == (0.0, {"Readings": SourceGate(min_rows=5000, max_delay_s=5.0)})
+    assert plan.expected["p95"]["value"] == pytest.approx(shown[1], rel=0.1)
+    assert "keyed-plan.json" in answer.headers["content-disposition"]
+
+
+def move(browser, name, stop):
+    """Put a slider to one of its stops."""
+    browser.get(f"(() => {{ slider('{name}').value = {stop}; slider('{name}').dispatchEvent(new Event('input')); }})()")
 
 
 def test_all_runs_lead_to_one(served):

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from penstock.engine.ledger import BatchRecord, records_in
-from penstock.errors import SourceError
+from penstock.errors import ConfigurationError, SourceError
+from penstock.planner import calibrate, observe
 from penstock.planner.setting import Setting
 from penstock.planner.verdict import Verdict
 from penstock.runtime.tally import ElementTally
@@ -18,6 +19,7 @@ from penstock.ui.follower import Follower
 from penstock.ui.forecast import QUICK, Forecast, _shown
 from penstock.ui.snapshot import snapshot
 from penstock.ui.tail import Tail
+from penstock.ui.whatif import Place
 
 
 def test_a_tail_reads_each_whole_line_once(tmp_path):
@@ -76,13 +78,24 @@ def test_the_models_say_what_came(runs):
     measured = sorted(row[2] for row in rows)[len(rows) // 2]
     low, high = forecast.today["bands"]["p95"]
     assert 0.9 * low < measured < 1.1 * high
-    surface = forecast.surface()
+    surface = forecast.what_if.surface()
     assert surface["cells"][3][0][1] < surface["cells"][3][-1][1]
-    assert forecast.surface() is surface
     assert surface["cores"] in surface["offered"]
-    fewer = forecast.surface(surface["offered"][0])
-    assert fewer["cells"][3][8][1] > surface["cells"][3][8][1]
-    assert "ask for one of" in forecast.surface(1234.0)["error"]
+    fewer = forecast.what_if.surface(Place(cores=surface["offered"][0]))
+    assert fewer["cells"][0][8][1] > surface["cells"][3][8][1]
+    gated = forecast.what_if.surface(Place(min_rows=5000.0, max_delay=5.0))
+    assert gated["cells"][0][0][1] == pytest.approx(5.45, rel=0.1)  # up to 5 s at the gate, and 0.7 s
+
+
+@pytest.mark.parametrize(("place", "said"), [
+    (Place(cores=1234.0), "1234 cores"), (Place(times=7.0), "7 times the rate"), (Place(min_rows=3.0), "3 rows"),
+    (Place(max_delay=7.0), "7 seconds"),
+])  # fmt: skip
+def test_a_place_without_a_slider_is_refused(runs, place, said):
+    follower, forecast = Follower(runs / "keyed"), Forecast()
+    forecast.refresh(follower, wait=True)
+    with pytest.raises(ConfigurationError, match=f"{said}.*ask for"):
+        forecast.what_if.surface(place)
 
 
 def changed(run, change):
@@ -115,7 +128,7 @@ def test_what_the_ledger_shows_comes_first(runs, change, kind, evidence):
 
 @pytest.mark.parametrize("kind", [
     "saturated", "source throttled", "rate rising", "state growing", "skewed", "slow sink", "garbage collection",
-    "trigger too short", "trigger too long",
+    "trigger too short", "trigger too long", "waiting at the gate",
 ])  # fmt: skip
 def test_every_verdict_has_a_mend(runs, kind):
     first = causes(Follower(runs / "keyed"), [Verdict(kind, "so it is")], "running")[0]
@@ -163,9 +176,7 @@ def test_a_report_of_a_run_in_real_time_has_no_losses_to_tell(runs):
 
 
 def test_what_is_not_finite_is_not_said(runs):
-    follower, forecast = Follower(runs / "keyed"), Forecast()
-    forecast.refresh(follower, wait=True)
-    calibration = forecast._calibration
+    calibration = calibrate(observe(runs / "keyed"))
     near = calibration.predict(Setting(rate=0.9 * calibration.throughput_limit()), replicates=QUICK)
     near.replicates["p95"][0] = math.inf
     json.dumps(_shown(near, bands=True), allow_nan=False)
@@ -179,3 +190,30 @@ def test_a_run_that_hangs_is_no_healthy_one(runs, monkeypatch):
         assert follower.state == "running"
         first = causes(follower, [], "running")[0]
     assert (first.kind, first.fault) == ("silent", True)
+
+
+def heat(record: BatchRecord):
+    tally = record.elements["Counter"]
+    tally.hottest.counts = {"7": int(0.9 * tally.events)}
+
+
+def test_the_hottest_keys_are_shown(runs):
+    changed(runs / "keyed", heat)
+    follower, forecast = Follower(runs / "keyed"), Forecast()
+    [(key, share)] = snapshot(follower, forecast)["lately"]["elements"]["Counter"]["hottest"]
+    assert (key, share > 0.5) == ("7", True)
+
+
+def test_dead_letters_that_were_late_are_called_late(runs):
+    def late(record: BatchRecord):
+        record.dead_lettered = 50
+        record.elements["Counter"].late = record.elements["Counter"].dead_letters = 50
+
+    changed(runs / "keyed", late)
+    found = causes(Follower(runs / "keyed"), [], "running")
+    assert [one.kind for one in found if one.fault] == ["late events"]
+
+
+def test_a_saturated_run_names_its_element(runs):
+    first = causes(Follower(runs / "keyed"), [Verdict("saturated", "It does not keep up.")], "running")[0]
+    assert first.evidence == "It does not keep up. Counter takes 100% of the elements' time."

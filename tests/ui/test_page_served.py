@@ -65,11 +65,26 @@ def test_what_if_waits_for_the_models(served):
     url = served()
     httpx.get(f"{url}/runs/keyed")
     for _ in range(300):
-        found = httpx.get(f"{url}/api/runs/keyed/what-if", timeout=60).json()
-        if "cells" in found:
+        answer = httpx.get(f"{url}/api/runs/keyed/what-if", timeout=60)
+        if answer.status_code == 200:
             break
+        assert answer.status_code == 422
         time.sleep(0.1)
+    found = answer.json()
     assert len(found["cells"]) == len(found["rates"])
+    one = httpx.get(
+        f"{url}/api/runs/keyed/what-if", params={"rate": 2, "min_rows": 1000, "max_delay": 5}, timeout=60
+    ).json()
+    assert (one["asked"], one["min_rows"], len(one["cells"])) == ([2], 1000, 1)
+
+
+@pytest.mark.parametrize(("asked", "said"), [("rate=fast", "a number is needed"), ("rate=17", "17 times the rate")])
+def test_what_if_refuses_in_a_sentence(served, asked, said):
+    url = served()
+    test_what_if_waits_for_the_models(lambda: url)
+    for what in ("what-if", "plan"):
+        answer = httpx.get(f"{url}/api/runs/keyed/{what}?{asked}", timeout=60)
+        assert (answer.status_code, said in answer.text) == (422, True)
 
 
 def test_only_who_may_look(served):

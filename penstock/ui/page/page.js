@@ -104,7 +104,7 @@ function home(runs) {
 
 // --- one run --------------------------------------------------------------------------------------
 
-let now = data.run, chosen = null, span = null, surface = data.surface || null, fetching = false, wanted = null;
+let now = data.run, chosen = null, span = null;
 
 function skeleton() {
   main.innerHTML = `
@@ -147,13 +147,14 @@ function graph() {
   for (const text of document.querySelectorAll(".graph text[data-stream]")) {
     const names = text.dataset.stream.split(", ").filter(Boolean);
     const total = names.map((name) => lately.streams[name]).filter((one) => one !== undefined);
-    if (names.length) text.textContent = total.length ? `${names.join(", ")} ${rate(total.reduce((a, b) => a + b, 0))}` : names.join(", ");
+    const waits = names.map((name) => lately.waiting[name]).filter(Boolean).reduce((a, b) => a + b, 0);
+    if (names.length) text.textContent = (total.length ? `${names.join(", ")} ${rate(total.reduce((a, b) => a + b, 0))}` : names.join(", ")) + (waits ? `, ${whole(waits)} wait` : "");
   }
   for (const box of document.querySelectorAll(".graph g[data-node]")) {
     const [kind, ...rest] = box.dataset.node.split("_"), name = rest.join("_"), note = box.querySelectorAll("text")[1];
     const element = lately.elements[name];
     if (kind === "element" && element) note.textContent = `${rate(element.rate)} · ${seconds(element.service_us === null ? null : element.service_us / 1e6)}`;
-    if (kind === "source") note.textContent = rate(lately.streams[name]);
+    if (kind === "source") note.textContent = rate(lately.streams[name]) + (lately.waiting[name] ? ` · ${whole(lately.waiting[name])} wait` : "");
     if (kind === "sink") note.textContent = rate(lately.sinks[name]);
     box.classList.toggle("busy", Boolean(element && element.busy > 0.5));
     box.classList.toggle("chosen", box.dataset.node === chosen);
@@ -165,8 +166,14 @@ function graph() {
     <tr><td>now</td><td>${rate(one.rate)}</td></tr><tr><td>time of an event (mean)</td><td>${seconds(one.service_us === null ? null : one.service_us / 1e6)}</td></tr>
     <tr><td>works, of one core</td><td>${(100 * one.busy).toFixed(1)}%</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
     <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
-    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table>`
+    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table>${hottest(one.hottest)}`
     : `<p class="faint">${chosen.startsWith("element_") ? "Nothing was measured there lately." : "Its rate stands in its box; nothing else is measured there."}</p>`);
+}
+
+function hottest(keys) {
+  if (!keys.length) return `<p class="faint">No key has over 2% of its events.</p>`;
+  const lines = keys.map(([key, share]) => `<tr><td>${escape(key)}</td><td>${(100 * share).toFixed(1)}%</td></tr>`).join("");
+  return `<table><thead><tr><th scope="col">hottest keys, lately</th><th scope="col">of its events</th></tr></thead><tbody>${lines}</tbody></table>`;
 }
 
 function charts() {
@@ -199,59 +206,95 @@ function letters() {
 
 // --- what if --------------------------------------------------------------------------------------
 
+// `stops` says where the sliders stop; `rows` has a row of cells, one for each trigger, by where the other sliders are.
+let stops = null, rows = new Map(), asking = null;
+const SLIDERS = { rate: "rates", trigger: "triggers", cores: "offered", min_rows: "thresholds", max_delay: "delays" };
+const slider = (name) => document.getElementById(name);
+const value = (name) => (stops[SLIDERS[name]].length ? stops[SLIDERS[name]][Number(slider(name).value)] : null);
+const rowOf = (times, cores, least, delay) => JSON.stringify([times, cores, least, least > 1 ? delay : null]);
+const here = () => rowOf(value("rate"), value("cores"), value("min_rows"), value("max_delay"));
+
+function arrange(wanted) {
+  const nearest = (values, one) => values.reduce((best, value, at) => (Math.abs(value - one) < Math.abs(values[best] - one) ? at : best), 0);
+  for (const [name, values] of Object.entries(SLIDERS)) {
+    slider(name).max = Math.max(0, stops[values].length - 1);
+    slider(name).value = nearest(stops[values], wanted[name]);
+  }
+}
+
+function keep(found) {
+  const set = stops && slider("rate").max !== "" ? Object.fromEntries(Object.keys(SLIDERS).map((name) => [name, value(name)])) : null;
+  if (stops === null || stops.fit !== found.fit) rows = new Map();
+  const least = found.thresholds.length ? found.min_rows : null;
+  found.asked.forEach((times, at) => rows.set(rowOf(times, found.offered.length ? found.cores : null, least, found.max_delay), found.cells[at]));
+  stops = found;
+  if (set) arrange(set);
+}
+
 function whatIf() {
   const place = document.getElementById("whatif");
   if (!now.today) { set("whatif", `<p class="faint">${escape(now.why_not)}</p>`); return; }
   if (place.dataset.html === "sliders") {
-    document.getElementById("rate-today").textContent = rate(now.today.rate);
-    if (surface && surface.cells) { if (data.live && surface.fit !== now.fits && !fetching) fetched(); moved(); }
+    slider("rate-today").textContent = rate(now.today.rate);
+    if (stops && data.live && stops.fit !== now.fits) asked(query({})); // others when they are asked for
     return;
   }
   place.dataset.html = "sliders";
+  const one = (name, label) => `<label id="${name}-label"><span>${label}: <output id="${name}-shown"></output></span><input type="range" id="${name}" min="0" step="1"></label>`;
   place.innerHTML = `<p class="faint">Predicted from the run's own micro-batches, at <span id="rate-today">${rate(now.today.rate)}</span> today. The line is over the trigger interval; the ring is where the sliders are.</p>
-    <div class="sliders"><label><span>rate: <output id="rate-shown"></output></span><input type="range" id="rate" min="0" max="8" step="1" value="3"></label>
-    <label><span>trigger interval: <output id="trigger-shown"></output></span><input type="range" id="trigger" min="0" max="14" step="1" value="4"></label>
-    <label id="cores-label" hidden><span>cores: <output id="cores-shown"></output></span><input type="range" id="cores" min="0" max="0" step="1" value="0"></label></div>
-    <div id="predicted" aria-live="polite"></div><div id="curve"></div>`;
-  document.getElementById("predicted").textContent = "The models work out the settings, which takes some seconds …";
-  fetched().then(() => {
-    if (!surface || !surface.cells) return;
-    const nearest = surface.triggers.reduce((best, one, at) => (Math.abs(one - now.today.trigger) < Math.abs(surface.triggers[best] - now.today.trigger) ? at : best), 0);
-    document.getElementById("trigger").value = nearest;
-    for (const id of ["rate", "trigger"]) document.getElementById(id).addEventListener("input", moved);
-    if (data.live && surface.offered.length > 1) {
-      const cores = document.getElementById("cores");
-      cores.max = surface.offered.length - 1;
-      cores.value = surface.offered.indexOf(surface.cores);
-      document.getElementById("cores-label").hidden = false;
-      cores.addEventListener("input", () => { wanted = surface.offered[Number(cores.value)]; set("predicted", "The models work it out for these cores …"); fetched().then(moved); });
+    <div class="sliders">${one("rate", "rate")}${one("trigger", "trigger interval")}${one("cores", "cores")}${one("min_rows", "rows that open the gate (K)")}${one("max_delay", "or after")}</div>
+    <div id="predicted" aria-live="polite">The models work out the settings, which takes some seconds …</div><div id="curve"></div>`;
+  (data.live ? asked("") : Promise.resolve(data.surface && keep(data.surface))).then(() => {
+    if (!stops) return;
+    arrange({ rate: 1, trigger: now.today.trigger, cores: stops.cores, min_rows: stops.min_rows, max_delay: stops.max_delay });
+    for (const [name, values] of Object.entries(SLIDERS)) {
+      const saved = !data.live && !["rate", "trigger"].includes(name); // a saved page has the cells of one gate
+      slider(`${name}-label`).hidden = saved || stops[values].length < 2 || (name === "max_delay" && stops.thresholds.length < 2);
+      slider(name).addEventListener("input", () => moved());
     }
     moved();
   });
 }
 
-function fetched() {
-  if (!data.live) return Promise.resolve();
-  fetching = true;
-  const asked = wanted;
-  return fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if${asked === null ? "" : `?cores=${asked}`}`).then((answer) => answer.json()).then((found) => {
-    if (found.cells) { if (asked === wanted) surface = found; } else document.getElementById("predicted").textContent = found.error;
-  }).catch(() => { document.getElementById("predicted").textContent = "The server does not answer."; }).finally(() => { fetching = false; });
+function query(also) {
+  const place = { rate: value("rate"), cores: value("cores"), min_rows: value("min_rows"), max_delay: value("max_delay"), ...also };
+  if (place.min_rows === null || place.min_rows <= 1) delete place.max_delay;
+  return new URLSearchParams(Object.entries(place).filter((one) => one[1] !== null)).toString();
 }
 
-function moved() {
-  const row = Number(document.getElementById("rate").value), column = Number(document.getElementById("trigger").value);
-  const times = surface.rates[row], trigger = surface.triggers[column], cell = surface.cells[row][column];
-  document.getElementById("rate-shown").textContent = `${times} times today's, ${rate(times * surface.present)}`;
-  document.getElementById("cores-shown").textContent = surface.cores === null ? "" : `${surface.cores}, the time per row divided among them (assumed)`;
-  document.getElementById("trigger-shown").textContent = trigger === 0 ? "none (back to back)" : seconds(trigger);
-  const [p50, p95, p99, busy, batches] = cell || [];
+function asked(which) {
+  if (asking !== null) return Promise.resolve(); // whoever it was for looks again when the answer has come
+  asking = which;
+  return fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if?${which}`).then((answer) => (answer.ok ? answer.json().then(keep) : answer.text().then((text) => set("predicted", escape(text)))))
+    .catch(() => set("predicted", "The server does not answer."))
+    .finally(() => { asking = null; if (stops && slider("rate").max !== "") moved(which); });
+}
+
+function moved(answered) {
+  const times = value("rate"), column = Number(slider("trigger").value), trigger = stops.triggers[column], least = value("min_rows"), delay = value("max_delay");
+  slider("rate-shown").textContent = `${times} times today's, ${rate(times * stops.present)}`;
+  slider("trigger-shown").textContent = trigger === 0 ? "none (back to back)" : seconds(trigger);
+  slider("cores-shown").textContent = value("cores") === null ? "" : `${value("cores")}, the time per row divided among them (assumed)`;
+  slider("min_rows-shown").textContent = least === null || least <= 1 ? "one, no gate" : whole(least);
+  slider("max_delay-shown").textContent = seconds(delay);
+  slider("max_delay").disabled = least === null || least <= 1;
+  const row = rows.get(here());
+  if (!row) {
+    const wanted = query({});
+    if (data.live && answered !== wanted) asked(wanted); // an answer that did not bring it is no reason to ask again
+    return;
+  }
+  const cell = row[column], [p50, p95, p99, busy, batches] = cell || [];
+  const gate = least > 1 ? `, and source options <code>min_rows=${least}&amp;max_delay=${delay}s</code>` : "";
+  const written = data.live
+    ? `<a class="button" download href="/api/runs/${encodeURIComponent(now.name)}/plan?${escape(query({ trigger }))}">Write this plan</a> <code>penstock run … --plan ${escape(now.name)}-plan.json</code>`
+    : `To run so: <code>penstock run … --trigger "${trigger} s"</code>${gate}`;
   set("predicted", cell
-    ? `<p>p50 <b>${seconds(p50)}</b>, p95 <b>${seconds(p95)}</b>, p99 <b>${seconds(p99)}</b>; busy ${(100 * busy).toFixed(0)}% of the time; ${whole(batches)} micro-batches a day (predicted).</p><p>To run so: <code>penstock run … --trigger "${trigger} s"</code>; a plan with its evidence: <code>penstock plan ${escape(now.path)} --p95 ${seconds(1.05 * p95).replace(" ", "")}${times === 1 ? "" : ` --what-if rate=${times}x`} -o plan.json</code></p>`
-    : `<p>The query would not keep up at this rate and interval (predicted).</p>`);
-  const line = (name, colour, figure) => ({ name, colour, points: surface.triggers.map((one, at) => [at, surface.cells[row][at] ? surface.cells[row][at][figure] : null]) });
+    ? `<p>p50 <b>${seconds(p50)}</b>, p95 <b>${seconds(p95)}</b>, p99 <b>${seconds(p99)}</b>; busy ${(100 * busy).toFixed(0)}% of the time; ${whole(batches)} micro-batches a day (predicted).</p><p>${written}</p>`
+    : `<p>The query would not keep up at this rate and setting (predicted).</p>`);
+  const line = (name, colour, figure) => ({ name, colour, points: stops.triggers.map((one, at) => [at, row[at] ? row[at][figure] : null]) });
   set("curve", chart("Predicted latency by trigger interval", [line("p50", "var(--p50)", 0), line("p95", "var(--p95)", 1), line("p99", "var(--p99)", 2)], {
-    from: 0, to: surface.triggers.length - 1, shownX: (at) => (Number.isInteger(at) ? seconds(surface.triggers[at]).replace(/^0 s$/, "back to back") : ""), shownY: seconds, point: cell ? [column, p95] : null }));
+    from: 0, to: stops.triggers.length - 1, shownX: (at) => (Number.isInteger(at) ? seconds(stops.triggers[at]).replace(/^0 s$/, "back to back") : ""), shownY: seconds, point: cell ? [column, p95] : null }));
 }
 
 function show() {
