@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 RISING = "generator:recorded?times={times}"
 FAULTS = {
     "nothing": Fault(("healthy",)),
-    "saturated element": Fault(("saturated",), "generator:poisson?rate=1500", ("--trigger", "2 s", "--rounds", "5000"), 100),
+    "saturated element": Fault(("saturated",), "generator:poisson?rate=1500", ("--trigger", "2 s", "--rounds", "6500"), 120),
     "skewed key": Fault(("skewed",), "generator:poisson?rate=1500", ("--trigger", "2 s", "--partitions", "4", "--rounds", "300")),
     "batch longer than its trigger": Fault(("trigger too short",), options=("--trigger", "0.2 s")),
     "trigger too long": Fault(("trigger too long",), options=("--trigger", "8 s"), seconds=120),
@@ -56,8 +56,9 @@ FAULTS = {
     "rate rising": Fault(("rate rising",), RISING, seconds=80),
     "slow sink": Fault(("slow sink",), options=("--trigger", "4 s", "--sink", "Out={postgres}?table=slow"), seconds=90),
     "garbage collection": Fault(
-        ("garbage collection",), "generator:poisson?rate=3000",
-        ("--trigger", "2 s", "--size", "8000", "--rounds", "1", "--conf", "spark.driver.memory=512m"),
+        ("garbage collection",), "generator:poisson?rate=2000",
+        ("--trigger", "2 s", "--size", "8000", "--rounds", "1", "--conf", "spark.driver.memory=640m",
+         "--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -Xmn4m"),
     ),
     "state growing": Fault(("state growing",), "generator:poisson?rate=1500"),
     "late events": Fault(("late events",)),
@@ -139,7 +140,7 @@ def watched(fault: Fault, address: str, running: "subprocess.Popen[bytes]") -> d
     began: float | None = None
     after: float | None = None
     found: dict[str, Any] = {}
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 150
     while time.monotonic() < deadline:
         time.sleep(5)
         if running.poll() is not None:

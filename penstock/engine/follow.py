@@ -54,6 +54,7 @@ class FollowReader(DataSourceStreamReader):
         self._followed, self._parts = followed, parts
         self._admission = followed.open().admission
         self._admission.last = time.time()
+        self._end: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """The start of the sequence, and of its clock."""
@@ -67,12 +68,13 @@ class FollowReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes."""
         waiting = self._followed.open().waiting(start["started"], start["end"])
+        self._end = {**start, "end": start["end"] + waiting}
         admitted = waiting if isinstance(limit, ReadAllAvailable) else self._admission.admit(waiting, time.time())
         return {**start, "end": start["end"] + admitted}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The end of the sequence is not known without its start; the run reports the backlog itself."""
-        return None
+        """The end of the sequence when a micro-batch was last asked for, so that a progress says what it has left."""
+        return self._end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Contiguous ranges of nearly one size."""

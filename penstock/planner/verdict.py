@@ -23,7 +23,7 @@ SKEW = 2.5
 """The busiest partition takes so many times the mean."""
 WAITS, WAITS_S = 5.0, 3.0
 """A trigger is long that is so many times a micro-batch's duration, and so many seconds."""
-SWAMPED, SWAMPED_BY = 4, 0.05
+SWAMPED, SWAMPED_BY = 3, 0.1
 """So many micro-batches, each larger and longer by such a share than the one before, do not keep up."""
 SHORT_S = 0.5
 """Micro-batches that follow each other and are shorter are mostly overhead."""

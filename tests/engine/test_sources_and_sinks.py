@@ -14,6 +14,7 @@ from support import TOPOLOGIES, load
 
 from penstock.adapter import EventLog
 from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.planner.record import record_of
 from penstock.runtime.codec import Codec
 
 WORDS = [("a", 1), ("b", 2), ("a", 3)]
@@ -83,6 +84,8 @@ def test_the_log_is_followed_through_the_gate(run_app, tmp_path):
     result = run_app("passing", sources={"Words": source})
     assert result.report["batches"] == 4
     assert seen(result) == {"w0": 34, "w1": 33, "w2": 33}
+    told = [record_of(json.loads(line)) for line in (result.directory / "progress.jsonl").read_text().splitlines()]
+    assert [one.sources[0].waiting for one in told if one is not None and one.ran] == [70, 40, 10, 0]
     log.append("Words", [b'{"text": "w0"}', b"broken"])
     result = run_app("passing", sources={"Words": source})
     assert seen(result)["w0"] == 35
