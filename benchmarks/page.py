@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 from browsers import Browser  # noqa: E402
 
 EVERY_S = 2.0
-BEGUN_WITH = 20
 
 
 def main() -> None:
@@ -70,21 +69,22 @@ def record(runs: Path) -> None:
 class Player:
     """Writes the micro-batches of a recorded run anew, as if they came now, into a directory that looks like a run that is on."""
 
-    def __init__(self, recorded: Path, played: Path) -> None:
+    def __init__(self, recorded: Path, played: Path, begun_with: int = 20) -> None:
         ignored = shutil.ignore_patterns("checkpoint", "output", "*.jsonl", "report.json")
         shutil.copytree(recorded, played, ignore=ignored)
         shutil.copy(recorded / "starts.jsonl", played)
-        self._played, self._over = played, threading.Event()
+        self._played, self._over, self._begun = played, threading.Event(), begun_with
         self._batches = _lines(recorded / "batches-main.jsonl")[5:]
         progress = {one["batchId"]: one for one in _lines(recorded / "progress.jsonl") if one.get("numInputRows")}
-        self._progress = [progress[one["batch"]] for one in self._batches if one["batch"] in progress]
+        self._batches = [one for one in self._batches if one["batch"] in progress]
+        self._progress = [progress[one["batch"]] for one in self._batches]
         self._lock = (played / "spark.log").open("ab")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._thread = threading.Thread(target=self._play, daemon=True)
 
     def start(self) -> None:
-        for number in range(BEGUN_WITH):
-            self._add(number, time.time() - (BEGUN_WITH - number) * EVERY_S)
+        for number in range(self._begun):
+            self._add(number, time.time() - (self._begun - number) * EVERY_S)
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,15 +93,18 @@ class Player:
         self._lock.close()
 
     def _play(self) -> None:
-        number = BEGUN_WITH
+        number = self._begun
         while not self._over.wait(EVERY_S):
             self._add(number, time.time())
             number += 1
 
     def _add(self, number: int, now: float) -> None:
-        batch = self._batches[number % len(self._batches)] | {"batch": number, "committed_us": int(now * 1e6)}
-        at = datetime.fromtimestamp(now - 1, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told = self._progress[number % len(self._progress)] | {"batchId": number, "timestamp": at}
+        place = number % len(self._batches)
+        batch, told = self._batches[place], self._progress[place]
+        past = timedelta(seconds=now - batch["committed_us"] / 1e6)
+        at = datetime.fromisoformat(told["timestamp"].replace("Z", "+00:00")) + past
+        told = told | {"batchId": number, "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        batch = batch | {"batch": number, "committed_us": int(now * 1e6)}
         for name, line in (("batches-main", batch), ("progress", told)):
             with (self._played / f"{name}.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")

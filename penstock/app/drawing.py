@@ -7,12 +7,13 @@ from penstock.app.topology import Topology
 
 
 class Node(NamedTuple):
-    """A box of the drawing."""
+    """A box of the drawing; ``group`` is the query that an element runs in, where that is to be shown."""
 
     identity: str
     kind: str
     title: str
     note: str
+    group: str = ""
 
 
 class Edge(NamedTuple):

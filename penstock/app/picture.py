@@ -49,7 +49,8 @@ def drawn(nodes: list[Node], edges: list[Edge], application: str) -> str:
     legend, legend_width = _legend({node.kind for node in nodes}, legend_y)
     width = round(max(max(place.x + place.width for place in boxes.values()), legend_width) + MARGIN)
     height = round(legend_y + 2 * LABEL + MARGIN / 2)
-    parts = [_arrows(routes, places), *(_box(node, boxes[node.identity]) for node in nodes), legend]
+    groups = {node.identity: node.group for node in nodes}
+    parts = [_arrows(routes, places, groups), *(_box(node, boxes[node.identity]) for node in nodes), legend]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="Helvetica, Arial, sans-serif">\n'
@@ -143,7 +144,8 @@ def _width(text: str, size: int) -> float:
     return em * size
 
 
-def _arrows(routes: list[Route], places: dict[str, Place]) -> str:
+def _arrows(routes: list[Route], places: dict[str, Place], groups: dict[str, str]) -> str:
+    """The arrows and their names; dashed is one from group to group."""
     by_box = defaultdict[str, list[Route]](list)
     for route in routes:
         by_box[route.edge.start].append(route)
@@ -163,8 +165,10 @@ def _arrows(routes: list[Route], places: dict[str, Place]) -> str:
             path += _curve(bends, y, places[name].x, places[name].middle) + f" h{places[name].width:.0f}"
             bends, y = places[name].x + places[name].width, places[name].middle
         path += _curve(bends, y, end.x - 1, end.middle)
+        from_group, to_group = groups[route.edge.start], groups[route.edge.end]
+        hop = ' stroke-dasharray="6 4"' if from_group and to_group and from_group != to_group else ""
         lines.append(
-            f'<path d="{path}" data-stream="{escape(route.edge.label)}" fill="none" stroke="{LINE}" stroke-width="1.5" '
+            f'<path d="{path}"{hop} data-stream="{escape(route.edge.label)}" fill="none" stroke="{LINE}" stroke-width="1.5" '
             'marker-end="url(#tip)"/>\n'
         )
     for (box, label), y in leaving.items():
@@ -183,9 +187,14 @@ def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
 def _box(node: Node, place: Place) -> str:
     x, middle = place.x + place.width / 2, place.middle
     text = f'<text x="{x:.0f}" text-anchor="middle"'
+    group = (
+        f'<text x="{place.x:.0f}" y="{place.y - 4:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(node.group)}</text>\n'
+        if node.group
+        else ""
+    )
     return (
         f'<g data-node="{escape(node.identity)}" class="{node.kind}">{_shape(node.kind, place)}\n{text} y="{middle - 3:.0f}" font-size="{TITLE}" fill="{INK}">{escape(node.title)}</text>\n'
-        f'{text} y="{middle + 16:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(node.note)}</text></g>\n'
+        f'{text} y="{middle + 16:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(node.note)}</text>{group}</g>\n'
     )
 
 

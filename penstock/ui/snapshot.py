@@ -30,9 +30,15 @@ WIDEST = "1,000,000/s · 100 ms"
 
 
 def picture(follower: Follower) -> str:
-    """The topology, drawn, with room for figures in the boxes."""
+    """The topology, drawn, with room for figures in the boxes; with the queries that elements run in, if there are several."""
     nodes, edges = nodes_and_edges(follower.manifest["topology"])
-    roomy = [node._replace(note=max(node.note, WIDEST, key=len)) for node in nodes]
+    groups = follower.manifest["groups"] if len(set(follower.manifest["groups"].values())) > 1 else {}
+    roomy = [
+        node._replace(
+            note=max(node.note, WIDEST, key=len), group=groups.get(node.identity.removeprefix("element_"), "")
+        )
+        for node in nodes
+    ]
     return drawn(roomy, edges, follower.manifest["application"])
 
 
@@ -45,6 +51,7 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
         "run": follower.manifest["run"], "name": follower.run.name, "path": str(follower.run), "application": follower.manifest["application"], "state": state,
         "causes": [one._asdict() for one in found], "healthy": not any(one.fault for one in found),
         "counts": _counts(follower, state), "batches": follower.totals.batches, "lately": _lately(follower), "series": _series(follower),
+        "master": follower.starts[-1].get("master") if follower.starts else None,
         "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,
         "letters": _letters(follower), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
     }  # fmt: skip

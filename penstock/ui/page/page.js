@@ -49,16 +49,24 @@ function steps(most, count = 4) {
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, place) => place * step);
 }
 
-function chart(title, lines, { from, to, shownX, shownY, bands = [], marks = [], point = null }) {
+function decades(least, most) {
+  const all = [];
+  for (let power = Math.floor(Math.log10(least)); power <= Math.log10(most); power++) for (const digit of [1, 2, 5]) all.push(digit * 10 ** power);
+  const within = all.filter((one) => one >= least && one <= most);
+  return within.length > 6 ? within.filter((one) => /^1/.test(one.toPrecision(1))) : within;
+}
+
+function chart(title, lines, { from, to, shownX, shownY, bands = [], marks = [], point = null, log = false }) {
   const values = [...lines.flatMap((line) => line.points.map((one) => one[1])), ...bands.flatMap((band) => band.range)];
   const finite = values.filter((value) => value !== null && Number.isFinite(value));
   if (finite.length && !finite.some((value) => value > 0)) return `<p class="faint">None.</p>`;
   if (!finite.length || !(to > from)) return `<p class="faint">Not known.</p>`;
-  const most = Math.max(...finite, 1e-9) * 1.08;
+  const most = Math.max(...finite, 1e-9) * 1.08, least = log ? Math.min(...finite.filter((value) => value > 0)) / 1.15 : 0;
+  const scaled = (value) => (log ? Math.log(Math.max(value, least) / least) / Math.log(most / least) : value / most);
   const x = (at) => LEFT + ((at - from) / (to - from)) * (WIDTH - LEFT - RIGHT);
-  const y = (value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+  const y = (value) => HEIGHT - BOTTOM - scaled(value) * (HEIGHT - TOP - BOTTOM);
   const parts = [];
-  for (const step of steps(most)) {
+  for (const step of log ? decades(least, most) : steps(most)) {
     parts.push(`<line class="axis" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(step)}" y2="${y(step)}"/>`);
     parts.push(`<text x="${LEFT - 6}" y="${y(step) + 4}" text-anchor="end">${shownY(step)}</text>`);
   }
@@ -94,11 +102,11 @@ function chart(title, lines, { from, to, shownX, shownY, bands = [], marks = [],
 // --- all runs -------------------------------------------------------------------------------------
 
 function home(runs) {
-  const rows = runs.map((run) => `<tr><td><a href="/runs/${encodeURIComponent(run.name)}">${escape(run.name)}</a></td><td class="text">${escape(run.state)}</td>
+  const rows = runs.map((run) => `<tr><td><a href="/runs/${encodeURIComponent(run.name)}">${escape(run.name)}</a></td><td class="word">${escape(run.state)}</td>
     <td>${run.last_commit === null ? "never" : ago(run.last_commit)}</td><td>${whole(run.accepted)}</td><td>${whole(run.dead_lettered)}</td>
     <td>${rate(run.rate)}</td><td>${seconds(run.p50_s)}</td><td>${seconds(run.p95_s)}</td></tr>`).join("");
   main.innerHTML = runs.length
-    ? `<div class="scroll" tabindex="0" role="region" aria-label="Runs"><table><thead><tr><th scope="col">run</th><th scope="col" class="text">state</th><th scope="col">last commit</th><th scope="col">events</th><th scope="col">dead-lettered</th><th scope="col">rate</th><th scope="col">p50</th><th scope="col">p95</th></tr></thead><tbody>${rows}</tbody></table></div><p class="faint">All figures are measured.</p>`
+    ? `<div class="scroll" tabindex="0" role="region" aria-label="Runs"><table><thead><tr><th scope="col">run</th><th scope="col" class="word">state</th><th scope="col">last commit</th><th scope="col">events</th><th scope="col">dead-lettered</th><th scope="col">rate</th><th scope="col">p50</th><th scope="col">p95</th></tr></thead><tbody>${rows}</tbody></table></div><p class="faint">All figures are measured.</p>`
     : `<p>No run lies here yet. Start one: <code>penstock run app.py</code>.</p>`;
 }
 
@@ -111,7 +119,7 @@ function skeleton() {
     <section aria-labelledby="h-health"><h2 id="h-health">How it is</h2><div id="health"></div>
       <div id="counts" class="counts"></div><p class="faint" id="counted"></p></section>
     <section aria-labelledby="h-graph"><h2 id="h-graph">Topology</h2>
-      <p class="faint">Rates of the last half minute of commits, and the time that an element takes for an event (measured). An element with a heavy frame works more than half of one core.</p>
+      <p class="faint">Rates of the last half minute of commits, and the time that an element takes for an event (measured). An element with a heavy frame works more than half of one core.${new Set(Object.values(now.groups)).size > 1 ? " Above an element stands the query that it runs in; a dashed arrow leads from query to query." : ""}</p>
       <div class="graph scroll" tabindex="0" role="region" aria-label="Picture of the topology">${data.picture}</div><div id="element" aria-live="polite"></div></section>
     <section aria-labelledby="h-time"><h2 id="h-time">Over time</h2>
       <p><label style="display:inline">Show the last <input type="number" id="span" min="1" step="1" style="width:6rem" aria-describedby="span-hint"> minutes</label> <span class="faint" id="span-hint">(empty: all)</span></p>
@@ -161,12 +169,12 @@ function graph() {
     box.setAttribute("aria-pressed", String(box.dataset.node === chosen));
   }
   const name = (chosen || "").replace(/^element_/, ""), one = lately.elements[name];
-  set("element", !chosen ? "" : one ? `<h3>${escape(name)}</h3><table><tbody>
+  set("element", !chosen ? "" : one ? `<h3>${escape(name)}</h3><div class="columns"><table><tbody>
     <tr><td>query (group)</td><td>${escape(now.groups[name] || "main")}</td></tr><tr><td>events</td><td>${whole(one.events)}</td></tr>
     <tr><td>now</td><td>${rate(one.rate)}</td></tr><tr><td>time of an event (mean)</td><td>${seconds(one.service_us === null ? null : one.service_us / 1e6)}</td></tr>
     <tr><td>works, of one core</td><td>${(100 * one.busy).toFixed(1)}%</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
     <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
-    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table>${hottest(one.hottest)}`
+    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table><div>${hottest(one.hottest)}</div></div>`
     : `<p class="faint">${chosen.startsWith("element_") ? "Nothing was measured there lately." : "Its rate stands in its box; nothing else is measured there."}</p>`);
 }
 
@@ -241,7 +249,7 @@ function whatIf() {
   }
   place.dataset.html = "sliders";
   const one = (name, label) => `<label id="${name}-label"><span>${label}: <output id="${name}-shown"></output></span><input type="range" id="${name}" min="0" step="1"></label>`;
-  place.innerHTML = `<p class="faint">Predicted from the run's own micro-batches, at <span id="rate-today">${rate(now.today.rate)}</span> today. The line is over the trigger interval; the ring is where the sliders are.</p>
+  place.innerHTML = `<p class="faint">Predicted from the run's own micro-batches, at <span id="rate-today">${rate(now.today.rate)}</span> today. The line is over the trigger interval, its height logarithmic; the ring is where the sliders are.</p>
     <div class="sliders">${one("rate", "rate")}${one("trigger", "trigger interval")}${one("cores", "cores")}${one("min_rows", "rows that open the gate (K)")}${one("max_delay", "or after")}</div>
     <div id="predicted" aria-live="polite">The models work out the settings, which takes some seconds …</div><div id="curve"></div>`;
   (data.live ? asked("") : Promise.resolve(data.surface && keep(data.surface))).then(() => {
@@ -274,7 +282,7 @@ function moved(answered) {
   const times = value("rate"), column = Number(slider("trigger").value), trigger = stops.triggers[column], least = value("min_rows"), delay = value("max_delay");
   slider("rate-shown").textContent = `${times} times today's, ${rate(times * stops.present)}`;
   slider("trigger-shown").textContent = trigger === 0 ? "none (back to back)" : seconds(trigger);
-  slider("cores-shown").textContent = value("cores") === null ? "" : `${value("cores")}, the time per row divided among them (assumed)`;
+  slider("cores-shown").textContent = value("cores") === null ? "" : `${value("cores")}, dividing the work (assumed)`;
   slider("min_rows-shown").textContent = least === null || least <= 1 ? "one, no gate" : whole(least);
   slider("max_delay-shown").textContent = seconds(delay);
   slider("max_delay").disabled = least === null || least <= 1;
@@ -294,13 +302,13 @@ function moved(answered) {
     : `<p>The query would not keep up at this rate and setting (predicted).</p>`);
   const line = (name, colour, figure) => ({ name, colour, points: stops.triggers.map((one, at) => [at, row[at] ? row[at][figure] : null]) });
   set("curve", chart("Predicted latency by trigger interval", [line("p50", "var(--p50)", 0), line("p95", "var(--p95)", 1), line("p99", "var(--p99)", 2)], {
-    from: 0, to: stops.triggers.length - 1, shownX: (at) => (Number.isInteger(at) ? seconds(stops.triggers[at]).replace(/^0 s$/, "back to back") : ""), shownY: seconds, point: cell ? [column, p95] : null }));
+    from: 0, to: stops.triggers.length - 1, shownX: (at) => (Number.isInteger(at) ? seconds(stops.triggers[at]).replace(/^0 s$/, "back to back") : ""), shownY: seconds, point: cell ? [column, p95] : null, log: true }));
 }
 
 function show() {
   document.title = `${now.healthy ? "" : "! "}${now.name} – Penstock`;
   document.getElementById("title").textContent = now.name;
-  set("state", `${escape(now.application)}, ${escape(now.state)}${now.trigger ? `, trigger ${seconds(now.trigger)}` : ", back to back"}${data.live ? ` · <a href="/">all runs</a>` : ""}`);
+  set("state", `${escape(now.application)}, ${escape(now.state)}${now.trigger ? `, trigger ${seconds(now.trigger)}` : ", back to back"}${now.master ? `, on ${escape(now.master)}` : ""}${data.live ? ` · <a href="/">all runs</a>` : ""}`);
   health(); graph(); charts(); whatIf(); letters();
 }
 
