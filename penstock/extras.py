@@ -14,6 +14,7 @@ EXTRA_OF = {
         ("httptools", "prometheus_client", "sse_starlette", "starlette", "uvicorn", "uvloop", "websockets"), "adapter"
     ),
     "confluent_kafka": "kafka",
+    "datasketches": "sketches",
     "opentelemetry": "telemetry",
     "psycopg": "postgresql",
 }

@@ -47,11 +47,11 @@ def shell(script, directory):
 @pytest.mark.slow
 def test_the_tutorial_can_be_followed(tmp_path):
     tutorial = ROOT / "docs" / "tutorial.md"
-    app, test = blocks(tutorial, "python")
+    app, test, sampled = blocks(tutorial, "python")
     (tmp_path / "app.py").write_text(app)
     (tmp_path / "test_app.py").write_text(test)
     shell("python -m pytest -q", tmp_path)
-    first, second = blocks(tutorial, "sh")
+    first, second, look = blocks(tutorial, "sh")
     summary, results = blocks(tutorial, "text")
     assert summary.strip() in shell(first, tmp_path)
     files = sorted((tmp_path / "runs/lengths/output/Output").glob("*.jsonl"))
@@ -63,6 +63,10 @@ def test_the_tutorial_can_be_followed(tmp_path):
     letters = [line.strip() for file in (output / "dead-letters").glob("*.jsonl") for line in file.open()]
     [shown] = blocks(tutorial, "json")
     assert shown.strip() in letters
+    (tmp_path / "app.py").write_text(app.replace('words = app.source("Words", Word)\n', sampled))
+    said = shell(look.replace("--ui", "--ui 0").replace("2 m", "15 s"), tmp_path)
+    assert "0 dead-lettered" in said
+    assert "lost 0, duplicated 0" in said
 
 
 @pytest.mark.slow

@@ -11,13 +11,18 @@ import heapq
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, Self, TypeVar, Union, get_args, get_origin
 
 from penstock.app.event import Event, field_types
 from penstock.errors import TopologyError
+from penstock.extras import needs
 
 State = TypeVar("State")
+
+SKETCH = 12
+"""The logarithm to base two of a sketch's registers."""
 
 
 class Reducer(ABC, Generic[State]):
@@ -277,6 +282,53 @@ class distinct(Reducer[set[Any]]):
         return len(state)
 
 
+class approx_distinct(Reducer[bytes]):
+    """About how many values a field has, by a sketch of at most 4.2 kB however many they are.
+
+    It is exact to some hundred values; beyond, the standard error is 1.6% (HyperLogLog with 4,096 registers; Flajolet et al., AofA
+    2007, as DataSketches has it). It needs the extra ``sketches``.
+
+    Raises
+    ------
+    MissingExtraError: the extra is not installed.
+    """
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field)
+        with needs():
+            import datasketches
+        self._new, self._read = datasketches.hll_sketch, datasketches.hll_sketch.deserialize
+        self._union = datasketches.hll_union
+
+    def kind(self, event: type[Event]) -> Any:
+        members = _without_none(self.value_type(event))
+        if len(members) != 1 or members[0] not in _COUNTABLE:
+            names = ", ".join(kind.__name__ for kind in _COUNTABLE)
+            raise TopologyError(
+                f"approx_distinct({self.field!r}) is of {event.__name__}, where that is none of {names}."
+            )
+        return bytes
+
+    def start(self) -> bytes:
+        return b""
+
+    def add(self, state: bytes, value: Any, time: int) -> bytes:
+        sketch = self._read(state) if state else self._new(SKETCH)
+        sketch.update(_COUNTABLE[type(value)](value) if value is not None else "\0")
+        return bytes(sketch.serialize_compact())
+
+    def merge(self, state: bytes, later: bytes) -> bytes:
+        if not state or not later:
+            return state or later
+        union = self._union(SKETCH)
+        union.update(self._read(state))
+        union.update(self._read(later))
+        return bytes(union.get_result().serialize_compact())
+
+    def result(self, state: bytes) -> int:
+        return round(self._read(state).get_estimate()) if state else 0
+
+
 class collect(Reducer[list[Any]]):
     """All values of a field, or all events, by their times."""
 
@@ -348,3 +400,20 @@ def _or_none(kind: Any) -> Any:
     if get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind):
         return kind
     return kind | None
+
+
+def _without_none(kind: Any) -> list[Any]:
+    members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return [member for member in members if member is not type(None)]
+
+
+_COUNTABLE: dict[type, Callable[[Any], Any]] = {
+    int: lambda number: number,
+    str: lambda text: text,
+    float: lambda number: number + 0.0,  # -0.0 is 0.0
+    bool: int,
+    bytes: bytes.hex,
+    Decimal: lambda number: str(number.normalize() if number else 0),
+    datetime: lambda moment: moment.timestamp(),
+}
+"""What a sketch counts, and as what: equal values are the same."""
