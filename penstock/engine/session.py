@@ -49,6 +49,7 @@ STREAMING = {
 }
 """What a session's queries need; may be set while it runs."""
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
@@ -82,8 +83,7 @@ def start_session(
     logging.write_text(LOGGING.format(path=path))
     _renew_jvm(jars)
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
-    flags = f"-Dlog4j2.configurationFile={logging.as_uri()}"
-    settings.set("spark.driver.extraJavaOptions", flags)
+    own = f"-Dlog4j2.configurationFile={logging.as_uri()}"
     if jars:
         settings.set("spark.jars", ",".join(map(str, jars)))
     if archives:
@@ -94,6 +94,7 @@ def start_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     for key, value in {**STREAMING, **QUIET, **conf}.items():
         settings.set(key, value)
+    settings.set(JAVA_OPTIONS, f"{settings.get(JAVA_OPTIONS, '')} {own}".strip())  # the user's besides, if there are any
     before = set(descendants())
     try:
         with _output_to(log):

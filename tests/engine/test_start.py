@@ -85,3 +85,28 @@ def test_a_java_home_that_leads_nowhere_is_said(monkeypatch):
     with pytest.raises(JavaNotFoundError, match="JAVA_HOME is /no/such/place, where there is no bin/java"):
         java_home()
     java_home.cache_clear()
+
+
+@pytest.mark.slow
+def test_options_for_java_are_given_besides_our_own(tmp_path):
+    (tmp_path / "starting.py").write_text(APP)
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        "starting.py",
+        "--conf",
+        "spark.driver.extraJavaOptions=-Dmine=1",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline, seen = time.monotonic() + 60, ""
+        while "-Dmine=1" not in seen and time.monotonic() < deadline:
+            time.sleep(0.2)
+            asked = ["ps", "-o", "args=", "-ww", "-p", ",".join(map(str, [os.getpid(), *children_of(process.pid)]))]
+            seen = subprocess.run(asked, capture_output=True, text=True).stdout
+        assert "-Dlog4j2.configurationFile=file:" in seen
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
