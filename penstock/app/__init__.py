@@ -6,13 +6,14 @@ from penstock.app.element import ProcessingElement
 from penstock.app.event import Event
 from penstock.app.stream import Emission, Sink, Source, Stream
 from penstock.app.topology import Topology
-from penstock.app.window import Count, Session, Sliding, Tumbling, Window
+from penstock.app.window import Count, Global, Session, Sliding, Tumbling, Window
 
 __all__ = [
     "App",
     "Count",
     "Emission",
     "Event",
+    "Global",
     "ProcessingElement",
     "Session",
     "Sink",

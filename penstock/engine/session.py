@@ -94,7 +94,9 @@ def start_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     for key, value in {**STREAMING, **QUIET, **conf}.items():
         settings.set(key, value)
-    settings.set(JAVA_OPTIONS, f"{settings.get(JAVA_OPTIONS, '')} {own}".strip())  # the user's besides, if there are any
+    settings.set(
+        JAVA_OPTIONS, f"{settings.get(JAVA_OPTIONS, '')} {own}".strip()
+    )  # the user's besides, if there are any
     before = set(descendants())
     try:
         with _output_to(log):

@@ -10,7 +10,7 @@ from penstock.app.element import ProcessingElement
 from penstock.app.event import field_types
 from penstock.app.reducers import Reducer, fold
 from penstock.app.stream import Emission, Stream
-from penstock.app.window.windowing import Count, Session, Windowing, microseconds
+from penstock.app.window.windowing import Count, Global, Session, Windowing, microseconds
 from penstock.errors import TopologyError
 
 Results = Literal["final", "updates", "both"]
@@ -91,6 +91,10 @@ def aggregate(
     bases: dict[str, type[Reducing]] = {"final": _Final, "updates": _Updates, "both": _Both}
     if results not in bases:
         raise TopologyError(f"Aggregate {name}: results={results!r}; choose {', '.join(bases)}.")
+    if isinstance(window, Global) and results != "final":
+        raise TopologyError(
+            f"Aggregate {name}: a window of {window} says itself when there is a result: leave out results=."
+        )
     fields = set(field_types(into.event_type))
     spans = fields & {"start", "end"} - set(reducers) - set(key)
     wanted = {*key, *spans, *reducers}
@@ -101,7 +105,9 @@ def aggregate(
             "each of the other fields, as bids=reducers.count()."
         )
     mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
-    if not mergeable and (isinstance(window, Session) or (isinstance(window, Count) and window.every < window.size)):
+    if not mergeable and (
+        isinstance(window, Session | Global) or (isinstance(window, Count) and window.every < window.size)
+    ):
         raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
     states: list[Any] = []
     for each, reducer in reducers.items():

@@ -15,8 +15,8 @@ from penstock.app.element import (
 )
 from penstock.app.event import field_types
 from penstock.app.stream import Source, Stream
-from penstock.app.window.windowed import windowed
-from penstock.app.window.windowing import Count, Session, Windowing
+from penstock.app.window.prototype import windowed
+from penstock.app.window.windowing import Count, Global, Session, Windowing
 from penstock.errors import TopologyError
 
 
@@ -48,7 +48,7 @@ def declare_windowed(
 def _check(name: str, body: Any, key: Any, window: Any) -> None:
     if not isinstance(window, Windowing):
         raise TopologyError(
-            f"Element {name}: window={window!r}; give Tumbling, Sliding, Session or Count, as Tumbling('10 s')."
+            f"Element {name}: window={window!r}; give Tumbling, Sliding, Session, Count or Global, as Tumbling('10 s')."
         )
     if not (isinstance(body, type) and issubclass(body, ProcessingElement)):
         raise TopologyError(
@@ -72,9 +72,27 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
             f"Element {name}: an event may join two sessions, so give it `def merge(self, other)`, which takes in the state of "
             "the later one."
         )
+    if isinstance(window, Global):
+        _check_global(name, body, window, merges=merges)
     if isinstance(window, Count) and window.every < window.size and (not merges or overrides(body, "on_batch")):
         raise TopologyError(
             f"Element {name}: windows of {window} share their events, so give it `def merge(self, other)`, and no on_batch."
+        )
+
+
+def _check_global(name: str, body: Any, window: Global, *, merges: bool) -> None:
+    """Refuse what a window that never closes has no use for, and ask for what it needs."""
+    if not overrides(body, "on_close"):
+        raise TopologyError(f"Element {name} has a window of {window}: give it on_close, which says the result so far.")
+    for hook in ("on_batch", "on_late"):
+        if overrides(body, hook):
+            raise TopologyError(
+                f"Element {name} has a window of {window}, which says when there is a result: leave out {hook}."
+            )
+    if window.every is not None and not merges:
+        raise TopologyError(
+            f"Element {name}: a window of {window} takes in the events of each span once the watermark has passed it, so give it "
+            "`def merge(self, other)`, which takes in the state of a later part."
         )
 
 
@@ -88,7 +106,7 @@ def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> 
     fields = {window.at} if window.at else {event_time_of(stream) for stream in streams}
     field = fields.pop() if len(fields) == 1 else None
     if field is None:
-        if isinstance(window, Count):
+        if isinstance(window, Count) or (isinstance(window, Global) and window.every is None):
             return None
         raise TopologyError(
             f"Element {name}: windows of {window} need a time: declare the source with event_time=, or say which field of "

@@ -7,7 +7,6 @@ state is what is kept of the windows that are open.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
@@ -20,10 +19,8 @@ from penstock.app.window.windowing import (
     FOREVER,
     SECOND,
     Count,
-    Session,
     Sliding,
     Window,
-    Windowing,
     microseconds,
     moment,
     of_watermark,
@@ -388,34 +385,3 @@ def _is_flat(event_type: Any) -> bool:
 
 def _copy(state: Any) -> Any:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
-
-
-def windowed(body: type[ProcessingElement], windowing: Windowing, field: str | None) -> type[Windowed]:
-    """The prototype that keeps an instance of ``body`` for each window.
-
-    Parameters
-    ----------
-    field: of the events, which holds their time; None for windows by count without one.
-    """
-    parts: Any = dict[int, Part[body]]  # type: ignore[valid-type]
-    base: type[Windowed]
-    if isinstance(windowing, Count):
-        base, parts = (Counted if field is None else CountedToTheEnd), list[Events[body]]  # type: ignore[valid-type]
-    elif isinstance(windowing, Session):
-        base = Sessions
-    else:
-        base = Panes if shares_panes(body, windowing) else Aligned
-    name = "parts" if isinstance(windowing, Count) else "open"
-    made: Any = msgspec.defstruct(
-        body.__name__, [(name, parts, msgspec.field(default_factory=list if name == "parts" else dict))], bases=(base,),
-        module=body.__module__, dict=True,
-        namespace={"body": body, "windowing": windowing, "time_of": None if field is None else attrgetter(field)},
-    )  # fmt: skip
-    prototype: type[Windowed] = made
-    return prototype
-
-
-def shares_panes(body: type[ProcessingElement], windowing: Windowing) -> bool:
-    """Whether windows are merged from parts that they share: the body says how, and asks for nothing between."""
-    plain = not (overrides(body, "on_batch") or overrides(body, "on_late") or windowing.allowed_us)
-    return isinstance(windowing, Sliding) and windowing.shared and overrides(body, "merge") and plain

@@ -246,6 +246,44 @@ class Count(Windowing):
         return f"{self.size:,} events" + ("" if self.every == self.size else f" every {self.every:,}")
 
 
+@dataclass(frozen=True, init=False)
+class Global(Windowing):
+    """One window for all events of a key, whose result so far is said again and again; it never closes.
+
+    Parameters
+    ----------
+    every: a span of event time, after each of which in which an event came there is a result; from midnight in UTC.
+    after: or so many events, in the order in which they come.
+
+    Raises
+    ------
+    TopologyError: not one of the two is given, or it is zero.
+    """
+
+    every: Duration | None
+    after: int | None
+
+    def __init__(self, *, every: Duration | None = None, after: int | None = None, at: str | None = None) -> None:
+        super().__init__(at=at)
+        object.__setattr__(self, "every", every)
+        object.__setattr__(self, "after", after)
+        if (every is None) == (after is None):
+            raise TopologyError(
+                "A global window never closes: say when to give its result so far, as Global(every='1 minute') or "
+                "Global(after=100)."
+            )
+        if self.every_us < 0 or (every is not None and not self.every_us) or (after is not None and after < 1):
+            raise TopologyError(f"A global window with a result every {every or after}: give more than zero.")
+
+    @property
+    def every_us(self) -> int:
+        """Microseconds from result to result; 0, where events are counted."""
+        return 0 if self.every is None else _micros(self.every)
+
+    def __str__(self) -> str:
+        return f"all, result every {f'{self.after:,} events' if self.every is None else span(self.every_us)}"
+
+
 def _micros(duration: Duration) -> int:
     return round(seconds(duration) * SECOND)
 

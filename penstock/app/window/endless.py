@@ -1,0 +1,139 @@
+"""Prototypes of windows that never close: their result so far is said again and again."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.app.element import ProcessingElement
+from penstock.app.stepwise import Stepwise, emissions
+from penstock.app.stream import Emission
+from penstock.app.window.windowed import Events, Part, Windowed
+from penstock.app.window.windowing import FOREVER, Global
+
+
+class ByTime(Windowed):
+    """A result for each span of event time in which an event came: of the events before its end, whatever the order of delivery."""
+
+    if TYPE_CHECKING:  # fields of each prototype, typed by its body
+        open: dict[int, Part[Any]]
+        whole: Events[Any] | None
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to its span, which waits for the watermark.
+
+        Raises
+        ------
+        LateEventError: the result at the span's end has been said.
+        """
+        every = self.windowing.every_us
+        time = self._time(event)
+        start = time // every * every
+        if start + every <= self._fired:
+            raise self._late(time)
+        part = self.open.get(start)
+        if part is None:
+            part = self.open[start] = Part(self.body(), start + every)
+        yield from emissions(self._enter(part.state, start, part.end).on_event(event))
+        self.rearm()
+
+    def is_due(self) -> bool:
+        """Whether the watermark has passed the end of a span."""
+        return bool(self.open) and self.open[min(self.open)].end <= self._mark
+
+    def step(self) -> Iterator[Emission]:
+        """Take in the first span, and say the result so far."""
+        whole = self._take_in()
+        yield from emissions(self._enter(whole.state, whole.first, whole.last).on_close())
+
+    def skip(self) -> None:
+        """Take in the first span and say nothing; a span that cannot be taken in is left out."""
+        start = min(self.open)
+        before = msgspec.msgpack.encode(self.whole)
+        try:
+            self._take_in()
+        except Exception:  # whatever the author's merge raises, which is in a dead letter
+            self.whole = msgspec.msgpack.decode(before, type=Events[self.body] | None)  # type: ignore[name-defined]
+            self.open.pop(start, None)
+
+    def _take_in(self) -> Events[Any]:
+        start = min(self.open)
+        part = self.open.pop(start)
+        whole = self.whole
+        if whole is None:
+            whole = self.whole = Events(self.body(), start, part.end)
+        whole.last = part.end
+        self._enter(whole.state, whole.first, whole.last).merge(self._enter(part.state, start, part.end))
+        return whole
+
+    def rearm(self) -> None:
+        """At the end of the first span."""
+        self._wake(self.open[min(self.open)].end if self.open else None)
+
+    def is_empty(self) -> bool:
+        """Whether there has been no event."""
+        return not self.open and self.whole is None
+
+
+class ByCount(Windowed):
+    """A result after every so many events, in the order in which they come."""
+
+    on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
+
+    if TYPE_CHECKING:  # a field of each prototype, typed by its body
+        whole: Events[Any] | None
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to the state, and say the result where that is due."""
+        windowing: Global = self.windowing
+        assert windowing.after is not None
+        time = self._time(event)
+        whole = self.whole
+        if whole is None:
+            whole = self.whole = Events(self.body(), time, time)
+        whole.seen, whole.last = whole.seen + 1, time
+        yield from emissions(self._enter(whole.state, whole.first, time).on_event(event))
+        if whole.seen % windowing.after == 0:
+            yield from self._say(whole)
+
+    def is_empty(self) -> bool:
+        """Whether there has been no event."""
+        return self.whole is None
+
+    def _say(self, whole: Events[Any]) -> Iterator[Emission]:
+        yield from emissions(self._enter(whole.state, whole.first, whole.last).on_close())
+
+
+class ByCountToTheEnd(ByCount):
+    """The same where there is an event time: what has not been said when the input has ended is said then."""
+
+    on_timer = Stepwise.on_timer
+    said: bool = False
+    """Whether the end of the input has been dealt with."""
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to the state, and ask to be woken at the end of the input."""
+        yield from super().on_event(event)
+        self.rearm()
+
+    @property
+    def _unsaid(self) -> bool:
+        return not self.said and self.whole is not None and self.whole.seen % self.windowing.after != 0
+
+    def is_due(self) -> bool:
+        """Whether the input has ended and something is left."""
+        return self._unsaid and self._mark >= FOREVER
+
+    def step(self) -> Iterator[Emission]:
+        """Say what is left."""
+        assert self.whole is not None
+        self.said = True
+        yield from self._say(self.whole)
+
+    def skip(self) -> None:
+        """Leave it unsaid."""
+        self.said = True
+
+    def rearm(self) -> None:
+        """Only at the end of the input."""
+        self._wake(FOREVER if self._unsaid else None)
