@@ -57,6 +57,8 @@ class WhatIf:
         self._present = float(self._today.rate or 0.0)
         self._cores = self._offered_cores()
         self._thresholds = self._offered_thresholds()
+        self._triggers = sorted({*TRIGGERS, self._today.interval})
+        self._delays = sorted({*DELAYS, self._today.delay} if (self._today.min_rows or 1) > 1 else DELAYS)
 
     def surface(self, place: Place | None = None) -> dict[str, Any]:
         """Where the sliders stop, and the cells: a row for each rate, or for that of the place alone, with a cell for each trigger;
@@ -77,9 +79,9 @@ class WhatIf:
         with self._lock:
             cells = [self._row(Place(times, where.cores, where.min_rows, where.max_delay)) for times in rates]
         return {
-            "rates": RATES, "triggers": TRIGGERS, "figures": FIGURES, "cells": cells, "present": self._present, "fit": self._fit,
+            "rates": RATES, "triggers": self._triggers, "figures": FIGURES, "cells": cells, "present": self._present, "fit": self._fit,
             "asked": rates, "cores": where.cores, "offered": self._cores, "min_rows": where.min_rows,
-            "thresholds": self._thresholds, "max_delay": where.max_delay, "delays": DELAYS,
+            "thresholds": self._thresholds, "max_delay": where.max_delay, "delays": self._delays,
         }  # fmt: skip
 
     def plan(self, place: Place, trigger: float) -> Plan:
@@ -100,7 +102,7 @@ class WhatIf:
 
     def _row(self, place: Place) -> list[list[float] | None]:
         if place not in self._rows:
-            self._rows[place] = [self._cell(self._setting(place, trigger)) for trigger in TRIGGERS]
+            self._rows[place] = [self._cell(self._setting(place, trigger)) for trigger in self._triggers]
         return self._rows[place]
 
     def _setting(self, place: Place, trigger: float) -> Setting:
@@ -126,7 +128,7 @@ class WhatIf:
         for name, value, present, offered in (
             ("cores", where.cores, self._today.cores, self._cores),
             ("rows to open the gate", where.min_rows, self._today.min_rows or 1.0, self._thresholds),
-            ("seconds to open the gate", where.max_delay, self._today.delay, list(DELAYS)),
+            ("seconds to open the gate", where.max_delay, self._today.delay, self._delays),
         ):
             if value not in (*offered, present, None):
                 raise ConfigurationError(

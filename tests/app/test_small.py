@@ -45,7 +45,7 @@ def test_parameters_have_the_type_of_their_default():
 
 def test_the_public_names_are_these():
     assert set(penstock.__all__) == {
-        "App", "Count", "Emission", "Event", "PenstockError", "ProcessingElement", "Session", "Sink", "Sliding", "Source", "Stream",
-        "Topology", "Tumbling", "Window",
+        "App", "Count", "Emission", "Event", "Global", "PenstockError", "ProcessingElement", "Session", "Sink", "Sliding", "Source",
+        "Stream", "Topology", "Tumbling", "Window",
         "__version__", "reducers", "watch",
     }  # fmt: skip

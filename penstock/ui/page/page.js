@@ -231,12 +231,12 @@ function arrange(wanted) {
 }
 
 function keep(found) {
-  const set = stops && slider("rate").max !== "" ? Object.fromEntries(Object.keys(SLIDERS).map((name) => [name, value(name)])) : null;
+  const before = stops && slider("rate").max !== "" ? Object.fromEntries(Object.keys(SLIDERS).map((name) => [name, value(name)])) : null;
   if (stops === null || stops.fit !== found.fit) rows = new Map();
   const least = found.thresholds.length ? found.min_rows : null;
   found.asked.forEach((times, at) => rows.set(rowOf(times, found.offered.length ? found.cores : null, least, found.max_delay), found.cells[at]));
   stops = found;
-  if (set) arrange(set);
+  if (before) arrange(before);
 }
 
 function whatIf() {
