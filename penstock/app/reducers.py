@@ -303,7 +303,7 @@ class approx_distinct(Reducer[bytes]):
     def kind(self, event: type[Event]) -> Any:
         members = _without_none(self.value_type(event))
         if len(members) != 1 or members[0] not in _COUNTABLE:
-            names = ", ".join(kind.__name__ for kind in _COUNTABLE)
+            names = ", ".join(kind.__name__ for kind in _COUNTABLE if kind is not type(None))
             raise TopologyError(
                 f"approx_distinct({self.field!r}) is of {event.__name__}, where that is none of {names}."
             )
@@ -314,7 +314,7 @@ class approx_distinct(Reducer[bytes]):
 
     def add(self, state: bytes, value: Any, time: int) -> bytes:
         sketch = self._read(state) if state else self._new(SKETCH)
-        sketch.update(_COUNTABLE[type(value)](value) if value is not None else "\0")
+        sketch.update(_COUNTABLE[type(value)](value))
         return bytes(sketch.serialize_compact())
 
     def merge(self, state: bytes, later: bytes) -> bytes:
@@ -409,11 +409,12 @@ def _without_none(kind: Any) -> list[Any]:
 
 _COUNTABLE: dict[type, Callable[[Any], Any]] = {
     int: lambda number: number,
-    str: lambda text: text,
+    str: lambda text: f"text {text}",  # the sketch leaves out an empty one
     float: lambda number: number + 0.0,  # -0.0 is 0.0
     bool: int,
-    bytes: bytes.hex,
-    Decimal: lambda number: str(number.normalize() if number else 0),
+    bytes: lambda content: f"bytes {content.hex()}",
+    Decimal: lambda number: f"decimal {number.normalize() if number else 0}",
     datetime: lambda moment: moment.timestamp(),
+    type(None): lambda _: "none",
 }
 """What a sketch counts, and as what: equal values are the same."""

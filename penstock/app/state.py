@@ -11,6 +11,9 @@ from penstock.errors import IncompatibleStateError
 
 WIDENINGS = {("int", "float")}
 
+LARGEST_STATE = 32 << 20
+"""Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""
+
 
 def describe_state(topology: Topology) -> dict[str, Any]:
     """For each keyed element its key and state, each field with its type, and its hop."""

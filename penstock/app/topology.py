@@ -149,6 +149,7 @@ class Topology:
                     "event": stream.event_type.__name__,
                     "fields": {name: _spell(kind) for name, kind in field_types(stream.event_type).items()},
                     "source": isinstance(stream, Source),
+                    **_event_time(stream),
                 }
                 for stream in self.streams
             ],
@@ -252,6 +253,13 @@ def _check_names(kind: str, names: list[str]) -> None:
             raise TopologyError(
                 f"The {kind} name {name!r} holds a character other than letters, digits, '-', '_' and '.'."
             )
+
+
+def _event_time(stream: Stream[Any]) -> dict[str, Any]:
+    if not isinstance(stream, Source) or stream.event_time is None:
+        return {}
+    own = stream.event_time
+    return {"event_time": {"field": own.field, "lateness_s": own.lateness, "late": own.late, "idle_s": own.idle}}
 
 
 def _spell(annotation: Any) -> str:

@@ -16,6 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.engine.classes import sharing
 from penstock.engine.descendants import descendants, kill_all
 from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
@@ -75,7 +76,8 @@ def start_session(
     ClusterError: the master cannot be reached.
     """
     _check_master(master)
-    os.environ["JAVA_HOME"] = str(java_home())
+    java = java_home()
+    os.environ["JAVA_HOME"] = str(java)
     for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # they write to the screen
         getLogger(logger).disabled = True
     path = Path(log.name).absolute()
@@ -94,9 +96,8 @@ def start_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     for key, value in {**STREAMING, **QUIET, **conf}.items():
         settings.set(key, value)
-    settings.set(
-        JAVA_OPTIONS, f"{settings.get(JAVA_OPTIONS, '')} {own}".strip()
-    )  # the user's besides, if there are any
+    given = settings.get(JAVA_OPTIONS, "") or ""
+    settings.set(JAVA_OPTIONS, " ".join(filter(None, (own, given, sharing(java, given)))))  # of two the later counts
     before = set(descendants())
     try:
         with _output_to(log):

@@ -343,11 +343,17 @@ class _Recording:
         )
 
     def instances(self, name: str) -> tuple[tuple[float, int], ...]:
-        """Of all keyed elements together, after each micro-batch; of a partition that had no events its last count stands."""
+        """Of the keyed elements that keep theirs for ever, after each micro-batch; of a partition that had no events its last count
+        stands. Instances that expire, and windows, come and go.
+        """
+        elements = self.manifest.get("topology", {}).get("elements", ())
+        passing = {one["name"] for one in elements if one.get("expires_s") is not None or one.get("note")}
         alive: dict[tuple[str, int], int] = {}
         found = []
         for record in self.ledgers.get(name, ()):
             for element, tally in record.elements.items():
+                if element in passing:
+                    continue
                 alive.update({(element, partition): count for partition, count in tally.instances.items()})
             found.append((record.committed_us / 1e6, sum(alive.values())))
         return tuple(found)

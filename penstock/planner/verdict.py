@@ -1,5 +1,6 @@
 """What limits a query, by its recording: one kind, a sentence with the evidence, and whether that is sure."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ COLLECTED = 0.1
 """A share of the tasks' time for garbage collection that memory would save."""
 SLOW_SINK, SLOW_SINK_S = 0.4, 0.5
 """A sink is slow that takes such a share of a micro-batch, and so many seconds."""
+SKEWED_CORES = 0.1
+"""Of a core, below which the work for one key harms nobody."""
 SKEW = 2.5
 """The busiest partition takes so many times the mean."""
 WAITS, WAITS_S = 5.0, 3.0
@@ -249,13 +252,16 @@ def _collected(seen: _Evidence) -> float | None:
 
 
 def _skewed(seen: _Evidence) -> Verdict | None:
-    partitions = int(seen.query.setting.partitions or 1)
-    for element, (key, share) in seen.query.hottest.items():
-        if partitions > 1 and share * partitions > min(SKEW, 0.8 * partitions):
+    query = seen.query
+    parallel = min(query.setting.partitions or 1, query.setting.cores or math.inf)
+    rate = float(seen.series.rows.sum()) / max(seen.series.span, 1e-9)
+    for element, (key, share) in query.hottest.items():
+        cores = query.service_us.get(element, 0.0) / 1e6 * query.events.get(element, 0.0) * rate
+        if parallel > 1 and share * parallel > min(SKEW, 0.8 * parallel) and share * cores > SKEWED_CORES:
             return Verdict(
                 "skewed",
-                f"key {key} has {share:.0%} of the events of {element}, so that one of its {partitions} partitions does most of the "
-                "work of a micro-batch.",
+                f"key {key} has {share:.0%} of the events of {element}, which go to one partition, so that it takes at least "
+                f"{share * parallel:.1f} times what each of {parallel:.0f} would that share the work evenly.",
             )
     by_stage: dict[int, list[float]] = {}
     for stage, run, _ in seen.tasks:
@@ -289,18 +295,19 @@ def _skewed(seen: _Evidence) -> Verdict | None:
 
 def _slow_sink(seen: _Evidence) -> Verdict | None:
     """What every batch costs whatever its rows, beyond what Spark itself takes."""
-    took: dict[str, list[float]] = {}
-    for record in seen.records:
+    took: dict[str, float] = {}
+    measured = [record for record in seen.records if record.ran and record.rows]
+    for record in measured:
         for sink, lasted in record.delivered.items():
-            took.setdefault(sink, []).append(lasted)
+            took[sink] = took.get(sink, 0.0) + lasted
     if took:
-        slowest = max(took, key=lambda sink: float(np.median(took[sink])))
-        lasting, whole = float(np.median(took[slowest])), float(np.median(seen.series.durations))
+        slowest = max(took, key=lambda sink: took[sink])
+        lasting, whole = (total / len(measured) for total in (took[slowest], sum(one.duration for one in measured)))
         if lasting > max(SLOW_SINK_S, SLOW_SINK * whole):
             return Verdict(
                 "slow sink",
-                f"sink {slowest} takes {lasting:.2f} s for a micro-batch, of the {whole:.2f} s that one of {seen.query.name} lasts in "
-                "the median.",
+                f"sink {slowest} takes {lasting:.2f} s for a micro-batch, of the {whole:.2f} s that one of {seen.query.name} lasts "
+                "(means).",
             )
         return None
     phases: dict[str, list[float]] = {}
@@ -360,7 +367,7 @@ def _waits(seen: _Evidence) -> Verdict | None:
             f"rows wait {trigger / 2:.1f} s in the mean for the trigger of {trigger:g} s, while a micro-batch of {seen.query.name} lasts "
             f"{typical:.2f} s: most of the latency is waiting for the trigger.",
         )
-    between = float(np.median(np.diff(seen.series.started)))
+    between = min(float(np.median(np.diff(seen.series.started))), setting.delay)
     if (setting.min_rows or 1) > 1 and between > long:
         return Verdict(
             "waiting at the gate",

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
+from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise
 from penstock.app.stream import Emission
 from penstock.errors import LateEventError, StateError
@@ -30,9 +31,6 @@ REARMED_AT_MOST = 1000
 
 BYTES_PER_REPLAY = 1000
 """Encoding so many bytes of state takes about as long as applying an event again."""
-
-LARGEST_STATE = 32 << 20
-"""Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""
 
 SHORT = 1 << 16
 """Texts below this length are surely small enough."""

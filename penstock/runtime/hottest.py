@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from heapq import nlargest
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 SHARE = 0.02
 """Of the events of a partition in a micro-batch, from which a key is hot there."""
-LEAST = 10
+LEAST = 3
 """Events, below which a key is not hot."""
 KEPT = 64
 """Keys at most."""
@@ -34,7 +35,7 @@ class Hottest(msgspec.Struct):
         if len(identities) < least:
             return cls()
         counted = Counter(identities)
-        return cls({_shown(decode(key)): times for key, times in counted.items() if times >= least})
+        return cls({_shown(key, decode(key)): times for key, times in counted.items() if times >= least})
 
     def merge(self, other: "Hottest") -> None:
         """Add what was counted elsewhere."""
@@ -49,7 +50,8 @@ class Hottest(msgspec.Struct):
         return nlargest(number, self.counts.items(), key=lambda one: one[1])
 
 
-def _shown(key: Any) -> str:
+def _shown(identity: bytes, key: Any) -> str:
+    """A key as text; of a long one the beginning, and a checksum that tells it from others that begin so."""
     parts = key if isinstance(key, tuple) else (key,)
     text = ", ".join(str(part) for part in parts)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({crc32(identity):08x})"

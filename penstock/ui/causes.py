@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.planner.verdict import Verdict
 from penstock.ui.follower import Follower
@@ -11,6 +11,8 @@ from penstock.ui.follower import Follower
 RECENT = 30
 """Micro-batches that are looked at for dead letters and late events."""
 SILENT_S = 60.0
+LASTED = 5
+"""Micro-batches of which the longest says how long one may take in silence: three times as long."""
 
 MENDS = {
     "saturated": "Give it more cores or partitions, or make the busiest element cheaper; a longer trigger helps where micro-batches are small.",
@@ -103,7 +105,8 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
         for name, tally in record.elements.items():
             letters[name] = letters.get(name, 0) + tally.dead_letters
             late[name] = late.get(name, 0) + tally.late
-    buried_late = {name: min(late[name], letters[name]) for name in letters}
+    buries = all(one["late"] == "dead-letter" for one in _event_times(follower))
+    buried_late = {name: min(late[name], letters[name]) if buries else 0 for name in letters}
     dead = sum(record.dead_lettered for record in records) - sum(buried_late.values())
     if dead > 0:
         worst = max(letters, key=lambda name: letters[name] - buried_late[name], default="")
@@ -112,12 +115,17 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
             "dead letters", f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.", MENDS["dead letters"],
             sure=True, fault=True,
         )  # fmt: skip
-    if sum(late.values()) > 0.001 * max(taken, 1):
+    if sum(buried_late.values()) or sum(late.values()) > 0.001 * max(taken, 1):
         worst = max(late, key=lambda name: late[name])
         yield Cause(
             "late events", f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}.",
             MENDS["late events"], sure=True, fault=True,
         )  # fmt: skip
+
+
+def _event_times(follower: Follower) -> list[dict[str, Any]]:
+    """What sources say of the times of their events, and of late ones."""
+    return [one["event_time"] for one in follower.manifest["topology"]["streams"] if "event_time" in one]
 
 
 def silent_for(follower: Follower) -> int:
@@ -129,5 +137,6 @@ def silent_for(follower: Follower) -> int:
     with suppress(OSError):
         last = max(last, reported.stat().st_mtime)
     trigger = float(follower.starts[-1].get("trigger") or 0.0) if follower.starts else 0.0
+    lasted = max((record.duration for record in list(follower.progress)[-LASTED:]), default=0.0)
     silent = time.time() - last
-    return int(silent // 60) if silent > max(SILENT_S, 3 * trigger) else 0
+    return int(silent // 60) if silent > max(SILENT_S, 3 * trigger, 3 * lasted) else 0

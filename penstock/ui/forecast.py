@@ -14,8 +14,8 @@ from penstock.planner.verdict import Verdict, verdicts
 from penstock.ui.follower import Follower
 from penstock.ui.whatif import WhatIf
 
-EVERY_S, LATEST_S = 45.0, 180.0
-"""How soon the models are fitted anew at most, and at the latest."""
+EARLY_S, EVERY_S, LATEST_S = 10.0, 45.0, 180.0
+"""How soon the models are fitted again: where there are none yet, at most, and at the latest."""
 FITTED = 400
 """Micro-batches of each group that they are fitted to."""
 NEWS = 0.1
@@ -42,7 +42,7 @@ class Forecast:
         with self._lock:
             batches, past = follower.totals.batches, time.monotonic() - self._made
             news = batches - self._seen
-            soon = past >= EVERY_S and news >= NEWS * min(batches, FITTED)
+            soon = past >= (EARLY_S if self.what_if is None else EVERY_S) and news >= NEWS * min(batches, FITTED)
             if self._busy or not news or not (soon or past >= LATEST_S):
                 return
             self._busy, self._seen = True, batches

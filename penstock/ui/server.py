@@ -13,7 +13,7 @@ from importlib.resources import files
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import uvicorn
 from sse_starlette.sse import EventSourceResponse
@@ -174,7 +174,8 @@ class Page:
     async def _plan(self, request: Request) -> Response:
         what_if, place = await self._models(request)
         plan = await asyncio.to_thread(what_if.plan, place, _number(request, "trigger") or 0.0)
-        told = {"Content-Disposition": f'attachment; filename="{request.path_params["name"]}-plan.json"'}
+        file = quote(f"{request.path_params['name']}-plan.json")
+        told = {"Content-Disposition": f"attachment; filename*=UTF-8''{file}"}
         return Response(plan.text, media_type="application/json", headers={**HEADERS, **told})
 
     async def _models(self, request: Request) -> tuple[WhatIf, Place]:
@@ -261,7 +262,7 @@ def _with_cookie(request: Request, response: Response) -> Response:
 
 
 async def _told(request: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"{error}\n", 422 if isinstance(error, ConfigurationError) else 404, HEADERS)
+    return PlainTextResponse(f"{error}\n", 404 if isinstance(error, SourceError) else 422, HEADERS)
 
 
 def _number(request: Request, name: str) -> float | None:

@@ -92,6 +92,10 @@ class WhatIf:
         ConfigurationError: the place is not one of those that are offered. UnstableServerError: the query would not keep up.
         """
         self._check(place, place)
+        if trigger not in self._triggers:
+            raise ConfigurationError(
+                f"There is no answer for a trigger of {trigger:g} s: ask for one of {_listed(self._triggers)}."
+            )
         chosen = self._calibration.predict(self._setting(place, trigger))
         because = (
             f"Chosen by hand on the page of the run, for {place.times:g} times its rate: a p95 of {chosen.p95:.2f} s is expected "

@@ -32,9 +32,9 @@ def at(seconds):
     return T0 + timedelta(seconds=seconds)
 
 
-def application(window, event_time="at"):
+def application(window, event_time="at", late="dead-letter"):
     app = App("shops")
-    lateness = {"event_time": event_time, "lateness": LATENESS} if event_time else {}
+    lateness = {"event_time": event_time, "lateness": LATENESS, "late": late} if event_time else {}
     source = app.source("Sales", Sale, **lateness)
     into = app.stream("SoFar", SoFar)
     app.sink("Out", into)
@@ -96,6 +96,23 @@ def test_an_event_of_a_span_whose_result_was_said_is_late():
     assert len(driver.dead_letters) == 1
 
 
+@pytest.mark.parametrize("late", ["dead-letter", "drop", "process"])
+def test_windows_by_count_do_with_late_events_what_the_source_says(late):
+    driver = TopologyDriver(application(Global(after=2), late=late), dead_letters=True)
+    driver.batch({"Sales": [Sale(1, 1, at(100)), Sale(1, 1, at(101))]})
+    driver.batch({"Sales": [Sale(1, 10, at(3)), Sale(1, 10, at(4))]})
+    assert [one.total for one in driver.output("Out")] == ([2, 22] if late == "process" else [2])
+    assert len(driver.dead_letters) == (2 if late == "dead-letter" else 0)
+
+
+def test_a_span_whose_sum_cannot_be_kept_is_left_out():
+    driver = TopologyDriver(application(Global(every="10 s")), dead_letters=True)
+    driver.batch({"Sales": [Sale(1, 2**63 - 1, at(second)) for second in (1, 11, 21)] + [Sale(1, 0, at(31))]})
+    driver.finish()
+    assert [(s, total) for _, _, s, total in said(driver)] == [(1, 2**63 - 1), (2, 2**64 - 2), (3, 2**64 - 2)]
+    assert len(driver.dead_letters) == 1
+
+
 def failing(where):
     app = App("failing")
     source = app.source("Sales", Sale, event_time="at", lateness=LATENESS)
@@ -138,7 +155,7 @@ def test_a_span_that_fails_is_a_dead_letter_and_the_others_go_on(where, kept):
 
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: Global(), "say when"), (lambda: Global(every="1 s", after=3), "say when"), (lambda: Global(after=0), "more than zero"),
-    (lambda: Global(every=0), "more than zero"), (lambda: application(Global(every="1 s"), None).topology(), "need a time"),
+    (lambda: Global(every=0), "more than zero"), (lambda: Global(after="100"), "whole number"), (lambda: Global(after=2.5), "whole"), (lambda: application(Global(every="1 s"), None).topology(), "need a time"),
 ])  # fmt: skip
 def test_wrong_use_is_refused(make, words):
     with pytest.raises(TopologyError, match=words):

@@ -68,13 +68,20 @@ def test_many_values_are_counted_to_some_percent_in_little_space():
 
 @pytest.mark.parametrize("equals", [
     (0.0, -0.0), (Decimal("1.0"), Decimal("1.00"), Decimal(1)), (Decimal(0), Decimal("0E+3")), (b"ab", b"ab"), (True, True),
-    (T0, T0.astimezone(tz=None)), (None, None), (7, 7),
+    (T0, T0.astimezone(tz=None)), (None, None), (7, 7), ("", ""), (b"", b""),
 ])  # fmt: skip
 def test_equal_values_are_one(equals):
     reducer, state = reducers.approx_distinct("user"), b""
     for value in equals:
         state = reducer.add(state, value, 0)
     assert reducer.result(state) == 1
+
+
+def test_different_values_are_several():
+    reducer, state = reducers.approx_distinct("user"), b""
+    for value in ("", "none", "\0", None, b"", 0, 1.5, "text "):
+        state = reducer.add(state, value, 0)
+    assert reducer.result(state) == 8
 
 
 def test_what_cannot_be_counted_is_refused():

@@ -23,11 +23,16 @@ def nothing(one, number):
     pass
 
 
-@pytest.mark.parametrize(("share", "kind"), [(0.9, "skewed"), (0.5, "healthy")])
-def test_one_key_has_most_events(tmp_path, share, kind):
+@pytest.mark.parametrize(("share", "cores", "service", "kind"), [
+    (0.9, None, 300.0, "skewed"), (0.5, None, 300.0, "healthy"),
+    (0.9, None, 5.0, "healthy"),  # so little work that its place harms nobody
+    (0.7, 2, 300.0, "healthy"), (0.9, 2, 300.0, "skewed"),  # two cores do no better than one partition and the rest
+])  # fmt: skip
+def test_one_key_has_most_events(tmp_path, share, cores, service, kind):
     seen = observed(tmp_path, nothing)
-    setting = replace(seen.queries[0].setting, partitions=4)
-    found = verdicts(with_query(seen, hottest={"Counter": ("7", share)}, setting=setting))[0]
+    setting = replace(seen.queries[0].setting, partitions=4, cores=cores)
+    measured = {"hottest": {"Counter": ("7", share)}, "service_us": {"Counter": service}, "events": {"Counter": 1.0}}
+    found = verdicts(with_query(seen, **measured, setting=setting))[0]
     assert found.kind == kind
     if kind == "skewed":
         assert "key 7 has 90% of the events of Counter" in found.text
@@ -48,6 +53,13 @@ def test_a_sink_that_takes_long_is_named(tmp_path):
     found = verdicts(observed(tmp_path, slowly, trigger=5.0, fixed=3.0, rate=300, seconds=300))[0]
     assert (found.kind, found.confident) == ("slow sink", True)
     assert "sink Out takes 2.40 s" in found.text
+
+
+def test_a_sink_that_is_slow_once_in_a_while_is_not_the_cause(tmp_path):
+    def hourly(one, number):
+        one["delivered"] = {"Hourly": 2.0} if number % 60 == 30 else {}
+
+    assert verdicts(observed(tmp_path, hourly))[0].kind == "healthy"
 
 
 def test_a_fixed_cost_that_is_no_sinks_is_not_blamed_on_one(tmp_path):
@@ -79,6 +91,8 @@ def test_waiting_at_the_gate(tmp_path):
     found = verdicts(with_query(seen, setting=setting))[0]
     assert found.kind == "waiting at the gate"
     assert "opens for 100,000 rows or after 8 s" in found.text
+    sparse = replace(setting, max_delay=0.5)  # rows come seldom, and wait for nothing
+    assert verdicts(with_query(seen, setting=sparse))[0].kind != "waiting at the gate"
 
 
 def test_a_short_recording_of_a_query_that_drowns(tmp_path):

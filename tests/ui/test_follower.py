@@ -214,6 +214,19 @@ def test_dead_letters_that_were_late_are_called_late(runs):
     assert [one.kind for one in found if one.fault] == ["late events"]
 
 
+def test_late_events_that_were_dropped_hide_no_dead_letters(runs):
+    def both(record: BatchRecord):
+        record.dead_lettered = record.elements["Counter"].dead_letters = 10
+        record.elements["Counter"].late = 50
+
+    changed(runs / "keyed", both)
+    manifest = json.loads((runs / "keyed" / "manifest.json").read_text())
+    manifest["topology"]["streams"][0]["event_time"] = {"field": "at", "late": "drop"}
+    (runs / "keyed" / "manifest.json").write_text(json.dumps(manifest))
+    found = causes(Follower(runs / "keyed"), [], "running")
+    assert [one.kind for one in found if one.fault] == ["dead letters", "late events"]
+
+
 def test_a_saturated_run_names_its_element(runs):
     first = causes(Follower(runs / "keyed"), [Verdict("saturated", "It does not keep up.")], "running")[0]
     assert first.evidence == "It does not keep up. Counter takes 100% of the elements' time."

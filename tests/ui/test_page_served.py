@@ -85,6 +85,8 @@ def test_what_if_refuses_in_a_sentence(served, asked, said):
     for what in ("what-if", "plan"):
         answer = httpx.get(f"{url}/api/runs/keyed/{what}?{asked}", timeout=60)
         assert (answer.status_code, said in answer.text) == (422, True)
+    answer = httpx.get(f"{url}/api/runs/keyed/plan?trigger=1e9", timeout=60)
+    assert (answer.status_code, "ask for one of" in answer.text) == (422, True)
 
 
 def test_only_who_may_look(served):

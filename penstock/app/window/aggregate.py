@@ -106,7 +106,9 @@ def aggregate(
         )
     mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
     if not mergeable and (
-        isinstance(window, Session | Global) or (isinstance(window, Count) and window.every < window.size)
+        isinstance(window, Session)
+        or (isinstance(window, Global) and window.timed)
+        or (isinstance(window, Count) and window.every < window.size)
     ):
         raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
     states: list[Any] = []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.app.element import ProcessingElement
+from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowed import Events, Part, Windowed
@@ -47,13 +48,18 @@ class ByTime(Windowed):
         yield from emissions(self._enter(whole.state, whole.first, whole.last).on_close())
 
     def skip(self) -> None:
-        """Take in the first span and say nothing; a span that cannot be taken in is left out."""
-        start = min(self.open)
+        """Take in the first span and say nothing; a span that cannot be taken in, or not be kept, is left out."""
+        start, kind = min(self.open), Events[self.body] | None  # type: ignore[name-defined]
         before = msgspec.msgpack.encode(self.whole)
         try:
             self._take_in()
+            content = msgspec.msgpack.encode(self.whole)
+            msgspec.msgpack.decode(content, type=kind)
+            kept = len(content) < LARGEST_STATE // 2  # the spans that are open take room besides
         except Exception:  # whatever the author's merge raises, which is in a dead letter
-            self.whole = msgspec.msgpack.decode(before, type=Events[self.body] | None)  # type: ignore[name-defined]
+            kept = False
+        if not kept:
+            self.whole = msgspec.msgpack.decode(before, type=kind)
             self.open.pop(start, None)
 
     def _take_in(self) -> Events[Any]:

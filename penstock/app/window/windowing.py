@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.app.duration import Duration, seconds
@@ -54,8 +54,10 @@ class Windowing:
     at: str | None = None
     allowed: Duration = 0.0
 
-    timed: ClassVar[bool] = True
-    """Whether windows are spans of time."""
+    @property
+    def timed(self) -> bool:
+        """Whether windows are spans of time, which know which events are late."""
+        return True
 
     def by(self, field: str) -> Self:
         """The same windows, by the times that a field holds."""
@@ -231,7 +233,11 @@ class Count(Windowing):
 
     size: int
     every: int
-    timed: ClassVar[bool] = False
+
+    @property
+    def timed(self) -> bool:
+        """Not these."""
+        return False
 
     def __init__(self, size: int, every: int | None = None, *, at: str | None = None) -> None:
         super().__init__(at=at)
@@ -272,8 +278,16 @@ class Global(Windowing):
                 "A global window never closes: say when to give its result so far, as Global(every='1 minute') or "
                 "Global(after=100)."
             )
-        if self.every_us < 0 or (every is not None and not self.every_us) or (after is not None and after < 1):
-            raise TopologyError(f"A global window with a result every {every or after}: give more than zero.")
+        whole = after is None or (type(after) is int and after > 0)
+        if not whole or (every is not None and self.every_us <= 0):
+            raise TopologyError(
+                f"A global window with a result every {every or after}: give more than zero, and events as a whole number."
+            )
+
+    @property
+    def timed(self) -> bool:
+        """Whether results are by event time."""
+        return self.every is not None
 
     @property
     def every_us(self) -> int:

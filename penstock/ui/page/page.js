@@ -179,7 +179,7 @@ function graph() {
 }
 
 function hottest(keys) {
-  if (!keys.length) return `<p class="faint">No key has over 2% of its events.</p>`;
+  if (!keys.length) return `<p class="faint">No key is known to have over 2% of its events.</p>`;
   const lines = keys.map(([key, share]) => `<tr><td>${escape(key)}</td><td>${(100 * share).toFixed(1)}%</td></tr>`).join("");
   return `<table><thead><tr><th scope="col">hottest keys, lately</th><th scope="col">of its events</th></tr></thead><tbody>${lines}</tbody></table>`;
 }
@@ -273,9 +273,10 @@ function query(also) {
 function asked(which) {
   if (asking !== null) return Promise.resolve(); // whoever it was for looks again when the answer has come
   asking = which;
-  return fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if?${which}`).then((answer) => (answer.ok ? answer.json().then(keep) : answer.text().then((text) => set("predicted", escape(text)))))
+  let gone = false; // a stop that the models offer no longer
+  return fetch(`/api/runs/${encodeURIComponent(now.name)}/what-if?${which}`).then((answer) => (answer.ok ? answer.json().then(keep) : answer.text().then((text) => { gone = which !== ""; set("predicted", escape(text)); })))
     .catch(() => set("predicted", "The server does not answer."))
-    .finally(() => { asking = null; if (stops && slider("rate").max !== "") moved(which); });
+    .finally(() => { asking = null; if (gone) return asked(""); if (stops && slider("rate").max !== "") moved(which); });
 }
 
 function moved(answered) {
