@@ -18,7 +18,7 @@ EARLY_S, EVERY_S, LATEST_S = 10.0, 45.0, 180.0
 """How soon the models are fitted again: where there are none yet, at most, and at the latest."""
 FITTED = 400
 """Micro-batches of each group that they are fitted to."""
-NEWS = 0.1
+NEWS = 0.2
 """The share of them that is to be new for that."""
 QUICK = 30
 

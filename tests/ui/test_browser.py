@@ -60,6 +60,25 @@ def test_keys_choose_an_element_and_sliders_move_the_prediction(served):
         assert browser.get("document.getElementById('cores-shown').innerText").startswith("1,")
 
 
+def test_an_element_shows_its_dead_letters_and_the_command_that_replays_them(served, runs):
+    letters = runs / "keyed" / "dead-letters"
+    letters.mkdir(exist_ok=True)
+    for element in ("Counter", "Other"):
+        letter = {"element": element, "stream": "Readings", "event": {"key": 7}, "error": f"ValueError: of {element}"}
+        (letters / f"{element}.jsonl").write_text(json.dumps(letter) + "\n")
+    ledger = runs / "keyed" / "batches-main.jsonl"
+    *others, last = ledger.read_text().splitlines()
+    ledger.write_text("\n".join([*others, json.dumps({**json.loads(last), "dead_lettered": 2})]) + "\n")
+    with Browser() as browser:
+        browser.open(f"{served()}/runs/keyed")
+        browser.get("document.querySelector('g[data-node=element_Counter]').dispatchEvent(new Event('click'))")
+        browser.until("document.getElementById('element').innerText.includes('of Counter')")
+        shown = browser.get("document.getElementById('element').innerText")
+        assert "of Other" not in shown
+        assert "--replay again.jsonl" in shown
+        assert "of Other" in browser.get("document.getElementById('letters').innerText")
+
+
 def test_the_gate_moves_the_prediction_and_its_plan_can_be_written(served, tmp_path):
     url = served()
     with Browser() as browser:

@@ -168,13 +168,13 @@ function graph() {
     box.classList.toggle("chosen", box.dataset.node === chosen);
     box.setAttribute("aria-pressed", String(box.dataset.node === chosen));
   }
-  const name = (chosen || "").replace(/^element_/, ""), one = lately.elements[name];
+  const name = (chosen || "").replace(/^element_/, ""), one = lately.elements[name], own = now.letters.filter((letter) => letter.place === name);
   set("element", !chosen ? "" : one ? `<h3>${escape(name)}</h3><div class="columns"><table><tbody>
     <tr><td>query (group)</td><td>${escape(now.groups[name] || "main")}</td></tr><tr><td>events</td><td>${whole(one.events)}</td></tr>
     <tr><td>now</td><td>${rate(one.rate)}</td></tr><tr><td>time of an event (mean)</td><td>${seconds(one.service_us === null ? null : one.service_us / 1e6)}</td></tr>
     <tr><td>works, of one core</td><td>${(100 * one.busy).toFixed(1)}%</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
     <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
-    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table><div>${hottest(one.hottest)}</div></div>`
+    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table><div>${hottest(one.hottest)}</div></div>${own.length ? buried(own, `The last dead letters of ${escape(name)}`) : ""}`
     : `<p class="faint">${chosen.startsWith("element_") ? "Nothing was measured there lately." : "Its rate stands in its box; nothing else is measured there."}</p>`);
 }
 
@@ -205,11 +205,14 @@ function charts() {
   set("charts", figures.map(([title, html]) => `<div><h3>${title}</h3>${html}</div>`).join("") + (now.why_not ? `<p class="faint">No prediction: ${escape(now.why_not)}</p>` : ""));
 }
 
+function buried(some, title) {
+  const rows = some.map((one) => `<tr><td>${escape(one.place)}</td><td class="text">${escape(one.error)}</td><td class="text"><code>${escape(one.payload)}</code></td></tr>`).join("");
+  const replays = [...new Set(some.map((one) => one.replay))].map((one) => `<p>To have them read again: <code>${escape(one)}</code></p>`).join("");
+  return `<div class="scroll" tabindex="0" role="region" aria-label="${title}"><table><thead><tr><th scope="col">at</th><th scope="col" class="text">error</th><th scope="col" class="text">event</th></tr></thead><tbody>${rows}</tbody></table></div>${replays}`;
+}
+
 function letters() {
-  if (!now.letters.length) { set("letters", `<p>There are none.</p>`); return; }
-  const rows = now.letters.map((one) => `<tr><td>${escape(one.place)}</td><td class="text">${escape(one.error)}</td><td class="text"><code>${escape(one.payload)}</code></td></tr>`).join("");
-  const replays = [...new Set(now.letters.map((one) => one.replay))].map((one) => `<p>To have them read again: <code>${escape(one)}</code></p>`).join("");
-  set("letters", `<div class="scroll" tabindex="0" role="region" aria-label="The last dead letters"><table><thead><tr><th scope="col">at</th><th scope="col" class="text">error</th><th scope="col" class="text">event</th></tr></thead><tbody>${rows}</tbody></table></div>${replays}`);
+  set("letters", now.letters.length ? buried(now.letters, "The last dead letters") : `<p>There are none.</p>`);
 }
 
 // --- what if --------------------------------------------------------------------------------------
