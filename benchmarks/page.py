@@ -38,13 +38,14 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=HERE.parent / "build" / "page")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--axe", type=Path)
+    parser.add_argument("--begun", type=int, default=20, help="Micro-batches that are there at first.")
     options = parser.parse_args()
     place = options.directory.absolute()
     recorded = place / "recorded" / "wide"
     if not (recorded / "report.json").exists():
         record(place / "recorded")
     shutil.rmtree(place / "played", ignore_errors=True)
-    player = Player(recorded, place / "played" / "wide")
+    player = Player(recorded, place / "played" / "wide", options.begun)
     player.start()
     port = free_port()
     command = [sys.executable, "-m", "penstock", "ui", str(place / "played"), "--port", str(port)]

@@ -126,6 +126,8 @@ function skeleton() {
       <div id="charts" class="columns"></div></section>
     <section aria-labelledby="h-if"><h2 id="h-if">What if</h2><div id="whatif"></div></section>
     <section aria-labelledby="h-letters"><h2 id="h-letters">Dead letters</h2><div id="letters"></div></section>`;
+  const drawing = document.querySelector(".graph svg"), natural = drawing.viewBox.baseVal.width;
+  drawing.style.minWidth = `${Math.max(Math.min(natural, 544), 0.6 * natural)}px`; // below that its text is too small, and it scrolls
   document.getElementById("span").addEventListener("input", (event) => { span = Number(event.target.value) || null; show(); });
   for (const box of document.querySelectorAll(".graph g[data-node]")) {
     const name = box.dataset.node;
