@@ -122,6 +122,7 @@ def watch(address: str, pid: int, minutes: float, axe: Path | None) -> None:
             time.sleep(0.2)
     with Browser() as browser:
         browser.open(address)
+        browser.until("performance.getEntriesByName('first-contentful-paint').length")
         paint = browser.get("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         browser.until("stops && document.querySelector('#curve path')", 120)
         print(f"size {size / 1e3:.0f} kB, first paint {paint:.0f} ms", flush=True)
