@@ -25,6 +25,9 @@ WRITTEN_S = 10.0
 UNDER_WAY_S = 600.0
 """So long the next starts leave it to one JVM to write a draft."""
 TRIAL_S = 60.0
+"""For a JVM to start with a draft and end."""
+OLD_S = 30 * 86_400.0
+"""An archive of other jars is removed then: until then another environment may use it."""
 ROOM = 2 << 30
 """Bytes that must be free for it; an archive has some 200 MB."""
 
@@ -79,7 +82,7 @@ def _spark_home() -> Path:
 
 
 def _adopt(archive: Path, java: Path) -> None:
-    """Make a draft that is finished the archive, and remove what is of no use: other drafts, archives of other jars."""
+    """Make a draft that is finished the archive, and remove what is of no use: other drafts, old archives of other jars."""
     now = time.time()
     for draft in archive.parent.glob("*.draft"):
         stat = draft.stat()
@@ -91,7 +94,7 @@ def _adopt(archive: Path, java: Path) -> None:
         elif not stat.st_size and now - stat.st_mtime > UNDER_WAY_S:
             draft.unlink()
     for other in archive.parent.glob("*.jsa"):
-        if other != archive and archive.exists():
+        if other != archive and now - other.stat().st_mtime > OLD_S:
             other.unlink()
 
 
