@@ -97,7 +97,9 @@ def start_session(
     for key, value in {**STREAMING, **QUIET, **conf}.items():
         settings.set(key, value)
     given = settings.get(JAVA_OPTIONS, "") or ""
-    settings.set(JAVA_OPTIONS, " ".join(filter(None, (own, given, sharing(java, given)))))  # of two the later counts
+    settings.set(
+        JAVA_OPTIONS, " ".join(filter(None, (own, sharing(java, given), given)))
+    )  # of two the later counts: the user's
     before = set(descendants())
     try:
         with _output_to(log):
