@@ -36,6 +36,7 @@ class AppReference(msgspec.Struct, frozen=True):
             sys.modules.pop(self.module, None)
             importlib.invalidate_caches()
             _LOADED[self.module] = self.version
+        self._put_own_directory_first()
         with given(dict(self.parameters)):
             try:
                 module = importlib.import_module(self.module)
@@ -43,6 +44,15 @@ class AppReference(msgspec.Struct, frozen=True):
                 sys.path.append(self.directory)
                 module = importlib.import_module(self.module)
             return find_app(module, self.name)
+
+    def _put_own_directory_first(self) -> None:
+        """Where the driver's very file is seen here, no other module of its name is taken for it.
+
+        A Python process of Spark's looks first in the directory that it was started in.
+        """
+        source = Path(self.directory) / f"{self.module}.py"
+        if source.is_file() and _version(source, dict(self.parameters)) == self.version:
+            _put_first(self.directory)
 
 
 def load_app(
@@ -70,9 +80,9 @@ def load_app(
         raise ConfigurationError(
             f"{file}: rename it to a Python name, such as {re.sub(r'[^0-9a-zA-Z_]', '_', module)}.py."
         )
-    sys.path[:] = [str(source.parent), *(entry for entry in sys.path if entry != str(source.parent))]
+    _put_first(str(source.parent))
     given_parameters = dict(parameters or {})
-    version = f"{source} {source.stat().st_mtime_ns} {given_parameters}"
+    version = _version(source, given_parameters)
     if module in _LOADED and _LOADED[module] != version:
         sys.modules.pop(module, None)
     importlib.invalidate_caches()
@@ -132,6 +142,14 @@ def reference(app: App) -> AppReference:
         f"Application {app.name} is not a variable of an importable module, so Spark's workers could not find it: "
         "move it to a file."
     )
+
+
+def _version(source: Path, parameters: dict[str, str]) -> str:
+    return f"{source} {source.stat().st_mtime_ns} {parameters}"
+
+
+def _put_first(directory: str) -> None:
+    sys.path[:] = [directory, *(entry for entry in sys.path if entry != directory)]
 
 
 def _name_in(module: Any, app: App) -> str:

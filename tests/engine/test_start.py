@@ -57,6 +57,37 @@ def test_no_process_survives_a_start_that_is_interrupted(tmp_path, number, after
     assert [one for one in below if alive(one)] == []
 
 
+COUNTING = """
+from penstock import App, Event
+
+class Word(Event):
+    text: str
+
+app = App("counting")
+words = app.source("Words", Word)
+seen = app.stream("Seen", Word)
+app.sink("Out", seen)
+
+@app.element(words, emits=seen)
+def says(word):
+    yield seen("{} " + word.text)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_workers_run_the_file_that_was_named_and_not_its_namesake_here(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "app.py").write_text(COUNTING.format("wrong"))
+    (tmp_path / "elsewhere" / "app.py").write_text(COUNTING.format("right"))
+    (tmp_path / "words.jsonl").write_text('{"text": "a"}\n')
+    command = [sys.executable, "-m", "penstock", "run", "elsewhere/app.py", "--source", "Words=jsonl:words.jsonl"]
+    done = subprocess.run([*command, "--until-idle"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for out in tmp_path.rglob("output/Out/*.jsonl") for line in out.read_text().splitlines()]
+    assert "right a" in line
+
+
 def sentence(capsys, *arguments):
     with pytest.raises(SystemExit) as exit_:
         main(["run", "starting.py", *arguments])
