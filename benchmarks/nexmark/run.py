@@ -1,6 +1,6 @@
 """Runs NEXMark's queries on Spark, kills them if asked to, and compares every row with DuckDB's.
 
-    python benchmarks/nexmark/run.py [--query q05] [--events 100000] [--kills 3] [--late] [--output DIRECTORY]
+    python benchmarks/nexmark/run.py [--query q05] [--events 100000] [--files 5] [--kills 3] [--late] [--output DIRECTORY]
 
 A query's result is a file in DIRECTORY, so that the same command goes on after Ctrl-C; table.md has them all.
 """
@@ -30,6 +30,8 @@ from penstock.bench.servers.process import kill, spawn
 
 SOURCES = {Person: "Persons", Auction: "Auctions", Bid: "Bids"}
 PATIENCE_S = 600.0
+KILLED_WITHIN_S = 4.0
+"""After a start has begun its first micro-batch."""
 BY_THE_CLOCK = {"q12": ("--duration", "40 s")}
 """Windows of processing time close when their time has come, and not with the input."""
 
@@ -51,7 +53,7 @@ def main() -> None:
     inputs = options.output / f"input-{options.events}-{options.files}{'-late' if options.late else ''}"
     write(inputs, given, options.files)
     for query in options.query or QUERIES:
-        path = options.output / f"{query}{'-late' if options.late else ''}-{options.kills}.json"
+        path = options.output / f"{query}-{inputs.name.removeprefix('input-')}-{options.kills}.json"
         if not path.exists():
             result = measure(query, given, inputs, options.kills, options.output / "run")
             path.write_text(json.dumps(result, indent=1) + "\n")
@@ -101,9 +103,13 @@ def measure(query: str, given: Sequence[Event], inputs: Path, kills: int, runs: 
     runs.mkdir(parents=True)
     chance = random.Random(query)
     for number in range(kills + 1):
+        before = _planned(runs)
         process = spawn(command, runs / "said.log")
-        deadline = time.monotonic() + (chance.uniform(8, 25) if number < kills else PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
         while process.poll() is None and time.monotonic() < deadline:
+            if number < kills and _planned(runs) > before:
+                time.sleep(chance.uniform(0, KILLED_WITHIN_S))
+                break
             time.sleep(0.05)
         if process.poll() is None:
             kill(process)
@@ -119,6 +125,11 @@ def measure(query: str, given: Sequence[Event], inputs: Path, kills: int, runs: 
         "query": query, "kills": number, "rows": want.total(), "missing": (want - have).total(), "extra": (have - want).total(),
         "events_per_s": report["throughput_events_per_s"] or 0.0, "counts": report["counts"], "lines": _lines(query),
     }  # fmt: skip
+
+
+def _planned(runs: Path) -> int:
+    """How many micro-batches a run has begun."""
+    return sum(1 for path in runs.glob("run/checkpoint/*/offsets/*") if path.name.isdecimal())
 
 
 def _results(app: Any, runs: Path) -> Iterable[Event]:
@@ -145,13 +156,13 @@ def _lines(query: str) -> int:
 def _table(directory: Path) -> Iterable[str]:
     yield f"{datetime.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}, local[2]."
     yield ""
-    yield "| query | kills | rows | missing | extra | late | lost | events/s | lines of code |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield "| query | events, files | kills | rows | missing | extra | late | lost | events/s | lines of code |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for path in sorted(directory.glob("q*.json")):
         one = json.loads(path.read_text())
         counts = one["counts"]
         yield (
-            f"| {path.stem.rpartition('-')[0]} | {one['kills']} | {one['rows']:,} | {one['missing']} | {one['extra']} | {counts['late']} | "
+            f"| {one['query']} | {path.stem.partition('-')[2].rpartition('-')[0]} | {one['kills']} | {one['rows']:,} | {one['missing']} | {one['extra']} | {counts['late']} | "
             f"{counts['lost']} | {one['events_per_s']:,.0f} | {one['lines']} |"
         )
 
