@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
 from penstock.app.event import Event
-from penstock.app.joins import How, interval_join, interval_text, latest_join, once
+from penstock.app.joins import How, check_how, interval_join, interval_of, interval_text, latest_join, once
 from penstock.app.lookup import Lookup, check_fields
 from penstock.app.ordered import in_order
 from penstock.app.parameter import Parameter, given_value
 from penstock.app.pattern import Condition, matching
 from penstock.app.picture import svg
+from penstock.app.queries import WordsOf, join_query, window_query
 from penstock.app.reducers import Reducer
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
 from penstock.app.table import Table
@@ -180,6 +181,7 @@ class App:
         into: Stream[Any],
         name: str | None = None,
         results: Results = "final",
+        dialect: WordsOf = "event",
         **reducers: Reducer[Any],
     ) -> None:
         """Declare a PE that reduces the events of each window of a key to one event.
@@ -190,6 +192,8 @@ class App:
             wants them, and a field for each reducer.
         results: ``"final"``, once a window has closed; ``"updates"``, of each window that a micro-batch has touched, for sinks
             that keep the last of a key; or ``"both"``.
+        dialect: ``"query"`` has Spark plan it, with the same results, where Spark can: tumbling and sliding windows and
+            sessions, final results, all reducers but `fold`, and a source with ``late="drop"``.
         reducers: by field, as ``bids=reducers.count(), dearest=reducers.max("price")``; see `penstock.reducers`.
 
         Raises
@@ -200,6 +204,9 @@ class App:
         label = name or f"{into.name}Aggregate"
         field = time_field(label, (inputs,), window)
         body = aggregate(label, inputs, window, keys, into, reducers, results, field)
+        if _asks_for_query(f"Aggregate {label}", dialect):
+            self._elements.append(window_query(label, inputs, keys, window, into, reducers, results))
+            return
         self.element(inputs, emits=into, key=keys, window=window, name=label)(body)
 
     def join(
@@ -213,6 +220,7 @@ class App:
         how: How = "inner",
         at: tuple[str | None, str | None] = (None, None),
         name: str | None = None,
+        dialect: WordsOf = "event",
     ) -> Callable[[Pair], Pair]:
         """Declare a PE that pairs events of two streams by key and time: a function of a left and a right event.
 
@@ -222,13 +230,29 @@ class App:
         how: ``"inner"``; ``"left"``, which also calls the function with None for a left event that nothing has met, once
             nothing can; or ``"full"``, for both sides.
         at: the fields that hold the events' times, where the streams are no sources with an ``event_time``.
+        dialect: ``"query"`` has Spark plan it, with the same results; the function is then called once, with objects whose
+            attributes are columns, and returns the columns of the result by name. Both streams are sources with
+            ``late="drop"``.
 
         Raises
         ------
         TopologyError: there is no such interval, or the streams cannot be joined.
         """
-        return self._joined(left, right, key, emits, at, name, f"join {interval_text(within)}, {how}",
-                            lambda label, pair, times: interval_join(label, pair, left, right, times, within, how))  # fmt: skip
+        note = f"join {interval_text(within)}, {how}"
+        if not _asks_for_query(f"Join of {left.name} and {right.name}", dialect):
+            return self._joined(left, right, key, emits, at, name, note,
+                                lambda label, pair, times: interval_join(label, pair, left, right, times, within, how))  # fmt: skip
+
+        def decorate(pair: Pair) -> Pair:
+            label = str(name or getattr(pair, "__name__", "join"))
+            keys = (key,) if isinstance(key, str) else tuple(key)
+            interval = interval_of(label, within)
+            check_how(label, how, ("inner", "left", "full"))
+            shown = f"by {', '.join(keys)}, {note}"
+            self._elements.append(join_query(label, pair, (left, right), keys, at, interval, how, emits, shown))
+            return pair
+
+        return decorate
 
     def join_latest(
         self,
@@ -418,3 +442,15 @@ class App:
             return svg(self.topology())
         except TopologyError:
             return None
+
+
+def _asks_for_query(what: str, dialect: str) -> bool:
+    """Whether Spark is to plan it.
+
+    Raises
+    ------
+    TopologyError: there is no such dialect, or not for this.
+    """
+    if dialect not in get_args(WordsOf):
+        raise TopologyError(f"{what}: dialect={dialect!r}; choose {', '.join(get_args(WordsOf))}.")
+    return dialect == "query"

@@ -217,12 +217,8 @@ def interval_join(
     ------
     TopologyError: the interval is none, or the streams carry one type of event.
     """
-    lower, upper = map(_signed, within)
-    if lower > upper:
-        raise TopologyError(
-            f"Join {name}: within=({within[0]!r}, {within[1]!r}) is no interval; give the lesser end first."
-        )
-    _check_how(name, how, ("inner", "left", "full"))
+    lower, upper = interval_of(name, within)
+    check_how(name, how, ("inner", "left", "full"))
     return _joining(IntervalJoin, name, pair, left, right, times, how, lower=lower, upper=upper)
 
 
@@ -235,7 +231,7 @@ def latest_join(
     ------
     TopologyError: the streams carry one type of event, or it is to be a full join.
     """
-    _check_how(name, how, ("inner", "left"))
+    check_how(name, how, ("inner", "left"))
     bound = None if within is None else round(seconds(within) * SECOND)
     return _joining(LatestJoin, name, pair, left, right, times, how, within=bound)
 
@@ -251,6 +247,21 @@ def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once
     if not bound:
         raise TopologyError(f"Element {name}: within={within!r} would let all events through; give a longer time.")
     return type(name, (Once,), {"__module__": __name__, "time_of": attrgetter(time), "within": bound, "into": into})
+
+
+def interval_of(name: str, within: tuple[Duration, Duration]) -> tuple[int, int]:
+    """Its ends, in microseconds.
+
+    Raises
+    ------
+    TopologyError: the first is after the second.
+    """
+    lower, upper = map(_signed, within)
+    if lower > upper:
+        raise TopologyError(
+            f"Join {name}: within=({within[0]!r}, {within[1]!r}) is no interval; give the lesser end first."
+        )
+    return lower, upper
 
 
 def interval_text(within: tuple[Duration, Duration]) -> str:
@@ -282,7 +293,13 @@ def _joining(base: type[Any], name: str, pair: Pairing, left: Stream[Any], right
     return made
 
 
-def _check_how(name: str, how: str, allowed: tuple[str, ...]) -> None:
+def check_how(name: str, how: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a way to join that there is not.
+
+    Raises
+    ------
+    TopologyError: names those that there are.
+    """
     if how not in allowed:
         raise TopologyError(f"Join {name}: how={how!r}; choose {', '.join(allowed)}.")
 

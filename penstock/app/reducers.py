@@ -229,13 +229,13 @@ class top(Reducer[list[Any]]):
 
     def __init__(self, n: int, by: str) -> None:
         super().__init__()
-        self._n, self._by = n, by
+        self.n, self.by = n, by
         if n < 1:
             raise TopologyError(f"top({n}, by={by!r}): give one at least.")
 
     def kind(self, event: type[Event]) -> Any:
-        if self._by not in field_types(event):
-            raise TopologyError(f"{event.__name__} has no field {self._by!r}; it has {', '.join(field_types(event))}.")
+        if self.by not in field_types(event):
+            raise TopologyError(f"{event.__name__} has no field {self.by!r}; it has {', '.join(field_types(event))}.")
         return list[event]  # type: ignore[valid-type]
 
     def start(self) -> list[Any]:
@@ -251,7 +251,7 @@ class top(Reducer[list[Any]]):
         return state
 
     def _best(self, events: list[Any]) -> list[Any]:
-        return heapq.nlargest(self._n, events, key=lambda event: getattr(event, self._by))
+        return heapq.nlargest(self.n, events, key=lambda event: getattr(event, self.by))
 
 
 class distinct(Reducer[set[Any]]):

@@ -11,10 +11,13 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.app.element import Element
+from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.connectors.source import Births as SourceBirths
 from penstock.connectors.source import BoundSource
+from penstock.engine.queries import joined, windowed
 from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
 from penstock.runtime.codec import Codec
@@ -27,6 +30,9 @@ DIRECT = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 """The directory written to is staged as a whole, so tasks need not stage their files once more within it."""
+
+WHOLE = {"ignoreNullFields": "false"}
+"""A field that is None is written as null, as in the other dialects: it may have no default to be read back by."""
 
 
 def compile_native(
@@ -48,9 +54,18 @@ def compile_native(
     result = next(iter(frames.values()))
     for element in topology.in_order:
         stream = element.emits[0]
-        output = element.body(*(frames[read] for read in element.inputs))
+        output = _planned(element, [frames[read] for read in element.inputs])
         frames[stream] = result = conform(element.name, output, stream)
     return result, _order(topology, known, _leaves(spark, result))
+
+
+def _planned(element: Element, inputs: list[DataFrame]) -> Any:
+    """What an element makes of its inputs."""
+    if isinstance(element.body, WindowQuery):
+        return windowed(element.name, element.body, *inputs)
+    if isinstance(element.body, JoinQuery):
+        return joined(element.name, element.body, *inputs)
+    return element.body(*inputs)
 
 
 def _leaves(spark: SparkSession, frame: DataFrame) -> list[int]:
@@ -144,7 +159,8 @@ class NativeWriter:
         kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside else "json"
         counted = Observation()
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-        writer = (_prefixed(observed, sink.beside) if sink.beside else observed).write.format(kind).options(**DIRECT)
+        options = {**DIRECT, **WHOLE}
+        writer = (_prefixed(observed, sink.beside) if sink.beside else observed).write.format(kind).options(**options)
         writer.save(f"file://{target.absolute()}")
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):
@@ -162,9 +178,9 @@ class NativeWriter:
 
 def _prefixed(frame: DataFrame, beside: tuple[str, ...]) -> DataFrame:
     """Lines of JSON with the texts of some fields before them, as `penstock.runtime.output.prefixed` writes them."""
-    line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)))
+    line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), WHOLE)
     texts = F.array(*(F.get_json_object(line, f"$['{name}']") for name in beside))
-    return frame.select(F.concat(F.to_json(texts, {"ignoreNullFields": "false"}), F.lit("\t"), line).alias("value"))
+    return frame.select(F.concat(F.to_json(texts, WHOLE), F.lit("\t"), line).alias("value"))
 
 
 def births_of(taken: list[SourceBirths]) -> Births:

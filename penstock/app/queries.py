@@ -1,0 +1,117 @@
+"""Windows and joins that Spark is to plan: what is declared, in the words of the event dialect, and what Spark has no words for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.app.element import Element
+from penstock.app.reducers import Reducer, fold
+from penstock.app.stream import EventTime, Source, Stream
+from penstock.app.window.windowing import Session, Sliding, Windowing
+from penstock.errors import TopologyError
+
+WordsOf = Literal["event", "query"]
+"""The dialects in which windows and joins can be declared."""
+
+
+@dataclass(frozen=True)
+class WindowQuery:
+    """The events of each window of a key, reduced to a row.
+
+    Parameters
+    ----------
+    spans: which of ``start`` and ``end`` the result has.
+    """
+
+    time: EventTime
+    window: Sliding | Session
+    key: tuple[str, ...]
+    spans: tuple[str, ...]
+    reducers: Mapping[str, Reducer[Any]]
+
+
+@dataclass(frozen=True)
+class JoinQuery:
+    """Pairs of rows by key, of which the right one comes within an interval around the left one.
+
+    Parameters
+    ----------
+    times: of both sides. lower, upper: the interval, in microseconds.
+    pair: makes the columns of a result, by name, of those of both sides.
+    """
+
+    times: tuple[EventTime, EventTime]
+    key: tuple[str, ...]
+    lower: int
+    upper: int
+    how: Literal["inner", "left", "full"]
+    pair: Callable[[Any, Any], Mapping[str, Any]]
+
+
+def window_query(
+    name: str, source: Stream[Any], key: tuple[str, ...], window: Windowing, into: Stream[Any],
+    reducers: Mapping[str, Reducer[Any]], results: str,
+) -> Element:  # fmt: skip
+    """An element that Spark plans; what does not fit in any dialect has been refused.
+
+    Raises
+    ------
+    TopologyError: Spark has no such window or reducer; or the source has no event time, or keeps what is late.
+    """
+    event_dialect = "leave out dialect='query', for the event dialect has it"
+    if not isinstance(window, Sliding | Session) or (isinstance(window, Sliding) and window.zone is not None):
+        raise TopologyError(f"Aggregate {name}: Spark plans no windows of {window}; {event_dialect}.")
+    if window.allowed_us:
+        raise TopologyError(
+            f"Aggregate {name}: Spark forgets a window that has closed; leave out allowed=, or dialect='query'."
+        )
+    if results != "final":
+        raise TopologyError(f"Aggregate {name}: Spark says a window's result once, at its end; {event_dialect}.")
+    for each, reducer in reducers.items():
+        if isinstance(reducer, fold):
+            raise TopologyError(
+                f"Aggregate {name}: {each}=fold(...) is Python, which Spark cannot plan; {event_dialect}."
+            )
+    time = _time(f"Aggregate {name}", source, window.at)
+    spans = tuple(span for span in ("start", "end") if span in into.event_type.__struct_fields__)
+    spans = tuple(span for span in spans if span not in reducers and span not in key)
+    body = WindowQuery(time, window, key, spans, dict(reducers))
+    return Element(name, body, "query", (source,), (into,), (), note=f"by {', '.join(key)}, {window}")
+
+
+def join_query(
+    name: str, pair: Any, sides: tuple[Stream[Any], Stream[Any]], key: tuple[str, ...], at: tuple[str | None, str | None],
+    interval: tuple[int, int], how: Any, emits: Stream[Any] | Sequence[Stream[Any]], note: str,
+) -> Element:  # fmt: skip
+    """An element that Spark plans.
+
+    Raises
+    ------
+    TopologyError: it emits into several streams, or a side is no source with an event time, or keeps what is late, or lacks a
+        part of the key.
+    """
+    streams = (emits,) if isinstance(emits, Stream) else tuple(emits)
+    if len(streams) != 1:
+        raise TopologyError(f"Join {name}: the query dialect emits into exactly one stream.")
+    for side in sides:
+        for part in key:
+            if part not in side.event_type.__struct_fields__:
+                raise TopologyError(f"Join {name} is by {part!r}, which is no field of {side.event_type.__name__}.")
+    first, second = (_time(f"Join {name}", side, field) for side, field in zip(sides, at, strict=True))
+    return Element(name, JoinQuery((first, second), key, *interval, how, pair), "query", sides, streams, (), note=note)
+
+
+def _time(what: str, stream: Stream[Any], field: str | None) -> EventTime:
+    """The event time of a source, which is where Spark's watermark comes from."""
+    time = stream.event_time if isinstance(stream, Source) else None
+    if time is None or field not in (None, time.field):
+        raise TopologyError(
+            f"{what}: in the query dialect Spark's watermark follows a source's event time: read {stream.name} from a source "
+            "with event_time=, and go by that field; or leave out dialect='query'."
+        )
+    if time.late != "drop":
+        raise TopologyError(
+            f"{what}: Spark drops late events, and only counts them: say late='drop' on source {stream.name}, or leave out "
+            "dialect='query'."
+        )
+    return time

@@ -1,0 +1,102 @@
+"""Windows and joins in the query dialect: the rows of the event dialect, and what is refused."""
+
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from apps_queries import Bid, Payment, both
+from msgspec.structs import replace
+from support import write_batches
+
+from penstock import App, Event, Session, Tumbling, reducers
+from penstock.app.window.windowing import Count
+from penstock.errors import TopologyError
+from penstock.testing import TopologyDriver
+
+APPS = Path(__file__).parent / "apps_queries.py"
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+SINKS = ("TumblingOut", "SlidingOut", "SessionOut", "innerOut", "leftOut", "fullOut")
+
+
+def given(chance):
+    """Bids and payments at times of their own, whose prices differ, out of order by less than the lateness."""
+    prices = random.Random(2).sample(range(1000), 200)
+    seconds = [
+        second / 8 for second in chance.sample(range(480), 400)
+    ]  # often a whole gap apart, and never two at once
+    bids = [
+        Bid(chance.choice("abc"), chance.choice(["x", "y", None]), price, T0 + timedelta(seconds=at))
+        for price, at in zip(prices, seconds[:200], strict=True)
+    ]
+    payments = [
+        Payment(chance.choice("abc"), number, T0 + timedelta(seconds=at)) for number, at in enumerate(seconds[200:220])
+    ]
+    for events in (bids, payments):
+        events.sort(key=lambda event: event.at + timedelta(seconds=chance.uniform(0, 4.9)))
+    return bids, payments
+
+
+def cut(events, parts):
+    return [events[number * len(events) // parts : (number + 1) * len(events) // parts] for number in range(parts)]
+
+
+def rows(events):
+    """Events, but for what the sketches say, which is not the same in both dialects, and close: all prices differ."""
+    if "about" not in events[0].__struct_fields__:
+        return Counter(map(repr, events))
+    assert all(abs(event.about - event.bids) <= 1 for event in events)
+    return Counter(repr(replace(event, about=0)) for event in events)
+
+
+@pytest.mark.slow
+def test_the_query_dialect_has_the_rows_of_the_event_dialect(run_app, tmp_path):
+    bids, payments = given(random.Random(1))
+    driver = TopologyDriver(both("event"))
+    driver.batch({"Bids": bids, "Payments": payments})
+    driver.finish()
+    batches = [{"Bids": some, "Payments": others} for some, others in zip(cut(bids, 4), cut(payments, 4), strict=True)]
+    sources = write_batches(both("event"), batches, tmp_path)
+    result = run_app("in_query", file=APPS, sources=sources)
+    for sink in SINKS:
+        found, wanted = rows(result.output(sink)), rows(driver.output(sink))
+        assert (sink, list(found - wanted), list(wanted - found)) == (sink, [], [])
+        assert result.output(sink), sink
+    assert result.report["counts"]["late"] == 0
+
+
+class Seen(Event):
+    item: str
+    seen: int
+
+
+def refused(window=None, late="drop", results="final", **fields):
+    app = App("refused")
+    bids = app.source("Bids", Bid, event_time="at", late=late)
+    seen = app.stream("Seen", Seen)
+    with pytest.raises(TopologyError) as raised:
+        app.aggregate(
+            bids, key="item", window=window or Tumbling("1 s"), into=seen, results=results, dialect="query",
+            **(fields or {"seen": reducers.count()}),
+        )  # fmt: skip
+    return str(raised.value)
+
+
+def test_what_spark_has_no_words_for_is_refused():
+    assert "plans no windows of 5 events" in refused(Count(5))
+    assert "plans no windows of 1 d in Europe/Zurich" in refused(Tumbling("1 day", zone="Europe/Zurich"))
+    assert "leave out allowed=" in refused(Session("1 s", allowed="1 s"))
+    assert "late='drop' on source Bids" in refused(late="dead-letter")
+    assert "once, at its end" in refused(results="updates")
+    assert "is Python" in refused(seen=reducers.fold(0, lambda state, _: state + 1, lambda a, b: a + b))
+
+
+def test_a_dialect_or_a_source_that_does_not_fit_is_refused():
+    app = App("refused")
+    bids, seen = app.source("Bids", Bid, event_time="at", late="drop"), app.stream("Seen", Seen)
+    payments = app.source("Payments", Payment)
+    with pytest.raises(TopologyError, match="choose event, query"):
+        app.aggregate(bids, key="item", window=Tumbling("1 s"), into=seen, dialect="sql", seen=reducers.count())
+    with pytest.raises(TopologyError, match="read Payments from a source with event_time="):
+        app.join(bids, payments, key="item", within=("0 s", "1 s"), emits=seen, dialect="query")(lambda left, right: {})
