@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
 from penstock.app.event import Event
-from penstock.app.joins import How, check_how, interval_join, interval_of, interval_text, latest_join, once
+from penstock.app.joins import How, Interval, check_how, interval_join, interval_of, interval_text, latest_join, once
 from penstock.app.lookup import Lookup, check_fields
 from penstock.app.ordered import in_order
 from penstock.app.parameter import Parameter, given_value
@@ -24,7 +24,7 @@ from penstock.app.window.windowing import Windowing
 from penstock.errors import ConfigurationError, TopologyError
 
 Body = TypeVar("Body", bound=Callable[..., Any])
-Pair = TypeVar("Pair", bound=Callable[[Any, Any], Any])
+Pair = TypeVar("Pair", bound=Callable[..., Any])
 Value = TypeVar("Value", bool, int, float, str)
 Streams = Stream[Any] | Sequence[Stream[Any]]
 
@@ -212,24 +212,29 @@ class App:
     def join(
         self,
         left: Stream[Any],
-        right: Stream[Any],
+        right: Streams,
         *,
         key: str | Sequence[str],
-        within: tuple[Duration, Duration],
+        within: Interval | Sequence[Interval],
         emits: Streams,
         how: How = "inner",
-        at: tuple[str | None, str | None] = (None, None),
+        at: Sequence[str | None] = (),
+        max_held: int | None = None,
         name: str | None = None,
         dialect: WordsOf = "event",
     ) -> Callable[[Pair], Pair]:
-        """Declare a PE that pairs events of two streams by key and time: a function of a left and a right event.
+        """Declare a PE that pairs events of two streams by key and time: a function of a left and a right event; or, where
+        ``right`` is a list, that combines a left event with one of each of these.
 
         Parameters
         ----------
-        within: how long after the left event the right one may come, at least and at most, as ``("-10 min", "5 min")``.
-        how: ``"inner"``; ``"left"``, which also calls the function with None for a left event that nothing has met, once
-            nothing can; or ``"full"``, for both sides.
-        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``.
+        within: how long after the left event the right one may come, at least and at most, as ``("-10 min", "5 min")``; one
+            for each of several streams, in a list, or one for all.
+        how: ``"inner"``; ``"left"``, which also calls the function for a left event once nothing more can meet it, with None
+            for each side that has not; or, of two streams, ``"full"``, which does so for both sides.
+        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``, the left one's first.
+        max_held: the most events that an instance may hold; one more is dead-lettered, with its error. As many as come, unless
+            given.
         dialect: ``"query"`` has Spark plan it, with the same results; the function is then called once, with objects whose
             attributes are columns, and returns the columns of the result by name. Both streams are sources with
             ``late="drop"``.
@@ -238,18 +243,27 @@ class App:
         ------
         TopologyError: there is no such interval, or the streams cannot be joined.
         """
-        note = f"join {interval_text(within)}, {how}"
-        if not _asks_for_query(f"Join of {left.name} and {right.name}", dialect):
-            return self._joined(left, right, key, emits, at, name, note,
-                                lambda label, pair, times: interval_join(label, pair, left, right, times, within, how))  # fmt: skip
+        rights = (right,) if isinstance(right, Stream) else tuple(right)
+        streams = (left, *rights)
+        intervals = _one_each(within, rights)
+        note = f"join {', '.join(map(interval_text, dict.fromkeys(intervals)))}, {how}"
+        if not _asks_for_query(f"Join of {left.name}", dialect):
+            return self._joined(streams, key, emits, at, name, note,
+                                lambda label, pair, times: interval_join(label, pair, streams, times, intervals, how, max_held))  # fmt: skip
 
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "join"))
+            if len(rights) > 1 or max_held is not None:
+                raise TopologyError(
+                    f"Join {label}: Spark joins two streams, and holds as many events as come; leave out dialect='query'."
+                )
             keys = (key,) if isinstance(key, str) else tuple(key)
-            interval = interval_of(label, within)
             check_how(label, how, ("inner", "left", "full"))
             shown = f"by {', '.join(keys)}, {note}"
-            self._elements.append(join_query(label, pair, (left, right), keys, at, interval, how, emits, shown))
+            interval = interval_of(label, intervals[0])
+            self._elements.append(
+                join_query(label, pair, (left, *rights), keys, (*at, None, None)[:2], interval, how, emits, shown)
+            )
             return pair
 
         return decorate
@@ -263,7 +277,8 @@ class App:
         emits: Streams,
         within: Duration | None = None,
         how: How = "left",
-        at: tuple[str | None, str | None] = (None, None),
+        at: Sequence[str | None] = (),
+        max_held: int | None = None,
         name: str | None = None,
     ) -> Callable[[Pair], Pair]:
         """Declare a PE that pairs each event with the latest one of a table at its time: a function of the two.
@@ -276,13 +291,15 @@ class App:
         within: how old a version may be; any age unless given.
         how: ``"left"``, which calls the function with None where there is no version; or ``"inner"``.
         at: the fields that hold the events' times, where the streams are no sources with an ``event_time``.
+        max_held: the most events and versions that an instance may hold; one more is dead-lettered, with its error.
 
         Raises
         ------
         TopologyError: the streams cannot be joined.
         """
-        return self._joined(left, table, key, emits, at, name, f"join with the latest, {how}",
-                            lambda label, pair, times: latest_join(label, pair, left, table, times, within, how))  # fmt: skip
+        streams = (left, table)
+        return self._joined(streams, key, emits, at, name, f"join with the latest, {how}",
+                            lambda label, pair, times: latest_join(label, pair, streams, times, within, how, max_held))  # fmt: skip
 
     def lookup(
         self,
@@ -398,15 +415,14 @@ class App:
         self._elements.append(replace(element, note=f"once within {within}"))
 
     def _joined(
-        self, left: Stream[Any], right: Stream[Any], key: str | Sequence[str], emits: Streams, at: tuple[str | None, str | None],
-        name: str | None, note: str, make: Callable[[str, Any, tuple[str, str]], type[Any]],
+        self, streams: Sequence[Stream[Any]], key: str | Sequence[str], emits: Streams, at: Sequence[str | None], name: str | None,
+        note: str, make: Callable[[str, Any, Sequence[str]], type[Any]],
     ) -> Callable[[Pair], Pair]:  # fmt: skip
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "join"))
-            times = own_time(label, left, at[0]), own_time(label, right, at[1])
-            element = declare(
-                make(label, pair, times), "event", (left, right), emits, key=key, name=label, timers="event"
-            )
+            fields = (*at, *(None for _ in streams))
+            times = [own_time(label, stream, field) for stream, field in zip(streams, fields, strict=False)]
+            element = declare(make(label, pair, times), "event", streams, emits, key=key, name=label, timers="event")
             self._elements.append(replace(element, note=note))
             return pair
 
@@ -454,3 +470,20 @@ def _asks_for_query(what: str, dialect: str) -> bool:
     if dialect not in get_args(WordsOf):
         raise TopologyError(f"{what}: dialect={dialect!r}; choose {', '.join(get_args(WordsOf))}.")
     return dialect == "query"
+
+
+def _one_each(within: Interval | Sequence[Interval], rights: Sequence[Stream[Any]]) -> list[Interval]:
+    """The interval of each stream.
+
+    Raises
+    ------
+    TopologyError: there are as many as neither one nor the streams.
+    """
+    several = [cast(Interval, one) for one in within if isinstance(one, tuple)]
+    found = several or [cast(Interval, within)]
+    if len(found) not in (1, len(rights)) or any(len(one) != 2 for one in found):
+        raise TopologyError(
+            f"A join with {', '.join(stream.name for stream in rights)} has within={within!r}: give one interval, as "
+            "('-1 min', '1 min'), or one for each in a list."
+        )
+    return found * (1 if len(found) == len(rights) else len(rights))

@@ -1,13 +1,14 @@
-"""Joins of two streams by key and time, and events let through once: prototypes that hold events for as long as they may match.
+"""Joins of streams by key and time, and events let through once: prototypes that hold events for as long as they may match.
 
 What is held is dropped once the watermark says that nothing can match it any more. Results do not depend on the order in
 which events come, as long as none is late.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,11 +18,12 @@ from penstock.app.event import Event
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
-from penstock.errors import TopologyError
+from penstock.errors import StateError, TopologyError
 
 E = TypeVar("E")
 How = Literal["inner", "left", "full"]
-Pairing = Callable[[Any, Any], Emitted]
+Pairing = Callable[..., Emitted]
+Interval = tuple[Duration, Duration]
 
 
 class Held(msgspec.Struct, Generic[E], array_like=True):
@@ -40,19 +42,18 @@ class Joining(Stepwise):
 
     left_type: ClassVar[type[Event]]
     left_time: ClassVar[Callable[[Any], Any]]
-    right_time: ClassVar[Callable[[Any], Any]]
     pair: ClassVar[Pairing]
     how: ClassVar[How]
+    max_held: ClassVar[int | None]
 
-    if TYPE_CHECKING:  # fields of each prototype, typed by its streams
+    if TYPE_CHECKING:  # a field of each prototype, typed by its stream
         left: list[Held[Any]]
-        right: list[Held[Any]]
 
     def _is_left(self, event: Any) -> bool:
         return type(event) is self.left_type
 
-    def _pair(self, left: Any, right: Any) -> Iterable[Emission]:
-        return emissions(type(self).pair(left, right))
+    def _pair(self, *events: Any) -> Iterable[Emission]:
+        return emissions(type(self).pair(*events))
 
     @property
     def _mark(self) -> int:
@@ -62,32 +63,70 @@ class Joining(Stepwise):
         """Ask for the timer once the watermark is past the earliest of some times."""
         self._context.due = (min(times) + 1) / SECOND if times else None
 
+    def _check_room(self, held: int) -> None:
+        """Refuse another event where as many are held as may be.
+
+        Raises
+        ------
+        StateError: which dead-letters the event.
+        """
+        if self.max_held is not None and held >= self.max_held:
+            raise StateError(
+                f"The join holds {held} events of the key {self.key!r}, which is as many as max_held= allows: raise it, or make "
+                "within= shorter."
+            )
+
+
+class Side(NamedTuple):
+    """A stream that an interval join pairs with its left one: the field that holds its events, their times, its interval."""
+
+    held: str
+    kind: type[Event]
+    time: Callable[[Any], Any]
+    lower: int
+    upper: int
+
 
 class IntervalJoin(Joining):
-    """Pairs events of which the right one comes within an interval around the left one; both ends belong to it."""
+    """Combines each event of the left stream with one of each other side that comes within the side's interval around it; both
+    ends belong to it. A combination is said when the last of its events has come.
+    """
 
-    lower: ClassVar[int]
-    upper: ClassVar[int]
+    sides: ClassVar[tuple[Side, ...]]
 
     def on_event(self, event: Any) -> Iterator[Emission]:
-        """Pair it with those that are held, and hold it."""
-        is_left = self._is_left(event)
-        if is_left:
-            time = microseconds(type(self).left_time(event))
-            own, others, first, last = self.left, self.right, time + self.lower, time + self.upper
+        """Combine it with those that are held, and hold it."""
+        self._check_room(len(self.left) + sum(len(self._held(side)) for side in self.sides))
+        own = None if self._is_left(event) else next(side for side in self.sides if type(event) is side.kind)
+        if own is None:
+            held = Held(event, microseconds(type(self).left_time(event)))
+            yield from self._combined(held, [self._near(side, held) for side in self.sides])
+            insort(self.left, held, key=held_time)
         else:
-            time = microseconds(type(self).right_time(event))
-            own, others, first, last = self.right, self.left, time - self.upper, time - self.lower
-        held = Held(event, time)
-        for other in others[bisect_left(others, first, key=held_time) : bisect_right(others, last, key=held_time)]:
-            held.met = other.met = True
-            yield from self._pair(event, other.event) if is_left else self._pair(other.event, event)
-        insort(own, held, key=held_time)
+            held = Held(event, microseconds(own.time(event)))
+            for left in _between(self.left, held.time - own.upper, held.time - own.lower):
+                near = [[held] if side is own else self._near(side, left) for side in self.sides]
+                yield from self._combined(left, near)
+            insort(self._held(own), held, key=held_time)
         self.rearm()
+
+    def _combined(self, left: Held[Any], near: list[list[Held[Any]]]) -> Iterator[Emission]:
+        for others in product(*near):
+            for held in (left, *others):
+                held.met = True
+            yield from self._pair(left.event, *(held.event for held in others))
+
+    def _held(self, side: Side) -> list[Held[Any]]:
+        held: list[Held[Any]] = getattr(self, side.held)
+        return held
+
+    def _near(self, side: Side, left: Held[Any]) -> list[Held[Any]]:
+        """Those of a side that a left event goes with."""
+        return _between(self._held(side), left.time + side.lower, left.time + side.upper)
 
     def is_empty(self) -> bool:
         """Whether nothing is held."""
-        return not (self.left or self.right)
+        return not (self.left or any(map(self._held, self.sides)))
 
     def is_due(self) -> bool:
         """Whether something is held that nothing can match any more."""
@@ -96,36 +135,53 @@ class IntervalJoin(Joining):
 
     def step(self) -> Iterable[Emission]:
         """Drop it, and say so if it has met nothing."""
-        is_left = self._earliest_is_left()
-        held = (self.left if is_left else self.right).pop(0)
-        if held.met or self.how == "inner" or (self.how == "left" and not is_left):
+        place = min(self._ends())[1]
+        held = self._lists()[place].pop(0)
+        if held.met or self.how == "inner" or (self.how == "left" and place):
             return ()
-        return self._pair(held.event, None) if is_left else self._pair(None, held.event)
+        if place:
+            return self._pair(None, held.event)
+        near = [[other.event for other in self._near(side, held)] or [None] for side in self.sides]
+        return [emission for others in product(*near) for emission in self._pair(held.event, *others)]
 
     def skip(self) -> Any:
         """Drop it."""
-        return (self.left if self._earliest_is_left() else self.right).pop(0).event
+        return self._lists()[min(self._ends())[1]].pop(0).event
 
     def rearm(self) -> None:
         """Once the watermark is past the time at which the next one can be dropped."""
         self._wake_after([end for end, _ in self._ends()])
 
-    def _ends(self) -> list[tuple[int, bool]]:
-        """Until when the earliest of each side may be matched, and whether it is a left one."""
-        ends = [(held.time + self.upper, True) for held in self.left[:1]]
-        return ends + [(held.time - self.lower, False) for held in self.right[:1]]
+    def _lists(self) -> list[list[Held[Any]]]:
+        return [self.left, *map(self._held, self.sides)]
 
-    def _earliest_is_left(self) -> bool:
-        return min(self._ends())[1]
+    def _ends(self) -> list[tuple[int, int]]:
+        """Until when the earliest of each list may be matched, and whose that is; a left one goes before what it may go with."""
+        longest = max(0, *(side.upper for side in self.sides)) if len(self.sides) > 1 else 0
+        last = max(side.upper for side in self.sides)
+        ends = [(held.time + last, 0) for held in self.left[:1]]
+        for place, side in enumerate(self.sides, start=1):  # kept for left events that wait for another side
+            ends += [(held.time - side.lower + longest, place) for held in self._held(side)[:1]]
+        return ends
+
+
+def _between(held: list[Held[Any]], first: int, last: int) -> list[Held[Any]]:
+    """Of a list by time, those from one time to another."""
+    return held[bisect_left(held, first, key=held_time) : bisect_right(held, last, key=held_time)]
 
 
 class LatestJoin(Joining):
     """Pairs each left event with the latest right one at or before its time, once none of these can come any more."""
 
+    right_time: ClassVar[Callable[[Any], Any]]
     within: ClassVar[int | None]
+
+    if TYPE_CHECKING:
+        right: list[Held[Any]]
 
     def on_event(self, event: Any) -> None:
         """Hold it."""
+        self._check_room(len(self.left) + len(self.right))
         if self._is_left(event):
             insort(self.left, Held(event, microseconds(type(self).left_time(event))), key=held_time)
         else:
@@ -209,21 +265,38 @@ class Once(Stepwise):
 
 
 def interval_join(
-    name: str, pair: Pairing, left: Stream[Any], right: Stream[Any], times: tuple[str, str], within: tuple[Duration, Duration], how: How
+    name: str, pair: Pairing, streams: Sequence[Stream[Any]], times: Sequence[str], intervals: Sequence[Interval], how: How,
+    max_held: int | None,
 ) -> type[IntervalJoin]:  # fmt: skip
     """The prototype of an interval join.
 
+    Parameters
+    ----------
+    streams, times: the left one and the others, and the fields that hold their times. intervals: one for each of the others.
+
     Raises
     ------
-    TopologyError: the interval is none, or the streams carry one type of event.
+    TopologyError: the interval is none, or two streams carry one type of event, or a full join is one of more than two.
     """
-    lower, upper = interval_of(name, within)
-    check_how(name, how, ("inner", "left", "full"))
-    return _joining(IntervalJoin, name, pair, left, right, times, how, lower=lower, upper=upper)
+    check_how(name, how, ("inner", "left", "full") if len(streams) == 2 else ("inner", "left"))
+    sides = tuple(
+        Side(
+            "right" if len(streams) == 2 else f"right{number}",
+            stream.event_type,
+            attrgetter(time),
+            *interval_of(name, within),
+        )
+        for number, (stream, time, within) in enumerate(zip(streams[1:], times[1:], intervals, strict=True))
+    )
+    held = [side.held for side in sides]
+    return _joining(
+        IntervalJoin, name, pair, streams, held, how, left_time=attrgetter(times[0]), sides=sides, max_held=max_held
+    )
 
 
 def latest_join(
-    name: str, pair: Pairing, left: Stream[Any], right: Stream[Any], times: tuple[str, str], within: Duration | None, how: How
+    name: str, pair: Pairing, streams: Sequence[Stream[Any]], times: Sequence[str], within: Duration | None, how: How,
+    max_held: int | None,
 ) -> type[LatestJoin]:  # fmt: skip
     """The prototype of a join with the latest version.
 
@@ -233,7 +306,11 @@ def latest_join(
     """
     check_how(name, how, ("inner", "left"))
     bound = None if within is None else round(seconds(within) * SECOND)
-    return _joining(LatestJoin, name, pair, left, right, times, how, within=bound)
+    left_time, right_time = map(attrgetter, times)
+    return _joining(
+        LatestJoin, name, pair, streams, ["right"], how,
+        left_time=left_time, right_time=right_time, within=bound, max_held=max_held,
+    )  # fmt: skip
 
 
 def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once]:
@@ -249,7 +326,7 @@ def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once
     return type(name, (Once,), {"__module__": __name__, "time_of": attrgetter(time), "within": bound, "into": into})
 
 
-def interval_of(name: str, within: tuple[Duration, Duration]) -> tuple[int, int]:
+def interval_of(name: str, within: Interval) -> tuple[int, int]:
     """Its ends, in microseconds.
 
     Raises
@@ -264,31 +341,34 @@ def interval_of(name: str, within: tuple[Duration, Duration]) -> tuple[int, int]
     return lower, upper
 
 
-def interval_text(within: tuple[Duration, Duration]) -> str:
+def interval_text(within: Interval) -> str:
     """As a drawing shows it."""
     return " to ".join(("-" if end < 0 else "") + span(abs(end)) for end in map(_signed, within))
 
 
-def _joining(base: type[Any], name: str, pair: Pairing, left: Stream[Any], right: Stream[Any], times: tuple[str, str], how: How,
-             **more: Any) -> type[Any]:  # fmt: skip
-    if left.event_type is right.event_type:
-        raise TopologyError(
-            f"Join {name}: {left.name} and {right.name} both carry {left.event_type.__name__}, by which they cannot be told apart: "
-            "give one of them an event type of its own."
-        )
+def _joining(
+    base: type[Any], name: str, pair: Pairing, streams: Sequence[Stream[Any]], held: Sequence[str], how: How, *, max_held: int | None,
+    **more: Any,
+) -> type[Any]:  # fmt: skip
+    kinds = [stream.event_type for stream in streams]
+    for place, stream in enumerate(streams):
+        if stream.event_type in kinds[:place]:
+            first = streams[kinds.index(stream.event_type)]
+            raise TopologyError(
+                f"Join {name}: {first.name} and {stream.name} both carry {stream.event_type.__name__}, by which they cannot be told "
+                "apart: give one of them an event type of its own."
+            )
     if not callable(pair):
         raise TopologyError(f"Join {name}: decorate a function of two events, which yields what they make.")
+    if max_held is not None and (type(max_held) is not int or max_held < 1):
+        raise TopologyError(f"Join {name}: max_held={max_held!r}; give a whole number above zero.")
+    fields: list[Any] = [
+        (field, list[Held[kind]], msgspec.field(default_factory=list))  # type: ignore[valid-type]
+        for field, kind in zip(("left", *held), kinds, strict=True)
+    ]
     made: type[Any] = msgspec.defstruct(
-        name,
-        [
-            ("left", list[Held[left.event_type]], msgspec.field(default_factory=list)),  # type: ignore[name-defined]
-            ("right", list[Held[right.event_type]], msgspec.field(default_factory=list)),  # type: ignore[name-defined]
-        ],
-        bases=(base,), dict=True,
-        namespace={
-            "left_type": left.event_type, "left_time": attrgetter(times[0]), "right_time": attrgetter(times[1]),
-            "pair": staticmethod(pair), "how": how, **more,
-        },
+        name, fields, bases=(base,), dict=True,
+        namespace={"left_type": kinds[0], "pair": staticmethod(pair), "how": how, "max_held": max_held, **more},
     )  # fmt: skip
     return made
 

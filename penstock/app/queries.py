@@ -80,7 +80,7 @@ def window_query(
 
 
 def join_query(
-    name: str, pair: Any, sides: tuple[Stream[Any], Stream[Any]], key: tuple[str, ...], at: tuple[str | None, str | None],
+    name: str, pair: Any, sides: tuple[Stream[Any], ...], key: tuple[str, ...], at: tuple[str | None, ...],
     interval: tuple[int, int], how: Any, emits: Stream[Any] | Sequence[Stream[Any]], note: str,
 ) -> Element:  # fmt: skip
     """An element that Spark plans.

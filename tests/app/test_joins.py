@@ -83,11 +83,10 @@ def deliver(driver, events, data):
     left = sorted(events, key=lambda event: shaken[id(event)])
     while left:
         count = data.draw(st.integers(1, len(left)))
-        part = {
-            "Orders": [event for event in left[:count] if type(event) is Order],
-            "Payments": [event for event in left[:count] if type(event) is Payment],
-        }
-        if part["Orders"] and data.draw(st.booleans()):
+        part = {}
+        for event in left[:count]:
+            part.setdefault(f"{type(event).__name__}s", []).append(event)
+        if "Orders" in part and data.draw(st.booleans()):
             driver.crash_at(0)
             with pytest.raises(Crash):
                 driver.batch(part)
@@ -114,6 +113,78 @@ def test_an_interval_join_is_that_of_the_definition(within, how, left, right, da
     if how == "full":
         wanted += [(None, p.amount) for p in payments if p not in [p for _, p in pairs]]
     assert results(driver) == sorted(wanted, key=str)
+
+
+class Parcel(Event):
+    item: int
+    weight: int
+    at: datetime
+
+
+class Sent(Event):
+    number: int
+    amount: int | None
+    weight: int | None
+
+
+def three_ways(within, how, **more):
+    app = App("three")
+    orders = app.source("Orders", Order, event_time="at", lateness=LATENESS)
+    payments = app.source("Payments", Payment, event_time="at", lateness=LATENESS)
+    parcels = app.source("Parcels", Parcel, event_time="at", lateness=LATENESS)
+    sent = app.stream("Sent", Sent)
+    app.sink("Sent", sent)
+
+    @app.join(orders, [payments, parcels], key="item", within=within, emits=sent, how=how, **more)
+    def match(order, payment, parcel):
+        return sent(order.number, payment and payment.amount, parcel and parcel.weight)
+
+    return app
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("within", [[("-4 s", "3 s"), (0, "20 s")], [("2 s", "9 s"), (-6.0, -1.0)], ("-3 s", "-1 s")])
+@given(left=orders_given, right=orders_given, third=orders_given, data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_three_streams_are_joined_as_by_the_definition(within, how, left, right, third, data):
+    orders, payments, parcels = numbered(Order, left), numbered(Payment, right), numbered(Parcel, third)
+    driver = TopologyDriver(three_ways(within, how))
+    deliver(driver, [*orders, *payments, *parcels], data)
+    intervals = within if isinstance(within, list) else [within, within]
+    wanted = []
+    for order in orders:
+        near = []
+        for side, ends in zip((payments, parcels), intervals, strict=True):
+            low, high = (float(str(end).removesuffix(" s")) for end in ends)
+            near.append([e for e in side if e.item == order.item and low <= (e.at - order.at).total_seconds() <= high])
+        if how == "left":
+            near = [side or [None] for side in near]
+        wanted += [(order.number, p and p.amount, w and w.weight) for p in near[0] for w in near[1]]
+    found = [(one.number, one.amount, one.weight) for one in driver.output("Sent")]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+def bounded_latest():
+    app, orders, payments, paid = sources()
+
+    @app.join_latest(orders, payments, key="item", emits=paid, max_held=3)
+    def match(order, payment):
+        return paid(order.number, None)
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("make", "sink"), [(lambda: three_ways((0, "9 s"), "left", max_held=3), "Sent"), (bounded_latest, "Out")]
+)
+def test_what_a_join_may_not_hold_is_dead_lettered(make, sink):
+    app = make()
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Orders": [Order(1, number, at(number)) for number in range(5)] + [Order(2, 9, at(0))]})
+    driver.finish()
+    assert [letter["event"]["number"] for letter in driver.dead_letters] == [3, 4]
+    assert "as many as max_held= allows" in driver.dead_letters[0]["error"]
+    assert sorted(one.number for one in driver.output(sink)) == [0, 1, 2, 9]
 
 
 @pytest.mark.parametrize(("how", "within"), [("left", None), ("inner", None), ("left", "5 s")])
@@ -185,6 +256,7 @@ def test_events_pass_once_within_a_time(rows, cut):
 def test_wrong_joins_are_refused():
     app, orders, payments, paid = sources()
     derived = app.stream("Derived", Payment)
+    parcels = app.source("Parcels", Parcel, event_time="at")
 
     def pair(one, other): ...
 
@@ -193,6 +265,11 @@ def test_wrong_joins_are_refused():
         (lambda: app.join(orders, orders, key="item", within=(0, 1), emits=paid)(pair), ["told apart"]),
         (lambda: app.join(orders, payments, key="item", within=(0, 1), emits=paid, how="outer")(pair), ["'outer'", "full"]),
         (lambda: app.join_latest(orders, payments, key="item", emits=paid, how="full")(pair), ["'full'", "inner"]),
+        (lambda: app.join(orders, [payments, derived], key="item", within=(0, 1), emits=paid, at=(None, None, "at"))(pair),
+         ["Payments and Derived", "told apart"]),
+        (lambda: app.join(orders, [payments, parcels], key="item", within=(0, 1), emits=paid, how="full")(pair), ["inner, left"]),
+        (lambda: app.join(orders, payments, key="item", within=[(0, 1), (0, 2)], emits=paid)(pair), ["one for each"]),
+        (lambda: app.join(orders, payments, key="item", within=(0, 1), emits=paid, max_held=0)(pair), ["max_held=0"]),
         (lambda: app.join(orders, derived, key="item", within=(0, 1), emits=paid)(pair), ["Derived", "at="]),
         (lambda: app.distinct(orders, key="item", within=0, into=app.stream("Same", Order)), ["longer"]),
         (lambda: app.distinct(orders, key="item", within=1, into=paid), ["Order"]),
