@@ -479,8 +479,7 @@ def _one_each(within: Interval | Sequence[Interval], rights: Sequence[Stream[Any
     ------
     TopologyError: there are as many as neither one nor the streams.
     """
-    several = [cast(Interval, one) for one in within if isinstance(one, tuple)]
-    found = several or [cast(Interval, within)]
+    found = [one for one in within if isinstance(one, tuple)] or [cast(Interval, within)]
     if len(found) not in (1, len(rights)) or any(len(one) != 2 for one in found):
         raise TopologyError(
             f"A join with {', '.join(stream.name for stream in rights)} has within={within!r}: give one interval, as "
