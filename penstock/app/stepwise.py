@@ -30,6 +30,14 @@ class Stepwise(ProcessingElement):
         """Whether nothing is kept that an instance made anew would not have, so that this one can be forgotten."""
         return False
 
+    def would_say(self) -> bool:
+        """Whether the next event makes a result due, which is said with it and not by the timer."""
+        return False
+
+    def without_result(self, event: Any) -> Emitted:
+        """Take in an event and leave out the result that it makes due, which has failed."""
+        raise NotImplementedError
+
     def on_timer(self) -> Emitted:
         """Take all steps that are due."""
         return self._steps()

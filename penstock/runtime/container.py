@@ -109,8 +109,11 @@ class Container:
                 continue
             except FAULTS as error:
                 self._restore(identity, row)
-                batch.failed[row] = Failure.of(error)
-                continue
+                kept = self._without_result(identity, row, error, lineage)
+                if kept is None:
+                    batch.failed[row] = Failure.of(error)
+                    continue
+                emissions, instance = kept, live[identity]
             if timers:
                 instance.due = context.due
             if emissions:
@@ -118,6 +121,23 @@ class Container:
             if saved and identity in saved:
                 saved[identity].since.append(row)
         self._finish_batch(batch, lineage)
+
+    def _without_result(
+        self, identity: bytes, row: int, error: BaseException, lineage: LineageColumns
+    ) -> Sequence[Emission] | None:
+        """Where an event has failed that makes a result due: apply it, and bury the result; None if it is the event that fails."""
+        state = self._live[identity].state
+        if not (isinstance(state, Stepwise) and state.would_say()):
+            return None
+        self._batch.without_result.add(row)
+        try:
+            emissions = self._again(identity, row)
+        except FAULTS:
+            self._batch.without_result.remove(row)
+            self._restore(identity, row)
+            return None
+        self._bury(error, int(lineage.born[row]))
+        return emissions
 
     def _finish_batch(self, batch: "_Batch", lineage: LineageColumns) -> None:
         """Call ``on_batch`` on the instances that were touched, see that their state can be kept, bury what failed."""
@@ -188,9 +208,8 @@ class Container:
             batch.failed.pop(row, None)
             instance = self._live[identity]
             before = self._encode(instance)
-            self._context.due = instance.due
             try:
-                emissions = self._emitter.collect(instance.state.on_event(batch.delivery.again(row)))
+                emissions = self._again(identity, row)
                 self._keepable(identity, instance)
             except FAULTS as error:
                 self._adopt(identity, key, self._decode(before))
@@ -290,10 +309,16 @@ class Container:
 
     def _apply_again(self, identity: bytes, row: int) -> None:
         """Apply an event that has been applied before, to the instance as it is now; what it emits is known already."""
+        self._again(identity, row)
+        self._live[identity].due = self._context.due
+
+    def _again(self, identity: bytes, row: int) -> Sequence[Emission]:
+        """Call the hook for an event once more, or what takes it in without its result, if that has failed."""
         instance = self._live[identity]
         self._context.due = instance.due
-        self._emitter.collect(instance.state.on_event(self._batch.delivery.again(row)))
-        instance.due = self._context.due
+        leaves_out = row in self._batch.without_result
+        hook = instance.state.without_result if leaves_out else instance.state.on_event
+        return self._emitter.collect(hook(self._batch.delivery.again(row)))
 
     def _bury(self, error: BaseException, born: int, event: Any = None) -> None:
         """Keep the failure of a hook that no single event has called, with the event that had waited for it, if one had."""
@@ -488,6 +513,8 @@ class _Batch:
         self.failed: dict[int, Failure | None] = dict.fromkeys(late)
         """Why events were not applied; None for late ones, of which is known already what becomes."""
         self.saved: dict[bytes, _Saved] = {}
+        self.without_result: set[int] = set()
+        """Events that have been applied, but for the result that they made due."""
 
     def first_rows(self) -> dict[bytes, int]:
         """For each instance the first event that is not late."""

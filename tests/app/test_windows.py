@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import App, Count, Event, ProcessingElement, Session, Sliding, Tumbling, reducers
+from penstock import App, Count, Event, Global, ProcessingElement, Session, Sliding, Tumbling, reducers
 from penstock.app.state import check_state_fits, describe_state
 from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
 from penstock.testing import TopologyDriver
@@ -872,3 +872,51 @@ def test_events_in_order_are_refused_where_they_could_be_lost_or_have_no_order(b
     source = app.source("Bids", Bid, event_time="at")
     with pytest.raises(TopologyError, match=words):
         app.element(source, ordered=True, **options)(body)
+
+
+@pytest.mark.parametrize("window", [Count(3), Count(4, 2), Global(after=2)], ids=str)
+@pytest.mark.parametrize("cut", [1, 4, 20])
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("unkept", [True, False])
+def test_a_result_that_fails_takes_no_later_event_with_it(window, cut, timed, unkept):
+    app = App("faulty")
+    source = app.source("Bids", Bid, event_time="at" if timed else None)
+    sums = app.stream("Sums", Bid)
+    app.sink("Out", sums)
+
+    @app.element(source, key="item", window=window, emits=sums)
+    class Sum(ProcessingElement):
+        prices: list[int] = []
+        odd: int = 0
+
+        def on_event(self, bid):
+            if bid.price == 17:
+                raise ValueError("seventeen")
+            self.odd = 2**70 if unkept and bid.price == 20 else 0  # which cannot be kept
+            self.prices.append(bid.price)
+
+        def merge(self, other):
+            self.prices += other.prices
+            self.odd = max(self.odd, other.odd)
+
+        def on_close(self):
+            if sum(self.prices) % 2:
+                return sums(self.key, "no number", self.window.start)
+            if sum(self.prices) % 3 == 0:
+                raise ValueError("three")
+            return sums(self.key, sum(self.prices), self.window.start)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    bids = [Bid(1, price, at(price)) for price in range(1, 21)]
+    for place in range(0, len(bids), cut):
+        driver.batch({"Bids": bids[place : place + cut]})
+    taken = [price for price in range(1, 21) if price != 17 and not (unkept and price == 20)]
+    if isinstance(window, Global):
+        wanted = [sum(taken[:end]) for end in range(2, len(taken) + 1, 2)]
+    else:
+        wanted = [sum(taken[end - window.size : end]) for end in range(window.size, len(taken) + 1, window.every)]
+    right = [total for total in wanted if total % 2 == 0 and total % 3]
+    assert [one.price for one in driver.output("Out")] == right
+    failed = [letter["event"] and letter["event"]["price"] for letter in driver.dead_letters]
+    assert sorted(price for price in failed if price) == [17] + ([20] if unkept else [])
+    assert failed.count(None) == len(wanted) - len(right)

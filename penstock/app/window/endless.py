@@ -91,16 +91,26 @@ class ByCount(Windowed):
 
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Hand it to the state, and say the result where that is due."""
+        due = self.would_say()
+        yield from self.without_result(event)
+        if due:
+            assert self.whole is not None
+            yield from self._say(self.whole)
+
+    def would_say(self) -> bool:
+        """Whether the next event is one after which there is a result."""
         windowing: Global = self.windowing
         assert windowing.after is not None
+        return ((0 if self.whole is None else self.whole.seen) + 1) % windowing.after == 0
+
+    def without_result(self, event: Any) -> Iterator[Emission]:
+        """Hand it to the state."""
         time = self._time(event)
         whole = self.whole
         if whole is None:
             whole = self.whole = Events(self.body(), time, time)
         whole.seen, whole.last = whole.seen + 1, time
         yield from emissions(self._enter(whole.state, whole.first, time).on_event(event))
-        if whole.seen % windowing.after == 0:
-            yield from self._say(whole)
 
     def is_empty(self) -> bool:
         """Whether there has been no event."""
@@ -117,9 +127,9 @@ class ByCountToTheEnd(ByCount):
     said: bool = False
     """Whether the end of the input has been dealt with."""
 
-    def on_event(self, event: Any) -> Iterator[Emission]:
+    def without_result(self, event: Any) -> Iterator[Emission]:
         """Hand it to the state, and ask to be woken at the end of the input."""
-        yield from super().on_event(event)
+        yield from super().without_result(event)
         self.rearm()
 
     @property

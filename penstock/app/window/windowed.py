@@ -315,6 +315,24 @@ class Counted(Windowed):
 
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Hand it to the last part, and close the window that it fills."""
+        filled = self.would_say()
+        yield from self._take_in(event)
+        if filled:
+            yield from self._close()
+            del self.parts[0]
+
+    def would_say(self) -> bool:
+        """Whether the next event fills a window."""
+        windowing: Count = self.windowing
+        return sum(part.seen for part in self.parts) + 1 == windowing.size
+
+    def without_result(self, event: Any) -> Iterator[Emission]:
+        """Hand it to the last part, and forget the window that it fills."""
+        yield from self._take_in(event)
+        self.unsaid = 0
+        del self.parts[0]
+
+    def _take_in(self, event: Any) -> Iterator[Emission]:
         windowing: Count = self.windowing
         time = self._time(event)
         if not self.parts or self.parts[-1].seen == windowing.every:
@@ -322,9 +340,6 @@ class Counted(Windowed):
         part = self.parts[-1]
         part.seen, part.last, self.unsaid = part.seen + 1, time, self.unsaid + 1
         yield from emissions(self._enter(part.state, part.first, time).on_event(event))
-        if sum(part.seen for part in self.parts) == windowing.size:
-            yield from self._close()
-            del self.parts[0]
 
     def on_batch(self) -> Iterator[Emission]:
         """Early results of the window that is open."""
@@ -356,6 +371,11 @@ class CountedToTheEnd(Counted):
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Hand it to the last part, and ask to be woken at the end of the input."""
         yield from super().on_event(event)
+        self.rearm()
+
+    def without_result(self, event: Any) -> Iterator[Emission]:
+        """The same without the result."""
+        yield from super().without_result(event)
         self.rearm()
 
     def is_due(self) -> bool:
