@@ -1,6 +1,6 @@
 """A class made of reducers, for windows whose results need no code of their own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +20,8 @@ class Reducing(ProcessingElement):
     """What all such classes have in common; its fields are the reducers' states."""
 
     reducers: ClassVar[Mapping[str, Reducer[Any]]]
+    states: ClassVar[tuple[tuple[str, Reducer[Any]], ...]]
+    """The field of each reducer's state: not its name, which may be that of something else here."""
     into: ClassVar[Stream[Any]]
     keys: ClassVar[tuple[str, ...]]
     spans: ClassVar[frozenset[str]]
@@ -28,21 +30,17 @@ class Reducing(ProcessingElement):
     def on_event(self, event: Any) -> None:
         """Add it to each."""
         time = 0 if self.time_of is None else microseconds(type(self).time_of(event))
-        for state, reducer in self._states():
+        for state, reducer in self.states:
             if reducer.wanted is not None and not reducer.wanted(event):
                 continue
             value = event if reducer.field is None else getattr(event, reducer.field)
             setattr(self, state, reducer.add(getattr(self, state), value, time))
 
-    def _states(self) -> Iterator[tuple[str, Reducer[Any]]]:
-        """The field of each reducer's state: not its name, which may be that of something else here."""
-        return ((f"state_{number}", reducer) for number, reducer in enumerate(self.reducers.values()))
-
     def _result(self) -> Emission:
         """An event of the window's key, its span, and what the reducers make of it."""
         key = self.key if len(self.keys) > 1 else (self.key,)
         span = {name: getattr(self.window, name) for name in self.spans}
-        states = (reducer.result(getattr(self, state)) for state, reducer in self._states())
+        states = (reducer.result(getattr(self, state)) for state, reducer in self.states)
         found = dict(zip(self.reducers, states, strict=True))
         return type(self).into(**dict(zip(self.keys, key, strict=True)), **span, **found)
 
@@ -66,7 +64,7 @@ class _Both(Reducing):
 
 
 def _merge(self: Reducing, other: Reducing) -> None:
-    for state, reducer in self._states():
+    for state, reducer in self.states:
         setattr(self, state, reducer.merge(getattr(self, state), getattr(other, state)))
 
 
@@ -121,7 +119,7 @@ def aggregate(
     made: Any = msgspec.defstruct(
         name, states, bases=(bases[results],), dict=True,
         namespace={
-            "reducers": dict(reducers), "into": into, "keys": key, "spans": frozenset(spans),
+            "reducers": dict(reducers), "states": tuple(zip((field for field, *_ in states), reducers.values(), strict=True)), "into": into, "keys": key, "spans": frozenset(spans),
             "time_of": None if field is None else attrgetter(field), **({"merge": _merge} if mergeable else {}),
         },
     )  # fmt: skip

@@ -65,7 +65,7 @@ class Windowed(Stepwise):
 
     def _enter(self, state: Any, start: int, end: int) -> Any:
         """Make a window's state know where it is, before one of its hooks is called."""
-        state.key, state._context, state.window = self.key, self._context.windowed, Window(moment(start), moment(end))
+        state.key, state._context, state.window = self.key, self._context.windowed, _window(start, end)
         return state
 
     def _time(self, event: Any) -> int:
@@ -86,6 +86,12 @@ class Windowed(Stepwise):
             f"the event is of {moment(time).isoformat()}, and its windows have closed: the watermark was "
             f"{moment(self._fired).isoformat()}"
         )
+
+
+@lru_cache(maxsize=1024)
+def _window(start: int, end: int) -> Window:
+    """The window from one time to another, which many keys and events share."""
+    return Window(moment(start), moment(end))
 
 
 class Spans(Windowed):
@@ -248,8 +254,8 @@ class Panes(Windowed):
         part = self.open.get(start)
         if part is None:
             part = self.open[start] = Part(self.body(), end)
+            self.rearm()
         yield from emissions(self._enter(part.state, start, end).on_event(event))
-        self.rearm()
 
     def is_due(self) -> bool:
         """Whether the watermark has passed the end of a window."""

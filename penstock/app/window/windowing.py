@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -65,7 +66,7 @@ class Windowing:
         object.__setattr__(same, "at", field)
         return same
 
-    @property
+    @cached_property
     def allowed_us(self) -> int:
         """Microseconds after which a closed window is forgotten."""
         return _micros(self.allowed)
@@ -118,17 +119,17 @@ class Sliding(Windowing):
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise TopologyError(f"There is no time zone {zone!r}; write one as 'Europe/Zurich'.") from error
 
-    @property
+    @cached_property
     def size_us(self) -> int:
         """Microseconds of a window; of clock time, in a zone."""
         return _micros(self.size)
 
-    @property
+    @cached_property
     def every_us(self) -> int:
         """Microseconds from start to start."""
         return _micros(self.every)
 
-    @property
+    @cached_property
     def offset_us(self) -> int:
         """Microseconds of the offset."""
         return _micros(self.offset)
@@ -209,7 +210,7 @@ class Session(Windowing):
         if self.gap_us <= 0:
             raise TopologyError(f"A session with a gap of {gap}: it must be longer than zero.")
 
-    @property
+    @cached_property
     def gap_us(self) -> int:
         """Microseconds of the gap."""
         return _micros(self.gap)
@@ -289,7 +290,7 @@ class Global(Windowing):
         """Whether results are by event time."""
         return self.every is not None
 
-    @property
+    @cached_property
     def every_us(self) -> int:
         """Microseconds from result to result; 0, where events are counted."""
         return 0 if self.every is None else _micros(self.every)
