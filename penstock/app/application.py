@@ -420,6 +420,10 @@ class App:
     ) -> Callable[[Pair], Pair]:  # fmt: skip
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "join"))
+            if isinstance(at, str) or len(at) > len(streams):
+                raise TopologyError(
+                    f"Join {label} has at={at!r}: give a field, or None, for each of {', '.join(one.name for one in streams)}."
+                )
             fields = (*at, *(None for _ in streams))
             times = [own_time(label, stream, field) for stream, field in zip(streams, fields, strict=False)]
             element = declare(make(label, pair, times), "event", streams, emits, key=key, name=label, timers="event")
@@ -477,8 +481,10 @@ def _one_each(within: Interval | Sequence[Interval], rights: Sequence[Stream[Any
 
     Raises
     ------
-    TopologyError: there are as many as neither one nor the streams.
+    TopologyError: there are as many as neither one nor the streams; or there is no stream.
     """
+    if not rights:
+        raise TopologyError("A join has no stream on its right: name one, or several in a list.")
     found = [one for one in within if isinstance(one, tuple)] or [cast(Interval, within)]
     if len(found) not in (1, len(rights)) or any(len(one) != 2 for one in found):
         raise TopologyError(

@@ -4,14 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from penstock.app import reducers as ours
 from penstock.app.element import Element
-from penstock.app.reducers import Reducer, fold
+from penstock.app.reducers import Reducer
 from penstock.app.stream import EventTime, Source, Stream
 from penstock.app.window.windowing import Session, Sliding, Windowing
 from penstock.errors import TopologyError
 
 WordsOf = Literal["event", "query"]
 """The dialects in which windows and joins can be declared."""
+
+PLANNED: frozenset[type[Reducer[Any]]] = frozenset(
+    (ours.count, ours.sum, ours.mean, ours.min, ours.max, ours.first, ours.last, ours.top, ours.distinct, ours.approx_distinct,
+     ours.collect)
+)  # fmt: skip
+"""The reducers that Spark has functions for; others are Python."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +75,10 @@ def window_query(
     if results != "final":
         raise TopologyError(f"Aggregate {name}: Spark says a window's result once, at its end; {event_dialect}.")
     for each, reducer in reducers.items():
-        if isinstance(reducer, fold):
+        if type(reducer) not in PLANNED:
+            kind = type(reducer).__name__
             raise TopologyError(
-                f"Aggregate {name}: {each}=fold(...) is Python, which Spark cannot plan; {event_dialect}."
+                f"Aggregate {name}: {each}={kind}(...) is Python, which Spark cannot plan; {event_dialect}."
             )
     time = _time(f"Aggregate {name}", source, window.at)
     spans = tuple(span for span in ("start", "end") if span in into.event_type.__struct_fields__)

@@ -104,8 +104,9 @@ def _reduced(element: str, reducer: Reducer[Any], columns: Mapping[str, Column],
     whole = F.struct(*columns.values())
     value = whole if reducer.field is None else columns[reducer.field]
     wanted = F.lit(True)
-    if reducer.wanted is not None:
-        wanted = _asked(element, lambda: reducer.wanted(Columns(columns)))  # type: ignore[misc]
+    takes = reducer.wanted
+    if takes is not None:
+        wanted = _asked(element, lambda: takes(Columns(columns)))
     return _SPARK[type(reducer)](reducer, F.when(wanted, value), F.when(wanted, columns[time]), wanted)
 
 

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from support import write_batches
 
 from penstock import App, Event, Session, Tumbling, reducers
+from penstock.app.queries import PLANNED
 from penstock.app.window.windowing import Count
+from penstock.engine.queries import _SPARK
 from penstock.errors import TopologyError
 from penstock.testing import TopologyDriver
 
@@ -90,6 +92,10 @@ def test_what_spark_has_no_words_for_is_refused():
     assert "late='drop' on source Bids" in refused(late="dead-letter")
     assert "once, at its end" in refused(results="updates")
     assert "is Python" in refused(seen=reducers.fold(0, lambda state, _: state + 1, lambda a, b: a + b))
+
+
+def test_spark_has_each_reducer_that_is_let_through():
+    assert set(_SPARK) == PLANNED
 
 
 def test_a_dialect_or_a_source_that_does_not_fit_is_refused():
