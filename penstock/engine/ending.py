@@ -26,21 +26,19 @@ class Ending:
 
     Parameters
     ----------
-    groups: in their order. queries: theirs.
+    groups: in their order.
     end: stops the query of the group at a place, plans its last micro-batch, and starts it again.
     """
 
-    def __init__(
-        self, groups: Sequence[BoundGroup], queries: Sequence[StreamingQuery], end: Callable[[int], None]
-    ) -> None:
-        self._groups, self._queries, self._end = groups, queries, end
+    def __init__(self, groups: Sequence[BoundGroup], end: Callable[[int], None]) -> None:
+        self._groups, self._end = groups, end
         self.final = False
         """Whether any group had something that the end has closed."""
 
     def over(self) -> bool:
         """Whether all groups have had their last micro-batch; called when all is idle, and begins the next one's."""
         for place, group in enumerate(self._groups):
-            if not self._waits(place, group):
+            if not _waits(group):
                 continue
             self.final = True
             if _last_planned(group.checkpoint)[1]["batchWatermarkMs"] < FOREVER_MS:
@@ -48,16 +46,24 @@ class Ending:
                 return False
         return True
 
-    def _waits(self, place: int, group: BoundGroup) -> bool:
-        """Whether a group has state that waits for the watermark."""
-        if not batches(group.checkpoint, "offsets"):
-            return False
-        if not group.group.native:
-            return any(element.waits_for_watermark for element in group.topology.elements)
-        if _last_planned(group.checkpoint)[1]["batchWatermarkMs"] == 0:
-            return False
-        progress = self._queries[place].lastProgress
-        return progress is None or bool(progress.stateOperators)
+
+def _waits(group: BoundGroup) -> bool:
+    """Whether a group has state that waits for the watermark: by its checkpoint, for a start that finds all read runs no micro-batch."""
+    if not batches(group.checkpoint, "offsets"):
+        return False
+    if not group.group.native:
+        return any(element.waits_for_watermark for element in group.topology.elements)
+    return (group.checkpoint / "state").exists() and _has_watermark(group.checkpoint)
+
+
+def _has_watermark(checkpoint: Path) -> bool:
+    """Whether a query has one by now; that which a micro-batch has brought about is noted when it is completed."""
+    if _last_planned(checkpoint)[1]["batchWatermarkMs"]:
+        return True
+    completed = batches(checkpoint, "commits")[-1:]
+    return any(
+        json.loads(_lines(checkpoint / "commits" / str(number))[1])["nextBatchWatermarkMs"] for number in completed
+    )
 
 
 def plan_last(checkpoint: Path) -> None:
@@ -104,8 +110,13 @@ def _last_planned(checkpoint: Path) -> tuple[int, dict[str, Any], list[str]]:
 
 def _planned(checkpoint: Path, number: int) -> tuple[int, dict[str, Any], list[str]]:
     """An entry of the log of offsets: its number, what it says of the micro-batch, and its other lines."""
-    version, metadata, *offsets = (checkpoint / "offsets" / str(number)).read_text().splitlines()
+    version, metadata, *offsets = _lines(checkpoint / "offsets" / str(number))
     return number, json.loads(metadata), [version, *offsets]
+
+
+def _lines(entry: Path) -> list[str]:
+    """Of an entry of one of Spark's logs: its version first."""
+    return entry.read_text().splitlines()
 
 
 def raise_watermark(query: StreamingQuery, mark_ms: int) -> None:

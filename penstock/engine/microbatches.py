@@ -69,7 +69,7 @@ class MicroBatches:
             try:
                 for place in range(len(groups)):
                     queries.append(self._start(spark, groups, place, started_us))
-                ending = Ending(groups, queries, lambda place: self._end(spark, groups, queries, place, started_us))
+                ending = Ending(groups, lambda place: self._end(spark, groups, queries, place, started_us))
                 watch.until_over(
                     queries,
                     lambda: self._is_idle(groups, queries),

@@ -107,16 +107,20 @@ def test_windows_of_groups_joined_by_hops_close_one_after_the_other(run_app, tmp
 
 
 @pytest.mark.slow
-def test_windows_of_the_query_dialect_close(run_app, tmp_path):
+@pytest.mark.parametrize(("files", "pauses"), [(3, False), (3, True), (1, True)])
+def test_windows_of_the_query_dialect_close(run_app, tmp_path, files, pauses):
+    """Also where all had been read before: by a start that has paused, or was killed before the end."""
     (tmp_path / "in").mkdir()
-    for number in range(3):
+    for number in range(files):
         at = [T0 + timedelta(seconds=10 * number + second) for second in (1, 5)]
         table = pa.table({"item": ["a", "b"], "price": [1, 2], "at": pa.array(at, pa.timestamp("us", tz="UTC"))})
         pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
         os.utime(tmp_path / "in" / f"{number}.parquet", (1_700_000_000 + number,) * 2)
     options = {"sources": {"Bids": f"parquet:{tmp_path / 'in'}?max_files=1"}}
+    if pauses:
+        run_app("closing", until_idle="pause", **options)
     result = run_app("closing", **options)
-    assert sorted((c.item, c.bids) for c in result.output("Out")) == [(item, 1) for item in "ab" for _ in range(3)]
+    assert sorted((c.item, c.bids) for c in result.output("Out")) == [(item, 1) for item in "ab" for _ in range(files)]
 
 
 @pytest.mark.slow
