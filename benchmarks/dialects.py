@@ -7,9 +7,6 @@ two to six micro-batches are warm-up and left out; throughput is the median over
 """
 
 import argparse
-import datetime
-import os
-import platform
 import random
 import shutil
 import subprocess
@@ -19,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from harness import HERE, contend
+from harness import HERE, contend, tell
 
 WORK = Path("data/benchmarks")
 Row = tuple[str, ...]
@@ -146,17 +143,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     rows = [row for name in options.only or PARTS for row in PARTS[name](options.quick)]
-    lines = [
-        f"{datetime.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}; "
-        "rows per second of warm micro-batches: median (least to most).",
-        "",
-        "| comparison | against | Penstock | the other | ratio |",
-        "| --- | --- | --- | --- | --- |",
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
-    print("\n".join(lines))
-    if options.output:
-        options.output.write_text("\n".join(lines) + "\n")
+    about = "rows per second of warm micro-batches: median (least to most)."
+    tell(about, ("comparison", "against", "Penstock", "the other", "ratio"), rows, options.output)
     shutil.rmtree(WORK / "out", ignore_errors=True)
 
 

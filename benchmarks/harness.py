@@ -6,12 +6,15 @@
 Prints one JSON object: rows and milliseconds of every micro-batch, first to last.
 """
 
+import datetime
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -74,6 +77,20 @@ def contend(kind: str, what: str, source: str, workdir: Path, *options: str, war
     result = {"median": median(warm), "least": warm[0], "most": warm[-1], "batches": len(warm)}
     print(f"    {what}: {result['median']:,.0f} rows/s ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
     return result
+
+
+def tell(about: str, columns: Sequence[str], rows: Iterable[Sequence[str]], output: Path | None) -> None:
+    """Print a comparison as a table, with the day and the machine, and write it where that is wanted."""
+    lines = [
+        f"{datetime.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}; {about}",
+        "",
+        f"| {' | '.join(columns)} |",
+        f"|{' --- |' * len(columns)}",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+    print("\n".join(lines))
+    if output:
+        output.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

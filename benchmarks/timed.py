@@ -11,14 +11,13 @@ figure of a round is the median over its warm micro-batches.
 import argparse
 import datetime
 import os
-import platform
 import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from harness import HERE, contend
+from harness import HERE, contend, tell
 
 WORK = Path("data/benchmarks")
 APP = str(HERE / "apps/timed.py")
@@ -116,17 +115,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     rows = [row for name in options.only or PARTS for row in PARTS[name](options.keys, options.rounds)]
-    lines = [
-        f"{datetime.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}, {options.rounds} rounds in turn; rows per "
-        "second of warm micro-batches: median (least to most).",
-        "",
-        "| what | against | rows/s | the other's | times the cost |",
-        "| --- | --- | --- | --- | --- |",
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
-    print("\n".join(lines))
-    if options.output:
-        options.output.write_text("\n".join(lines) + "\n")
+    about = f"{options.rounds} rounds in turn; rows per second of warm micro-batches: median (least to most)."
+    tell(about, ("what", "against", "rows/s", "the other's", "times the cost"), rows, options.output)
     shutil.rmtree(WORK / "out", ignore_errors=True)
 
 
