@@ -128,8 +128,7 @@ class Binding:
         ------
         ConfigurationError, TopologyError: there cannot be such groups.
         """
-        typed = frozenset(name for name, bound in self.sources.items() if bound.rows == "columns")
-        return layout.named(group_elements(self.topology, layout.grouping, typed))
+        return layout.named(group_elements(self.topology, layout.grouping))
 
     def settle_partitions(self, partitions: int) -> None:
         """Keep the number of partitions that the first start has found."""

@@ -9,7 +9,7 @@ from pyspark import TaskContext
 
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
-from penstock.runtime.output import FileOutput
+from penstock.runtime.output import ColumnsOutput, FileOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import WiringReference
 
@@ -21,37 +21,28 @@ TASK_SHIFT = 33
 
 
 def decoder(
-    reference: WiringReference, number: int, rows: "RowKind"
+    reference: WiringReference, number: int, rows: "RowKind", output: Callable[..., FileOutput] = FileOutput
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` is to call: the rows of a source in, tallies and what goes to the first hop out."""
+    """What `mapInArrow` is to call: the rows of a source in, tallies and what goes to the first hop out.
+
+    Parameters
+    ----------
+    output: where rows for sinks go.
+    """
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         wiring = reference.resolve()
-        source = wiring.topology.sources[number]
-        stage = Stage(wiring, 0, partition, FileOutput(wiring.sinks, f"0-{partition:05d}"))
-        entrance = Entrance(stage, source)
+        stage = Stage(wiring, 0, partition, output(wiring.sinks, f"0-{partition:05d}"))
+        entrance = Entrance(stage, wiring.topology.sources[number])
         done, now = 0, None
         for batch in batches:
             first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
             done += batch.num_rows
             if now is None and batch.num_rows:
                 now = batch.column("now")[0].as_py()
-            lineage = _lineage(batch, first, number)
-            if rows in ("lines", "json"):
-                entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
-            elif rows == "messages":
-                entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
-            elif rows == "texts":
-                entrance.texts(batch.column("payload").to_pylist(), lineage)
-            elif rows == "fields":
-                names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
-                entrance.text_fields(batch.select(names).to_pylist(), lineage)
-            else:
-                schema = wiring.codec(source.event_type).schema
-                columns = [batch.column(field.name).cast(field.type) for field in schema]
-                entrance.columns(pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
+            _enter(entrance, batch, rows, _lineage(batch, first, number))
             if len(stage.outbox):
                 yield stage.outbox.take()
         if now is not None:
@@ -59,6 +50,38 @@ def decoder(
             yield stage.finish()
 
     return decode
+
+
+def typed(
+    reference: WiringReference, number: int, rows: "RowKind"
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What `mapInArrow` is to call for a query element: the rows of a source in, its events out, in columns."""
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wiring = reference.resolve()
+        output = ColumnsOutput()
+        entrance = Entrance(Stage(wiring, 0, 0, output), wiring.topology.sources[number])
+        for batch in batches:
+            _enter(entrance, batch, rows, _lineage(batch, 0, number))
+            yield from output.take()
+
+    return decode
+
+
+def _enter(entrance: Entrance, batch: pa.RecordBatch, rows: "RowKind", lineage: LineageColumns) -> None:
+    if rows in ("lines", "json"):
+        entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
+    elif rows == "messages":
+        entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
+    elif rows == "texts":
+        entrance.texts(batch.column("payload").to_pylist(), lineage)
+    elif rows == "fields":
+        names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
+        entrance.text_fields(batch.select(names).to_pylist(), lineage)
+    else:
+        schema = entrance.schema
+        columns = [batch.column(field.name).cast(field.type) for field in schema]
+        entrance.columns(pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
 
 
 def _lineage(batch: pa.RecordBatch, first: int, number: int) -> LineageColumns:

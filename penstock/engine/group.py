@@ -26,17 +26,15 @@ class Group:
     """Whether all its elements are in the query dialect, so that Spark plans the whole."""
 
 
-def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozenset[str]) -> list[Group]:
+def group_elements(topology: Topology, wanted: Mapping[str, str]) -> list[Group]:
     """Divide a topology into groups, in an order in which each comes after those that feed it.
 
-    Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads typed
-    columns that nothing else reads, so wherever its input is shared, or made by Python, or still to
-    be decoded, a group begins.
+    Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads columns that nothing else reads, so
+    wherever its input is shared, or made by Python, a group begins.
 
     Parameters
     ----------
     wanted: a group's name by element.
-    typed: the sources whose rows come as typed columns.
 
     Raises
     ------
@@ -63,7 +61,7 @@ def group_elements(topology: Topology, wanted: Mapping[str, str], typed: frozens
     members: dict[str, list[Element]] = {}
     for element in topology.elements:
         members.setdefault(label[element.name], []).append(element)
-    owner = _owners(topology, label, typed)
+    owner = _owners(topology, label)
     for stream in topology.sources:
         members.setdefault(owner[stream], [])
     groups = [
@@ -123,7 +121,7 @@ def _only_feeder(topology: Topology, element: Element) -> str | None:
     return producers[0].name if alone and len(producers) == 1 and producers[0].dialect == "query" else None
 
 
-def _owners(topology: Topology, label: dict[str, str], typed: frozenset[str]) -> dict[Stream[Any], str]:
+def _owners(topology: Topology, label: dict[str, str]) -> dict[Stream[Any], str]:
     """The one group that reads each source."""
     owner: dict[Stream[Any], str] = {}
     for source in topology.sources:
@@ -131,7 +129,7 @@ def _owners(topology: Topology, label: dict[str, str], typed: frozenset[str]) ->
         python = [element for element in consumers if element.dialect != "query"]
         if python:
             owner[source] = label[python[0].name]
-        elif len(consumers) == 1 and not topology.sinks_of(source) and source.name in typed:
+        elif len(consumers) == 1 and not topology.sinks_of(source):
             owner[source] = label[consumers[0].name]
         else:
             owner[source] = f"read-{source.name}" if consumers or len(topology.elements) else MAIN

@@ -18,6 +18,7 @@ from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
 from penstock.engine.ending import Ending, has_done_what_is_planned, is_between, plan_last, raise_watermark
+from penstock.engine.inputs import Inputs
 from penstock.engine.ledger import BatchRecord, clear_staging, records_in
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.moving.move import Move
@@ -284,7 +285,7 @@ class MicroBatches:
         watermarks.note(record.sources)
         mark = watermarks.without_idle_ms()
         if mark is not None:
-            raise_watermark(next(query for query in spark.streams.active if query.name == group.group.name), mark)
+            raise_watermark(_query_of(spark, group), mark)
 
     def _is_idle(self, groups: list[BoundGroup], queries: list[StreamingQuery]) -> bool:
         if any(query.status["isDataAvailable"] for query in queries):
@@ -376,7 +377,8 @@ def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[
 
 def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:
     """The query of a group that Spark plans whole: its rows are events, which the writer counts."""
-    frame, order = compile_native(spark, group.topology, group.sources, started_us)
+    inputs = Inputs(group.wiring, group.sources)
+    frame, order = compile_native(spark, group.topology, group.sources, inputs, started_us)
     group = group.read_in(order)
     writer = NativeWriter(group.topology, tuple(sink.files for sink in group.sinks))
 
@@ -384,7 +386,13 @@ def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[Da
         taken = {
             bound.source.name: births_of(bound.births(Position(group.checkpoint, place, number)))
             for bound, place in zip(group.sources, group.places, strict=True)
+            if bound.source.name not in inputs.names
         }
-        return [writer.write(batch, taken)]
+        return writer.write(batch, taken, inputs.count(_query_of(spark, group), batch))
 
     return frame, tallies, group
+
+
+def _query_of(spark: SparkSession, group: BoundGroup) -> StreamingQuery:
+    """The query of a group, which runs."""
+    return next(query for query in spark.streams.active if query.name == group.group.name)

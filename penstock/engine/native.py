@@ -17,6 +17,7 @@ from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.connectors.source import Births as SourceBirths
 from penstock.connectors.source import BoundSource
+from penstock.engine.inputs import Inputs
 from penstock.engine.queries import joined, windowed
 from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
@@ -36,7 +37,7 @@ WHOLE = {"ignoreNullFields": "false"}
 
 
 def compile_native(
-    spark: SparkSession, topology: Topology, sources: list[BoundSource], started_us: int
+    spark: SparkSession, topology: Topology, sources: list[BoundSource], inputs: Inputs, started_us: int
 ) -> tuple[DataFrame, list[str]]:
     """The streaming DataFrame that a chain of query elements makes of its sources, and the sources in the order in
     which Spark's plan has them; one that is read twice is there twice.
@@ -49,7 +50,10 @@ def compile_native(
     frames: dict[Stream[Any], DataFrame] = {}
     for bound in sources:
         stream = topology.stream(bound.source.name)
-        frames[stream] = frame_of(spark, bound, started_us).select(*Codec(stream.event_type).schema.names)
+        if stream.name in inputs.names:
+            frames[stream] = inputs.frame(spark, stream.name, started_us)
+        else:
+            frames[stream] = frame_of(spark, bound, started_us).select(*Codec(stream.event_type).schema.names)
     known = {_leaves(spark, frame)[0]: stream.name for stream, frame in frames.items()}
     result = next(iter(frames.values()))
     for element in topology.in_order:
@@ -122,22 +126,24 @@ class NativeWriter:
         self._topology = topology
         self._sinks = {sink.label: sink for sink in sinks}
 
-    def write(self, frame: DataFrame, read: dict[str, Births]) -> Tally:
-        """Write a micro-batch to every sink and say what was written.
+    def write(self, frame: DataFrame, read: dict[str, Births], counted: list[Tally]) -> list[Tally]:
+        """Write a micro-batch to every sink and say what was read and written.
 
         Parameters
         ----------
         frame: the batch, static.
-        read: the births of the source events that it took in, by source.
+        read: the births of the source events that it took in as columns, by source.
+        counted: what it took in otherwise.
         """
         stream = self._topology.in_order[-1].emits[0]
         leaving = self._topology.sinks_of(stream)
         sinks = [self._sinks[label(sink.name, "hop" if sink.hop else "sink")] for sink in leaving]
         tally = Tally(stage=0, partition=0)
+        taken = [*read.values(), *(births for each in counted for births in each.births)]
         if len(sinks) > 1:
             frame.persist()
         for sink in sinks:
-            born = max((births.newest_us for births in read.values() if births.counts), default=NONE)
+            born = max((births.newest_us for births in taken if births.counts), default=NONE)
             rows = list(self._write(frame.withColumn(BORN, F.lit(born)) if sink.role == "hop" else frame, sink))
             tally.files.extend(rows)
             tally.streams[stream.name] = tally.outputs[sink.label] = sum(file.rows for file in rows)
@@ -145,14 +151,16 @@ class NativeWriter:
             tally.streams[stream.name] = frame.count()
         frame.unpersist()
         for name, births in read.items():
-            taken = births.count
-            tally.sources[name] = SourceTally(rows=taken, accepted=taken)
-            tally.streams[name] = taken
-            for element in self._topology.consumers(self._topology.stream(name)):
-                tally.element(element.name).events += taken
-            if any(sink.role != "hop" for sink in sinks):
-                tally.births.append(births)
-        return tally
+            tally.sources[name] = SourceTally(rows=births.count, accepted=births.count)
+            tally.streams[name] = births.count
+        for each in (tally, *counted):
+            each.births = []
+            for name in each.sources:
+                for element in self._topology.consumers(self._topology.stream(name)):
+                    tally.element(element.name).events += each.streams.get(name, 0)
+        if any(sink.role != "hop" for sink in sinks):
+            tally.births = taken
+        return [tally, *counted]
 
     def _write(self, frame: DataFrame, sink: SinkFiles) -> Iterator[StagedFile]:
         target = Path(sink.directory) / STAGING / uuid.uuid4().hex

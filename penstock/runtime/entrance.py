@@ -27,6 +27,11 @@ class Entrance:
         self._codec = stage.wiring.codec(source.event_type)
         self._tally = stage.tally.source(source.name)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the events as columns."""
+        return self._codec.schema
+
     def json(self, payloads: list[bytes], lineage: LineageColumns, *, lines: bool = True) -> None:
         """Decode JSON events; what does not decode becomes a dead letter. Blank lines are no events."""
         decode = self._codec.decode_json

@@ -142,6 +142,44 @@ class FileOutput:
         return self._open[sink]
 
 
+class LettersOutput(FileOutput):
+    """The dead letters alone, in files; rows for sinks are encoded and counted, and go nowhere."""
+
+    def files(self, sink: str) -> SinkFiles:
+        return self._sinks.get(sink) or _nowhere(sink)
+
+    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+        pass
+
+
+class ColumnsOutput:
+    """Rows for sinks, as columns, for who takes them from here; dead letters are another's."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+
+    def files(self, sink: str) -> SinkFiles:
+        return _nowhere(sink)
+
+    def write_lines(self, sink: str, lines: list[bytes]) -> None:
+        pass
+
+    def write_columns(self, sink: str, batch: pa.RecordBatch, born: Ints) -> None:
+        self._batches.append(batch)
+
+    def close(self) -> list[StagedFile]:
+        return []
+
+    def take(self) -> list[pa.RecordBatch]:
+        """What has come since this was called last."""
+        taken, self._batches = self._batches, []
+        return taken
+
+
+def _nowhere(sink: str) -> SinkFiles:
+    return SinkFiles(sink, "jsonl" if sink == LETTERS else "parquet", "")
+
+
 class _OpenFile:
     def __init__(self, sink: SinkFiles, name: str) -> None:
         staging = Path(sink.directory) / STAGING

@@ -98,3 +98,13 @@ def both(dialect):
 
 
 in_query = both("query")
+
+
+one_query = App("one_query")
+offers = one_query.source("Bids", Bid, event_time="at", lateness="5 s", late="drop")
+money = one_query.source("Payments", Payment, event_time="at", lateness="5 s", late="drop")
+paid = one_query.stream("Paid", Settled)
+one_query.sink("Out", paid)
+one_query.join(
+    offers, money, key="item", within=("-1 s", "4 s"), how="left", emits=paid, dialect="query", name="settle"
+)(_settle_columns(paid))  # fmt: skip

@@ -1,6 +1,12 @@
 """Windows and joins in the query dialect: the rows of the event dialect, and what is refused."""
 
+import json
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,6 +72,72 @@ def test_the_query_dialect_has_the_rows_of_the_event_dialect(run_app, tmp_path):
         assert (sink, list(found - wanted), list(wanted - found)) == (sink, [], [])
         assert result.output(sink), sink
     assert result.report["counts"]["late"] == 0
+
+
+def settled(bids, payments):
+    """What the join of `one_query` is to say, by its definition."""
+    wanted = []
+    for bid in bids:
+        near = [p.amount for p in payments if p.item == bid.item and -1 <= (p.at - bid.at).total_seconds() <= 4]
+        wanted += [(bid.item, bid.price, amount) for amount in near or [None]]
+    return Counter(wanted)
+
+
+def with_bad_lines(tmp_path, bids, payments):
+    """The sources' URIs, four files each, and one line in each that is no event."""
+    parts = zip(cut(bids, 4), cut(payments, 4), strict=True)
+    batches = [{"Bids": [*some, b'{"item": 7}'], "Payments": [b"oh", *others]} for some, others in parts]
+    return write_batches(both("event"), batches, tmp_path)
+
+
+def check_settled(run, bids, payments):
+    report = json.loads((run / "report.json").read_text())
+    lines = [line for path in (run / "output" / "Out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    said = [(one["item"], one["price"], one["amount"]) for one in map(json.loads, lines)]
+    assert Counter(said) == settled(bids, payments)
+    counts, events = report["counts"], len(bids) + len(payments)
+    assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (events + 8, events, 8)
+    assert (counts["lost"], counts["duplicated"], counts["queued"], counts["dead_letters"]) == (0, 0, 0, 8)
+    assert report["elements"]["settle"]["events"] == events
+    return report
+
+
+@pytest.mark.slow
+def test_a_query_over_json_is_one_query(run_app, tmp_path):
+    bids, payments = given(random.Random(3))
+    result = run_app("one_query", file=APPS, sources=with_bad_lines(tmp_path, bids, payments))
+    report = check_settled(result.directory, bids, payments)
+    assert len(list(result.directory.glob("batches-*.jsonl"))) == 1
+    assert report["batches"] <= 6  # one for each file, one that the watermark brings about, and the last
+    assert report["latency_ms"]["max"] is not None
+
+
+@pytest.mark.slow
+def test_a_query_over_json_that_is_killed_loses_nothing(tmp_path):
+    chance = random.Random(4)
+    bids, payments = given(chance)
+    sources = with_bad_lines(tmp_path, bids, payments)
+    command = [
+        sys.executable, "-m", "penstock", "run", f"{APPS}:one_query", "--until-idle", "--master", "local[2]",
+        "--runs", str(tmp_path), "--name", "run", *(f"--source={name}={uri}" for name, uri in sources.items()),
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(APPS.parent.parent.parent)}
+    for _ in range(3):
+        planned = len(list(tmp_path.glob("run/checkpoint/*/offsets/[0-9]*")))
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if len(list(tmp_path.glob("run/checkpoint/*/offsets/[0-9]*"))) > planned:
+                time.sleep(chance.uniform(0, 3))
+                break
+            time.sleep(0.02)
+        if process.poll() is not None:
+            break
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if not json.loads((tmp_path / "run" / "manifest.json").read_text()).get("ended"):
+        subprocess.run(command, env=environment, check=True, timeout=300)
+    check_settled(tmp_path / "run", bids, payments)
 
 
 class Seen(Event):

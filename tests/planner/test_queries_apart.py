@@ -108,7 +108,7 @@ def test_what_is_possible_is_what_the_engine_accepts(topology):
     names = list(given.feeders)
     for groups in islice(groupings(names, 3), 0, None, 7):
         try:
-            group_elements(topology, groups, frozenset())
+            group_elements(topology, groups)
             accepted = True
         except TopologyError:
             accepted = False

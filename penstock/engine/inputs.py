@@ -1,0 +1,114 @@
+"""Sources that a native query decodes itself, and the count of what it has read.
+
+Spark plans as it sees fit how often a query evaluates an input, and whether at all. So the rows of each micro-batch are decoded
+once more, by a job of their own whose tallies are the count and which keeps the dead letters: in place of a query of their own,
+whose files the native one would have to wait for.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.connectors.source import BoundSource
+from penstock.engine.decode import decoder, typed
+from penstock.engine.reading import frame_of
+from penstock.runtime.output import LETTERS, LettersOutput
+from penstock.runtime.tally import Tally
+from penstock.runtime.wire import TALLY, WIRE
+from penstock.runtime.wiring import WiringReference
+
+MARK = "penstock input "
+"""Begins the name that the rows of a source have in the query's plan."""
+NO_DATA = "LocalRelation"
+"""What Spark puts in the place of a source that has none in a micro-batch."""
+
+
+class Inputs:
+    """Those sources of a native group whose rows are not columns yet.
+
+    Parameters
+    ----------
+    wiring: of the group. sources: all that it reads.
+    """
+
+    def __init__(self, wiring: WiringReference, sources: Sequence[BoundSource]) -> None:
+        self._bound = {bound.source.name: bound for bound in sources if bound.rows != "columns"}
+        names = tuple(self._bound)
+        letters = tuple(sink for sink in wiring.sinks if sink.label == LETTERS)
+        self._reading = msgspec.structs.replace(wiring, elements=(), hops=names, sources=names, sinks=letters)
+        self._numbers = {
+            source.name: number
+            for number, source in enumerate(self._reading.resolve().topology.sources if names else ())
+        }
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the sources."""
+        return frozenset(self._bound)
+
+    def frame(self, spark: SparkSession, name: str, started_us: int) -> DataFrame:
+        """The events of a source, decoded within the query; without those that cannot be."""
+        bound, number = self._bound[name], self._numbers[name]
+        rows = frame_of(spark, bound, started_us).withColumn("now", F.unix_micros(F.current_timestamp()))
+        wiring = self._reading.resolve()
+        schema = wiring.codec(wiring.topology.sources[number].event_type).schema
+        marked = rows.alias(f"{MARK}{name}")
+        return marked.mapInArrow(typed(self._reading, number, bound.rows), from_arrow_schema(schema))
+
+    def count(self, query: StreamingQuery, batch: DataFrame) -> list[Tally]:
+        """The tallies of what a micro-batch reads, which is under way.
+
+        Parameters
+        ----------
+        batch: its result, which is not evaluated here.
+        """
+        if not self._bound:
+            return []
+        session = batch.sparkSession
+        session.conf.set(
+            "spark.sql.streaming.unsupportedOperationCheck", "false"
+        )  # a part of a stream's plan is no stream
+        frames = [
+            frame.mapInArrow(
+                decoder(self._reading, self._numbers[name], self._bound[name].rows, LettersOutput),
+                from_arrow_schema(WIRE),
+            )
+            for name, frame in _rows_read(query, session).items()
+        ]
+        if not frames:
+            return []
+        whole = frames[0]
+        for other in frames[1:]:
+            whole = whole.union(other)
+        rows = whole.where(F.col("hop") == TALLY).select("block").toArrow()
+        return [Tally.read(block) for block in rows["block"].to_pylist()]
+
+
+def _rows_read(query: StreamingQuery, session: SparkSession) -> dict[str, DataFrame]:
+    """The rows of each marked source that has any in the micro-batch under way, before they are decoded."""
+    found: dict[str, DataFrame] = {}
+    assert session._jvm is not None
+    dataset = getattr(session._jvm, "org.apache.spark.sql.classic.Dataset")
+    for node in _nodes(query._jsq.streamingQuery().lastExecution().logical()):
+        name = node.identifier().name() if node.nodeName() == "SubqueryAlias" else ""
+        if name.startswith(MARK) and not all(leaf.nodeName() == NO_DATA for leaf in _leaves(node)):
+            found.setdefault(name.removeprefix(MARK), DataFrame(dataset.ofRows(session._jsparkSession, node), session))
+    return found
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """A plan, node by node."""
+    yield plan
+    children = plan.children()
+    for place in range(children.size()):
+        yield from _nodes(children.apply(place))
+
+
+def _leaves(plan: Any) -> list[Any]:
+    leaves = plan.collectLeaves()
+    return [leaves.apply(place) for place in range(leaves.size())]
