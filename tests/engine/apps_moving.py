@@ -150,3 +150,8 @@ dotted.sink("Out", same)
 @dotted.query(dotted_words, emits=same)
 def pass_on(frame):
     return frame
+
+
+@dotted.query(dotted_words, emits=dotted.stream("Again", Text))  # so that the source is a query of its own
+def pass_on_again(frame):
+    return frame
