@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
+from lines import lines_of_module
 from model import LATENESS_S, Auction, Bid, Person, events
 from oracle import HERE, QUERIES, found, module_of, wanted
 
@@ -123,7 +124,7 @@ def measure(query: str, given: Sequence[Event], inputs: Path, kills: int, runs: 
     want, have = wanted(query, given), found(query, _results(app, runs))
     return {
         "query": query, "kills": number, "rows": want.total(), "missing": (want - have).total(), "extra": (have - want).total(),
-        "events_per_s": report["throughput_events_per_s"] or 0.0, "counts": report["counts"], "lines": _lines(query),
+        "events_per_s": report["throughput_events_per_s"] or 0.0, "counts": report["counts"], "lines": lines_of_module(HERE / f"{query}.py"),
     }  # fmt: skip
 
 
@@ -142,15 +143,6 @@ def _results(app: Any, runs: Path) -> Iterable[Event]:
     decode = msgspec.json.Decoder(kind).decode
     for path in sorted((runs / "run" / "output" / "Out").glob("*.jsonl")):
         yield from map(decode, path.read_bytes().splitlines())
-
-
-def _lines(query: str) -> int:
-    """Lines of code of a query: without its SQL, its imports and what is blank."""
-    text = (HERE / f"{query}.py").read_text()
-    before, _, rest = text.partition('SQL = f"""' if 'SQL = f"""' in text else 'SQL = """')
-    body = before + (rest.partition('"""')[2] if rest else "")
-    dull = ("import ", "from ", '"""', "SQL =", "LAST =", "SUM =")
-    return sum(bool(line.strip()) and not line.startswith(dull) for line in body.splitlines())
 
 
 def _table(directory: Path) -> Iterable[str]:
