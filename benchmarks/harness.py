@@ -66,11 +66,18 @@ def _batches(progress: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def contend(kind: str, what: str, source: str, workdir: Path, *options: str, warm_up: int = 2) -> dict[str, Any]:
-    """Run a contender; its throughput in rows per second over the batches after the warm-up."""
+def contend(
+    kind: str, what: str, source: str, workdir: Path, *options: str, warm_up: int = 2, root: Path = HERE.parent
+) -> dict[str, Any]:
+    """Run a contender; its throughput in rows per second over the batches after the warm-up.
+
+    Parameters
+    ----------
+    root: the clone whose Penstock runs.
+    """
     began = time.monotonic()
     command = [sys.executable, str(HERE / "harness.py"), kind, what, source, str(workdir), *options]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(root)]), "PYTHONSAFEPATH": "1"}
     answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     batches = json.loads(answer.stdout.splitlines()[-1])
     warm = sorted(batch["rows"] / batch["ms"] * 1000 for batch in batches[warm_up:])
