@@ -23,6 +23,7 @@ from penstock.engine.ledger import BatchRecord, clear_staging, records_in
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.moving.move import Move
 from penstock.engine.native import NativeWriter, births_of, compile_native
+from penstock.engine.quiet import Quiet
 from penstock.engine.report import Totals, report_of, watermarks_of
 from penstock.engine.session import settle
 from penstock.engine.steering import Steering, retime
@@ -50,6 +51,7 @@ class MicroBatches:
         self._repeated: dict[tuple[str, int | None], int] = {}
         self._watermarks: dict[str, Watermarks] = {}
         self._delivered: dict[tuple[str, int], dict[str, float]] = {}
+        self._quiet = Quiet()
         self._move = Move(binding) if binding.wanted != binding.layout else None
 
     @property
@@ -171,6 +173,8 @@ class MicroBatches:
     ) -> None:
         """Show where the run is, and do what the steering wants."""
         self._show(queries)
+        if self._may_be_slow():
+            self._quiet.look(queries)
         change = None if self._steering is None else self._steering.wanted()
         if change is None:
             return
@@ -188,6 +192,10 @@ class MicroBatches:
                 groups[place] = replace(group, sources=sources, places=tuple(range(len(sources))))
                 queries[place] = self._start(spark, groups, place, started_us)
         self._steering.changed(change, restarted=not retimed)
+
+    def _may_be_slow(self) -> bool:
+        """Whether queries have no interval of their own, and none that the end of the input needs."""
+        return self._binding.trigger == 0 and not self._binding.options.until_idle
 
     def _again(
         self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], place: int, started_us: int
@@ -261,6 +269,8 @@ class MicroBatches:
 
         def commit(batch: DataFrame, number: int) -> None:
             begun = time.monotonic()
+            if self._may_be_slow():
+                self._quiet.begin(lambda: _query_of(spark, group))
             for bound, place in zip(group.sources, group.places, strict=True):
                 bound.vouch(Position(group.checkpoint, place, number))
             offsets = offsets_checksum(group.checkpoint, number)

@@ -94,7 +94,7 @@ def test_an_adapting_run_chooses_the_gate_of_its_adapter_and_an_adapter_that_die
         sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", str(port), "--spool", str(tmp_path / "spool"),
         "--runs", str(tmp_path), "--name", "run", "--adapt", "--p95", "5s", "--master", "local[2]",
     ]  # fmt: skip
-    chance, accepted, over = random.Random(1), 0, time.monotonic() + 150
+    chance, accepted, over = random.Random(1), 0, time.monotonic() + 300
     with (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
         try:

@@ -1,0 +1,50 @@
+"""A query to which nothing comes is slowed, and goes on at once when something does."""
+
+import time
+
+import pytest
+
+from penstock.engine import quiet
+from penstock.engine.quiet import Quiet
+
+
+def interval_of(query):
+    executor = query._jsq.streamingQuery().triggerExecutor()
+    field = executor.getClass().getDeclaredField("intervalMs")
+    field.setAccessible(True)
+    return field.getLong(executor)
+
+
+def await_true(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_silent_query_is_slowed_until_something_comes(spark, tmp_path, monkeypatch):
+    given, calm, seen = tmp_path / "in", Quiet(), []
+    given.mkdir()
+
+    def batch(frame, number):
+        calm.begin(lambda: query)
+        seen.append((interval_of(query), frame.count()))
+
+    frame = spark.get().readStream.schema("value string").text(str(given))
+    query = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(batch).start()
+    try:
+        await_true(lambda: query._jsq.streamingQuery().triggerExecutor() is not None)
+        calm.look([query])
+        assert interval_of(query) == 0
+        monkeypatch.setattr(quiet, "SILENT_S", 0.5)
+        for number in range(2):
+            time.sleep(0.6)
+            calm.look([query])
+            assert interval_of(query) == quiet.INTERVAL_S * 1000
+            (given / f"{number}.txt").write_text("one\n")
+            await_true(lambda: query.lastProgress and len(seen) == number + 1)  # noqa: B023
+            assert seen[-1] == (0, 1)
+            await_true(lambda: not query.status["isDataAvailable"])
+    finally:
+        query.stop()
