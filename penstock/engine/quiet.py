@@ -1,4 +1,4 @@
-"""Runs to which nothing comes: Spark asks their sources a hundred times a second, of which a tenth is enough.
+"""Runs to which nothing comes: Spark asks their sources a hundred times a second, where five times are enough.
 
 Without a trigger interval a query asks again 10 ms after it has found nothing. That takes a tenth of a core, half of it for
 settings that Spark copies to list a directory. After some seconds of silence the queries get an interval instead, until the next
@@ -14,7 +14,7 @@ from penstock.engine.steering import retime
 
 SILENT_S = 10.0
 """Without a micro-batch."""
-INTERVAL_S = 0.1
+INTERVAL_S = 0.2
 
 
 class Quiet:
