@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 NOTED = HERE / "counted.json"
@@ -117,11 +118,8 @@ def _run(path: Path, source: str, given: list[bytes]) -> int:
         sent += sum(map(len, rows["block"].to_pylist()))
         return rows
 
-    Outbox.take = weigh  # type: ignore[method-assign]
-    try:
+    with patch.object(Outbox, "take", weigh):
         TopologyDriver(module.app).batch({source: given})
-    finally:
-        Outbox.take = take  # type: ignore[method-assign]
     return sent
 
 

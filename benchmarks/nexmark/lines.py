@@ -8,6 +8,7 @@ NOT_CODE = {"SQL", "COLUMNS", "LAST", "SUM", "__all__"}
 """What the comparison needs."""
 GIVEN = {"Person", "Auction", "Bid", "Row", "T0", "BY_TS"}
 """The events, their times, and a type."""
+Node = ast.stmt | ast.expr
 
 
 def lines_of_module(path: Path) -> int:
@@ -19,21 +20,21 @@ def lines_of_module(path: Path) -> int:
 def lines_of_entry(path: Path) -> dict[str, int]:
     """Of queries that are functions of a module, or entries of its ``QUERIES``."""
     tree = ast.parse(path.read_text())
-    queries: dict[str, ast.AST] = {
+    queries: dict[str, Node] = {
         one.name: one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name[1:].isdigit()
     }
     if not queries:
         (table,) = [one.value for one in tree.body if isinstance(one, ast.Assign) and _names(one) == {"QUERIES"}]
         assert isinstance(table, ast.Dict)
-        queries = {key.value: value for key, value in zip(table.keys, table.values, strict=True)}  # type: ignore[union-attr,misc]
+        queries = {ast.literal_eval(key): value for key, value in zip(table.keys, table.values, strict=True) if key}
     return {name: _count(path, [node]) for name, node in queries.items()}
 
 
-def _count(path: Path, roots: Iterable[ast.AST]) -> int:
+def _count(path: Path, roots: Iterable[Node]) -> int:
     return sum(len(lines) for lines in _reached(path, roots).values())
 
 
-def _reached(path: Path, roots: Iterable[ast.AST]) -> dict[Path, set[int]]:
+def _reached(path: Path, roots: Iterable[Node]) -> dict[Path, set[int]]:
     """The lines of nodes and of the statements that they name, by file."""
     tree = ast.parse(path.read_text())
     defined = {name: one for one in tree.body for name in _names(one)}
@@ -44,7 +45,7 @@ def _reached(path: Path, roots: Iterable[ast.AST]) -> dict[Path, set[int]]:
         for name in one.names
         if path.with_name(f"{one.module}.py").exists()
     }
-    left, done, found = list(roots), set[str](), {path: set[int]()}
+    left, done, found = list[Node](roots), set[str](), {path: set[int]()}
     while left:
         node = left.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -71,7 +72,7 @@ def _names(statement: ast.stmt) -> set[str]:
     return set()
 
 
-def _code(path: Path, node: ast.AST) -> Iterator[int]:
+def _code(path: Path, node: Node) -> Iterator[int]:
     """The lines of a node that have code: neither blank nor only documentation."""
     text = path.read_text().splitlines()
     documentation = {
@@ -80,7 +81,7 @@ def _code(path: Path, node: ast.AST) -> Iterator[int]:
         if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
         for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
     }
-    first = min((one.lineno for one in getattr(node, "decorator_list", [])), default=node.lineno)  # type: ignore[attr-defined]
-    for line in range(first, (node.end_lineno or first) + 1):  # type: ignore[attr-defined]
+    first = min((one.lineno for one in getattr(node, "decorator_list", [])), default=node.lineno)
+    for line in range(first, (node.end_lineno or first) + 1):
         if text[line - 1].strip() and line not in documentation:
             yield line

@@ -29,8 +29,8 @@ class Group:
 def group_elements(topology: Topology, wanted: Mapping[str, str]) -> list[Group]:
     """Divide a topology into groups, in an order in which each comes after those that feed it.
 
-    Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads columns that nothing else reads, so
-    wherever its input is shared, or made by Python, a group begins.
+    Elements are in one group unless ``wanted`` says otherwise. A query-dialect element reads columns that nothing else
+    reads, so wherever its input is shared, or made by Python, a group begins.
 
     Parameters
     ----------

@@ -5,8 +5,7 @@ once more, by a job of their own whose tallies are the count and which keeps the
 whose files the native one would have to wait for.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.connectors.source import BoundSource
 from penstock.engine.decode import decoder, typed
+from penstock.engine.plans import leaves, nodes
 from penstock.engine.reading import frame_of
 from penstock.runtime.output import LETTERS, LettersOutput
 from penstock.runtime.tally import Tally
@@ -70,9 +70,8 @@ class Inputs:
         if not self._bound:
             return []
         session = batch.sparkSession
-        session.conf.set(
-            "spark.sql.streaming.unsupportedOperationCheck", "false"
-        )  # a part of a stream's plan is no stream
+        # What stands in a stream's plan is no stream, and may be run as it is once Spark does not look for one.
+        session.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         frames = [
             frame.mapInArrow(
                 decoder(self._reading, self._numbers[name], self._bound[name].rows, LettersOutput),
@@ -94,21 +93,8 @@ def _rows_read(query: StreamingQuery, session: SparkSession) -> dict[str, DataFr
     found: dict[str, DataFrame] = {}
     assert session._jvm is not None
     dataset = getattr(session._jvm, "org.apache.spark.sql.classic.Dataset")
-    for node in _nodes(query._jsq.streamingQuery().lastExecution().logical()):
+    for node in nodes(query._jsq.streamingQuery().lastExecution().logical()):
         name = node.identifier().name() if node.nodeName() == "SubqueryAlias" else ""
-        if name.startswith(MARK) and not all(leaf.nodeName() == NO_DATA for leaf in _leaves(node)):
+        if name.startswith(MARK) and not all(leaf.nodeName() == NO_DATA for leaf in leaves(node)):
             found.setdefault(name.removeprefix(MARK), DataFrame(dataset.ofRows(session._jsparkSession, node), session))
     return found
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    """A plan, node by node."""
-    yield plan
-    children = plan.children()
-    for place in range(children.size()):
-        yield from _nodes(children.apply(place))
-
-
-def _leaves(plan: Any) -> list[Any]:
-    leaves = plan.collectLeaves()
-    return [leaves.apply(place) for place in range(leaves.size())]

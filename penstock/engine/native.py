@@ -18,6 +18,7 @@ from penstock.app.topology import Topology
 from penstock.connectors.source import Births as SourceBirths
 from penstock.connectors.source import BoundSource
 from penstock.engine.inputs import Inputs
+from penstock.engine.plans import leaves
 from penstock.engine.queries import joined, windowed
 from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
@@ -54,13 +55,13 @@ def compile_native(
             frames[stream] = inputs.frame(spark, stream.name, started_us)
         else:
             frames[stream] = frame_of(spark, bound, started_us).select(*Codec(stream.event_type).schema.names)
-    known = {_leaves(spark, frame)[0]: stream.name for stream, frame in frames.items()}
+    known = {_streams(spark, frame)[0]: stream.name for stream, frame in frames.items()}
     result = next(iter(frames.values()))
     for element in topology.in_order:
         stream = element.emits[0]
         output = _planned(element, [frames[read] for read in element.inputs])
         frames[stream] = result = conform(element.name, output, stream)
-    return result, _order(topology, known, _leaves(spark, result))
+    return result, _order(topology, known, _streams(spark, result))
 
 
 def _planned(element: Element, inputs: list[DataFrame]) -> Any:
@@ -72,14 +73,13 @@ def _planned(element: Element, inputs: list[DataFrame]) -> Any:
     return element.body(*inputs)
 
 
-def _leaves(spark: SparkSession, frame: DataFrame) -> list[int]:
+def _streams(spark: SparkSession, frame: DataFrame) -> list[int]:
     """What tells the streams that a plan reads, from left to right, which is how Spark numbers them.
 
     A plan that reads a stream twice has two leaves of it, which share what they read from.
     """
-    found = frame._jdf.queryExecution().analyzed().collectLeaves()
-    leaves = [leaf for place in range(found.size()) if (leaf := found.apply(place)).isStreaming()]
-    read = [leaf.dataSource() if leaf.nodeName() == "StreamingRelation" else leaf.table() for leaf in leaves]
+    streams = [leaf for leaf in leaves(frame._jdf.queryExecution().analyzed()) if leaf.isStreaming()]
+    read = [leaf.dataSource() if leaf.nodeName() == "StreamingRelation" else leaf.table() for leaf in streams]
     assert spark._jvm is not None
     return [spark._jvm.System.identityHashCode(one) for one in read]
 
@@ -153,14 +153,19 @@ class NativeWriter:
         for name, births in read.items():
             tally.sources[name] = SourceTally(rows=births.count, accepted=births.count)
             tally.streams[name] = births.count
-        for each in (tally, *counted):
+            self._hand(tally, name, births.count)
+        for each in counted:
+            for name in each.sources:  # one, in each task; births are of those of its events that columns can hold
+                self._hand(tally, name, sum(births.count for births in each.births))
             each.births = []
-            for name in each.sources:
-                for element in self._topology.consumers(self._topology.stream(name)):
-                    tally.element(element.name).events += each.streams.get(name, 0)
         if any(sink.role != "hop" for sink in sinks):
             tally.births = taken
         return [tally, *counted]
+
+    def _hand(self, tally: Tally, source: str, events: int) -> None:
+        """Count what the elements that read a source were handed."""
+        for element in self._topology.consumers(self._topology.stream(source)):
+            tally.element(element.name).events += events
 
     def _write(self, frame: DataFrame, sink: SinkFiles) -> Iterator[StagedFile]:
         target = Path(sink.directory) / STAGING / uuid.uuid4().hex

@@ -177,7 +177,7 @@ class ColumnsOutput:
 
 
 def _nowhere(sink: str) -> SinkFiles:
-    return SinkFiles(sink, "jsonl" if sink == LETTERS else "parquet", "")
+    return SinkFiles(sink.rpartition("/")[2], "jsonl" if sink == LETTERS else "parquet", "")
 
 
 class _OpenFile:

@@ -83,10 +83,14 @@ def settled(bids, payments):
     return Counter(wanted)
 
 
+TOO_LARGE = b'{"item": "a", "bidder": null, "price": 99999999999999999999, "at": "2026-01-01T00:00:00Z"}'
+"""An event, but no column can hold it."""
+
+
 def with_bad_lines(tmp_path, bids, payments):
     """The sources' URIs, four files each, and one line in each that is no event."""
     parts = zip(cut(bids, 4), cut(payments, 4), strict=True)
-    batches = [{"Bids": [*some, b'{"item": 7}'], "Payments": [b"oh", *others]} for some, others in parts]
+    batches = [{"Bids": [*some, TOO_LARGE], "Payments": [b"oh", *others]} for some, others in parts]
     return write_batches(both("event"), batches, tmp_path)
 
 
@@ -99,6 +103,8 @@ def check_settled(run, bids, payments):
     assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (events + 8, events, 8)
     assert (counts["lost"], counts["duplicated"], counts["queued"], counts["dead_letters"]) == (0, 0, 0, 8)
     assert report["elements"]["settle"]["events"] == events
+    letters = [line for path in (run / "dead-letters").glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert {letter["element"] for letter in map(json.loads, letters)} == {"Bids", None}
     return report
 
 

@@ -43,7 +43,7 @@ def test_a_silent_query_is_slowed_until_something_comes(spark, tmp_path, monkeyp
             calm.look([query])
             assert interval_of(query) == quiet.INTERVAL_S * 1000
             (given / f"{number}.txt").write_text("one\n")
-            await_true(lambda: query.lastProgress and len(seen) == number + 1)  # noqa: B023
+            await_true(lambda wanted=number + 1: len(seen) == wanted)
             assert seen[-1] == (0, 1)
             await_true(lambda: not query.status["isDataAvailable"])
     finally:

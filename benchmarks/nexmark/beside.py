@@ -1,6 +1,6 @@
 """NEXMark's queries on Penstock, beside Spark's Structured Streaming in SQL, Flink SQL and Bytewax, each alone.
 
-    python benchmarks/nexmark/beside/compare.py [--only flink] [--query q05] [--events 300000] [--rounds 2] [--output DIRECTORY]
+    python benchmarks/nexmark/beside.py [--only flink] [--query q05] [--events 300000] [--rounds 2] [--output DIRECTORY]
 
 Bytewax and Flink get an environment of their own below data/nexmark, which needs the network for the first time, and Flink a
 Java. What has been measured is kept in DIRECTORY, so that the same command goes on after Ctrl-C.
@@ -23,17 +23,14 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
+from lines import lines_of_entry, lines_of_module
+from model import events
+from oracle import HERE, QUERIES, found, module_of, wanted
+from run import measure, write
 
-BESIDE = Path(__file__).resolve().parent
-sys.path[:0] = [str(BESIDE.parent), str(BESIDE.parents[2])]
+from penstock import Event
 
-from lines import lines_of_entry, lines_of_module  # noqa: E402
-from model import events  # noqa: E402
-from oracle import HERE, QUERIES, found, module_of, wanted  # noqa: E402
-from run import measure, write  # noqa: E402
-
-from penstock import Event  # noqa: E402
-
+ENGINES = HERE / "engines"
 ENVIRONMENTS = Path("data/nexmark/environments")
 TITLES = {
     "penstock": "Penstock",
@@ -46,6 +43,7 @@ UNORDERED = {"flink"}
 """Engines that read several files in no order, so that most of their events would be late: they get one."""
 UPSERTED = {"q09": "id"}
 """Queries whose updates Flink writes without what they replace, and by what."""
+FEWEST = 3000
 FILES = 6
 WARM_UP = 2
 """Micro-batches that are left out."""
@@ -60,6 +58,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("data/nexmark/beside"))
     options = parser.parse_args()
+    if options.events < FEWEST:
+        sys.exit(f"--events must be at least {FEWEST:,}, so that each of the {FILES} micro-batches has persons.")
     options.output.mkdir(parents=True, exist_ok=True)
     engines = options.only or list(TITLES)
     pythons = {engine: python_of(engine) for engine in engines}
@@ -101,7 +101,7 @@ def expressed(engine: str) -> dict[str, int]:
     """The queries that an engine has, and how long each is."""
     if engine == "penstock":
         return {query: lines_of_module(HERE / f"{query}.py") for query in QUERIES if query != "q12"}  # by the clock
-    return lines_of_entry(BESIDE / f"in_{engine}.py")
+    return lines_of_entry(ENGINES / f"in_{engine}.py")
 
 
 def contend(
@@ -116,7 +116,7 @@ def contend(
         return
     if not queries:
         return
-    command = [python, str(BESIDE / f"in_{engine}.py"), str(inputs), str(place), *queries]
+    command = [python, str(ENGINES / f"in_{engine}.py"), str(inputs), str(place), *queries]
     with (inputs.parent / f"{engine}.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None
