@@ -1,6 +1,6 @@
 """Compares each dialect with the best PySpark one would write by hand, on the same input, in one run.
 
-    python benchmarks/dialects.py [--only keys|batch|query|state|divisibility] [--quick] [--output FILE.md]
+    python benchmarks/dialects.py [--only keys|batch|query|columns|state|divisibility] [--quick] [--output FILE.md]
 
 Each contender runs in a process of its own, local[2]; a file of input is one micro-batch; the first
 two to six micro-batches are warm-up and left out; throughput is the median over the rest.
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from harness import HERE, contend, tell
@@ -48,6 +49,24 @@ def parquet_words(batches: int, rows: int) -> Path:
             table = pa.table({"key": pa.array(range(rows)), "text": [texts[n % 5000] for n in range(rows)]})
             pq.write_table(table, directory / f"{number:03d}.parquet")
     return directory
+
+
+def readings(keys: int, batches: int, rows: int) -> tuple[Path, Path]:
+    """The same readings as JSON Lines and as Parquet: each key about equally often, in no order."""
+    lines, columns = (WORK / f"readings-{rows}-{batches}-{kind}" for kind in ("lines", "columns"))
+    if not columns.exists():
+        random_ = np.random.default_rng(7)
+        for directory in (lines, columns):
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+        for number in range(batches):
+            table = pa.table({"key": random_.permutation(rows) % keys, "value": random_.integers(0, 1000, rows)})
+            pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
+            (lines / f"{number:03d}.jsonl").write_text(
+                "".join(f'{{"key":{key},"value":{value}}}\n' for key, value in pairs)
+            )
+            pq.write_table(table, columns / f"{number:03d}.parquet")
+    return lines.absolute(), columns.absolute()
 
 
 def compare_keys(quick: bool) -> Iterator[Row]:
@@ -85,6 +104,35 @@ def compare_query(quick: bool) -> Iterator[Row]:
                    WORK / "out" / "query", "--sink", f"Out=parquet:{WORK / 'out' / 'query-sink'}", "--fresh", warm_up=2 if quick else 6)  # fmt: skip
     plain = contend("plain", "DataFrame", str(source), WORK / "out" / "DataFrame", warm_up=2 if quick else 6)
     yield ("(c) query dialect", "DataFrame", *_ratio(ours, plain))
+
+
+def compare_columns(quick: bool) -> Iterator[Row]:
+    """(f) The batch dialect by key against the event dialect, and against Spark's own aggregation."""
+    keys, batches, warm_up = 100_000, 5 if quick else 9, 2 if quick else 4
+    lines, columns = readings(keys, batches, 1_000_000)
+    for kind, given in (("JSON", f"jsonl:{lines}"), ("Parquet", f"parquet:{columns}")):
+        ours, event = (
+            contend(
+                "penstock",
+                str(HERE / "apps" / app),
+                f"Words={given}?max_files=1",
+                WORK / "out" / "sums",
+                warm_up=warm_up,
+            )
+            for app in ("sums_batch.py", "sums.py")
+        )
+        plain = contend("plain", f"sum, {kind}", given.partition(":")[2], WORK / "out" / "plain", warm_up=warm_up)
+        others = [("event dialect", event), ("groupBy().agg(sum)", plain)]
+        if kind == "Parquet":
+            source = given.partition(":")[2]
+            others.append(
+                (
+                    "mapInArrow that reads only",
+                    contend("plain", "reading, Parquet", source, WORK / "out" / "plain", warm_up=warm_up),
+                )
+            )
+        for name, other in others:
+            yield (f"(f) batch dialect by key, {keys:,} keys, {kind}", name, *_ratio(ours, other))
 
 
 def compare_state(quick: bool) -> Iterator[Row]:
@@ -131,6 +179,7 @@ PARTS = {
     "keys": compare_keys,
     "batch": compare_batch,
     "query": compare_query,
+    "columns": compare_columns,
     "state": compare_state,
     "divisibility": compare_divisibility,
 }

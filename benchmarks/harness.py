@@ -34,7 +34,7 @@ def main() -> None:
 
 def _plain(name: str, source: str, directory: Path) -> list[dict[str, Any]]:
     sys.path.insert(0, str(HERE))
-    from plain import QUERIES
+    from plain import QUERIES, UPDATES
 
     from penstock.engine.session import settle, start_session
 
@@ -42,8 +42,13 @@ def _plain(name: str, source: str, directory: Path) -> list[dict[str, Any]]:
     with (directory / "spark.log").open("ab") as log:
         spark = start_session(name, MASTER, log, {})
         settle(spark, None)
-    writer = query(spark, source).writeStream.format(form).option("checkpointLocation", str(directory / "checkpoint"))
-    running = writer.trigger(availableNow=True).start(str(directory / "out"))
+    writer = query(spark, source).writeStream.option("checkpointLocation", str(directory / "checkpoint"))
+    out = str(directory / "out")
+    if form == UPDATES:
+        writer = writer.outputMode("update").foreachBatch(lambda frame, batch: frame.write.mode("append").json(out))
+    else:
+        writer = writer.format(form).option("path", out)
+    running = writer.trigger(availableNow=True).start()
     running.awaitTermination()
     progress = [json.loads(entry.json) for entry in running.recentProgress]
     spark.stop()

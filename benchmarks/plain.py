@@ -12,6 +12,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 WORD = "key bigint, text string"
 COUNT = "key bigint, seen bigint"
+READING = "key bigint, value bigint"
+UPDATES = "updates"
+"""The form of a query whose results are written as JSON, those of each micro-batch as they have changed."""
 
 
 class RowCounter(StatefulProcessor):
@@ -70,6 +73,27 @@ def frame(spark: SparkSession, source: str) -> DataFrame:
     return measure_frame(parquet_words(spark, source))
 
 
+def summed(form: str) -> Callable[[SparkSession, str], DataFrame]:
+    """Spark's own aggregation: a sum by key, of the keys that a micro-batch has touched."""
+
+    def query(spark: SparkSession, source: str) -> DataFrame:
+        readings = spark.readStream.schema(READING).option("maxFilesPerTrigger", 1).format(form).load(source)
+        return readings.groupBy("key").agg(F.sum("value").alias("total"))
+
+    return query
+
+
+def read(spark: SparkSession, source: str) -> DataFrame:
+    """Rows handed to Python, and nothing done with them."""
+
+    def body(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch.slice(0, 0)
+
+    readings = spark.readStream.schema(READING).option("maxFilesPerTrigger", 1).parquet(source)
+    return readings.mapInArrow(body, READING)
+
+
 class DigitCounter(StatefulProcessor):
     """Example 1's receivers and aggregation as one would write them by hand: divisible words per key."""
 
@@ -102,6 +126,9 @@ def divisibility(spark: SparkSession, source: str) -> DataFrame:
 QUERIES: dict[str, tuple[Callable[[SparkSession, str], DataFrame], str]] = {
     "rows": (rows, "json"),
     "pandas": (pandas, "json"),
+    "sum, JSON": (summed("json"), UPDATES),
+    "sum, Parquet": (summed("parquet"), UPDATES),
+    "reading, Parquet": (read, "noop"),
     "mapInArrow": (map_in_arrow, "parquet"),
     "DataFrame": (frame, "parquet"),
     "divisibility": (divisibility, "json"),

@@ -4,6 +4,7 @@ from penstock.app import reducers
 from penstock.app.application import App
 from penstock.app.element import ProcessingElement
 from penstock.app.event import Event
+from penstock.app.states import States
 from penstock.app.stream import Emission, Sink, Source, Stream
 from penstock.app.topology import Topology
 from penstock.app.window import Count, Global, Session, Sliding, Tumbling, Window
@@ -19,6 +20,7 @@ __all__ = [
     "Sink",
     "Sliding",
     "Source",
+    "States",
     "Stream",
     "Topology",
     "Tumbling",

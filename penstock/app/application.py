@@ -15,6 +15,7 @@ from penstock.app.pattern import Condition, matching
 from penstock.app.picture import svg
 from penstock.app.queries import WordsOf, join_query, window_query
 from penstock.app.reducers import Reducer
+from penstock.app.states import States
 from penstock.app.stream import Connection, E, LatePolicy, Sink, Source, Stream
 from penstock.app.table import Table
 from penstock.app.topology import Topology
@@ -432,9 +433,36 @@ class App:
 
         return decorate
 
-    def batch(self, inputs: Streams, *, emits: Streams, name: str | None = None) -> Callable[[Body], Body]:
-        """Declare a PE in the batch dialect: ``pyarrow.RecordBatch`` in, ``RecordBatch`` out."""
-        return self._declare("batch", inputs, emits, name=name)
+    def batch(
+        self,
+        inputs: Streams,
+        *,
+        emits: Streams,
+        key: str | Sequence[str] | None = None,
+        state: type[Event] | None = None,
+        on_timer: Callable[[States], Any] | None = None,
+        timers: Literal["processing", "event"] = "processing",
+        expires: Duration | None = None,
+        name: str | None = None,
+    ) -> Callable[[Body], Body]:
+        """Declare a PE in the batch dialect: ``pyarrow.RecordBatch`` in, ``RecordBatch`` out, or a dict of columns.
+
+        With ``key`` and ``state`` the function gets three arguments, and may return None where it emits nothing: the batch, whose
+        events are in the order of their delivery; ``at``, an ``int64`` array with the place of each event's instance; and the
+        `States` of these instances. Batches may be cut anywhere, so what it does for two in turn must be what it does for both
+        in one. Rows of the result as many as the events, or as the instances, are taken to descend from these, in order.
+
+        Parameters
+        ----------
+        key: field or fields whose values name the instance that gets an event.
+        state: the instances' fields, each with a default.
+        on_timer: a function of the states of those instances whose timers are due; what it returns is emitted, too.
+        timers: whether ``states.due`` is processing time or event time (the watermark).
+        expires: how long an instance is kept after the last event it got; its state then starts anew.
+        """
+        return self._declare(
+            "batch", inputs, emits, name=name, key=key, state=state, on_timer=on_timer, timers=timers, expires=expires
+        )
 
     def query(self, inputs: Streams, *, emits: Streams, name: str | None = None) -> Callable[[Body], Body]:
         """Declare a PE in the query dialect: Spark DataFrame in, DataFrame out, planned by Spark."""

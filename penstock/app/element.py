@@ -1,7 +1,7 @@
 """Processing elements (PEs): the classes and functions that users write, and their declarations."""
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import msgspec
 
 from penstock.app.duration import Duration, seconds
+from penstock.app.event import Event
 from penstock.app.spelling import did_you_mean
+from penstock.app.states import check_states
 from penstock.app.stream import Emission, Stream
 from penstock.errors import StateError, TopologyError
 
@@ -169,6 +171,10 @@ class Element:
     every: float | None = None
     expires: float | None = None
     timers: Literal["processing", "event"] = "processing"
+    state: type[Event] | None = None
+    """The fields of an instance, where they are kept in columns (a keyed element of the batch dialect)."""
+    on_timer: Callable[[Any], Any] | None = None
+    """Called with the instances whose timers are due, where they are kept in columns."""
     window: Any = None
     """Its `penstock.app.window.Windowing`, or None."""
     ordered: bool = False
@@ -194,7 +200,9 @@ class Element:
     @property
     def has_timers(self) -> bool:
         """Whether its instances may be called without an event."""
-        return self.prototype is not None and (overrides(self.prototype, "on_timer") or self.every is not None)
+        if self.prototype is None:
+            return self.on_timer is not None
+        return overrides(self.prototype, "on_timer") or self.every is not None
 
     def prepare(self) -> None:
         """What comes before the events of a micro-batch, and before a run: a static table is read.
@@ -223,6 +231,8 @@ def declare(
     every: Duration | None = None,
     expires: Duration | None = None,
     timers: Literal["processing", "event"] = "processing",
+    state: type[Event] | None = None,
+    on_timer: Callable[[Any], Any] | None = None,
 ) -> Element:
     """Check one PE by itself and declare it; what concerns its neighbours `Topology` checks."""
     label = name or getattr(body, "__name__", None)
@@ -238,6 +248,8 @@ def declare(
         every=None if every is None else seconds(every),
         expires=None if expires is None else seconds(expires),
         timers=timers,
+        state=state,
+        on_timer=on_timer,
     )
     if not element.inputs:
         raise TopologyError(f"Element {label} listens to no stream: name at least one.")
@@ -263,22 +275,24 @@ def _check_body(element: Element) -> None:
         raise TopologyError(f"Element {name} is a class: derive it from ProcessingElement, or write a function.")
     if prototype is None and not callable(element.body):
         raise TopologyError(f"Element {name} is neither a function nor a ProcessingElement.")
-    if element.keyed and prototype is None:
+    if element.keyed and prototype is None and element.dialect == "event":
         raise TopologyError(
             f"Element {name} has a key but is a function: write it as a class derived from ProcessingElement, "
             "so that each key value has an instance."
         )
-    if element.dialect != "event" and (element.keyed or prototype is not None):
-        raise TopologyError(f"Element {name}: the {element.dialect} dialect takes a plain function without a key.")
+    if element.dialect != "event" and prototype is not None:
+        raise TopologyError(f"Element {name}: the {element.dialect} dialect takes a plain function, not a class.")
     if element.dialect != "event" and len(element.emits) != 1:
         raise TopologyError(f"Element {name}: the {element.dialect} dialect emits into exactly one stream.")
+    if element.dialect == "batch":
+        check_states(element)
     _check_hooks(element)
     if prototype is not None and not any(overrides(prototype, hook) for hook in HOOKS):
         raise TopologyError(f"Element {name} does nothing: give it one of {', '.join(HOOKS)}.")
     if element.timers not in ("processing", "event"):
         raise TopologyError(f"Element {name}: timers={element.timers!r}; choose 'processing' or 'event'.")
-    if (prototype is None or not element.keyed) and (element.every is not None or element.expires is not None):
-        raise TopologyError(f"Element {name}: every= and expires= need a keyed class, for they concern its instances.")
+    if not element.keyed and (element.every is not None or element.expires is not None):
+        raise TopologyError(f"Element {name}: every= and expires= need a key, for they concern its instances.")
     if prototype is not None and not element.keyed:
         for hook in ("on_timer", "on_interval"):
             if overrides(prototype, hook):
@@ -295,9 +309,10 @@ def _check_hooks(element: Element) -> None:
     """Hooks are called as they are documented, and what looks like a hook is one."""
     name, prototype = element.name, element.prototype
     if prototype is None:
-        several = len(element.inputs) if element.dialect == "query" else 1  # a DataFrame for each stream
-        what = {"event": "the event", "batch": "a RecordBatch", "query": f"{several} DataFrames"}[element.dialect]
-        _check_takes(element.body, several, f"Element {name}", f"it must accept {what}")
+        given, what = _handed(element)
+        _check_takes(element.body, given, f"Element {name}", f"it must accept {what}")
+        if element.on_timer is not None:
+            _check_takes(element.on_timer, 1, f"Element {name}: on_timer", "it must accept the states that are due")
         return
     for hook, given, example in (
         ("on_event", 2, "def on_event(self, event)"), ("on_batch", 1, "def on_batch(self)"),
@@ -306,6 +321,20 @@ def _check_hooks(element: Element) -> None:
         if overrides(prototype, hook):
             _check_takes(getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}")
     check_methods(name, prototype, HOOKS)
+
+
+def _handed(element: Element) -> tuple[int, str]:
+    """With how many arguments the function of an element is called, and what they are."""
+    several = len(element.inputs)
+    match element.dialect:
+        case "query":
+            return several, f"{several} DataFrames"  # one for each stream
+        case "batch" if element.keyed:
+            return 3, "a RecordBatch, the places of its instances, and their states"
+        case "batch":
+            return 1, "a RecordBatch"
+        case _:
+            return 1, "the event"
 
 
 def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence[str]) -> None:

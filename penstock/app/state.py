@@ -22,6 +22,7 @@ def describe_state(topology: Topology) -> dict[str, Any]:
             "key": {field: _spell_key(field_types(element.inputs[0].event_type)[field]) for field in element.key},
             "state": _state_fields(element),
             "stage": topology.depths[element.name],
+            **({"kept": "in columns"} if element.state is not None else {}),
         }
         for element in topology.elements
         if element.keyed
@@ -53,6 +54,10 @@ def check_state_fits(stored: dict[str, Any], present: dict[str, Any]) -> None:
             raise IncompatibleStateError(
                 f"Element {name} was behind {old['stage']} keyed hops and is now behind {new['stage']}: {mend}."
             )
+        if new.get("kept") != old.get("kept"):
+            raise IncompatibleStateError(
+                f"Element {name} changed between the event and the batch dialect, whose state is kept in other forms: {mend}."
+            )
         for field, kind in old["state"].items():
             now = new["state"].get(field)
             if now is None:
@@ -66,6 +71,8 @@ def check_state_fits(stored: dict[str, Any], present: dict[str, Any]) -> None:
 
 
 def _state_fields(element: Element) -> dict[str, str]:
+    if element.state is not None:
+        return {field: _spell(kind) for field, kind in field_types(element.state).items()}
     prototype: Any = element.prototype
     described = {}
     if element.ordered:

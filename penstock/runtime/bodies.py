@@ -1,11 +1,13 @@
 """Calling the bodies of keyless elements: on each event, or on record batches."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.app.element import Element, overrides
 from penstock.errors import EmissionError
+from penstock.runtime.codec import Codec
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import FAULTS, DeadLetters
@@ -67,7 +69,7 @@ class _BatchBody:
     def call(self, columns: pa.RecordBatch, lineage: LineageColumns) -> list[tuple[pa.RecordBatch, LineageColumns]]:
         """Call the body; if it raises, halve the batch until the rows at fault stand alone."""
         try:
-            output = self._conform(self._element.body(columns))
+            output = conformed(self._element, self._element.body(columns), self._emitted)
         except FAULTS as error:
             if columns.num_rows == 1:
                 event = self._codec.from_columns(columns)[0]
@@ -82,29 +84,32 @@ class _BatchBody:
             ]
         return [(output, lineage.spread(output.num_rows))]
 
-    def _conform(self, output: Any) -> pa.RecordBatch:
-        """The output with the columns of the stream that it goes into.
 
-        Raises
-        ------
-        EmissionError: it lacks one, or holds a null that the stream does not allow.
-        """
-        name, stream, schema = self._element.name, self._element.emits[0], self._emitted.schema
-        if not isinstance(output, pa.RecordBatch):
-            raise EmissionError(f"{name} returned {type(output).__name__}; the batch dialect returns a RecordBatch.")
-        missing = [column for column in schema.names if column not in output.schema.names]
-        if missing:
-            raise EmissionError(
-                f"{name} returned columns {', '.join(output.schema.names)}, without {', '.join(missing)} of stream "
-                f"{stream.name}."
-            )
-        output = output.select(schema.names)
-        for field in schema:
-            if not field.nullable and output.column(field.name).null_count:
-                raise EmissionError(f"{name} returned a null in column {field.name}, which stream {stream.name} needs.")
-        if output.schema.types != schema.types:
-            columns = [column.cast(field.type) for column, field in zip(output.columns, schema, strict=True)]
-            output = pa.RecordBatch.from_arrays(columns, schema=schema)
-        if not self._emitted.flat:
-            self._emitted.from_columns(output)  # raises where a value does not fit
-        return output
+def conformed(element: Element, output: Any, emitted: Codec) -> pa.RecordBatch:
+    """What a body of the batch dialect has returned, with the columns of the stream that it goes into.
+
+    Raises
+    ------
+    EmissionError: it lacks one, or holds a null that the stream does not allow.
+    """
+    name, stream, schema = element.name, element.emits[0], emitted.schema
+    if isinstance(output, Mapping):
+        output = pa.RecordBatch.from_pydict(output)
+    if not isinstance(output, pa.RecordBatch):
+        raise EmissionError(f"{name} returned {type(output).__name__}; the batch dialect returns a RecordBatch.")
+    missing = [column for column in schema.names if column not in output.schema.names]
+    if missing:
+        raise EmissionError(
+            f"{name} returned columns {', '.join(output.schema.names)}, without {', '.join(missing)} of stream "
+            f"{stream.name}."
+        )
+    output = output.select(schema.names)
+    for field in schema:
+        if not field.nullable and output.column(field.name).null_count:
+            raise EmissionError(f"{name} returned a null in column {field.name}, which stream {stream.name} needs.")
+    if output.schema.types != schema.types:
+        columns = [column.cast(field.type) for column, field in zip(output.columns, schema, strict=True)]
+        output = pa.RecordBatch.from_arrays(columns, schema=schema)
+    if not emitted.flat:
+        emitted.from_columns(output)  # raises where a value does not fit
+    return output

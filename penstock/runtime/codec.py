@@ -47,7 +47,7 @@ class Codec:
         self.encode_msgpack = msgspec.msgpack.Encoder().encode
         self._fields = fields = field_types(event_type)
         self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in fields.items()])
-        self.flat = all(_plain(annotation) in FLAT for annotation in fields.values())
+        self.flat = all(map(is_flat, fields.values()))
         """Whether every field is a plain scalar."""
         self._values = attrgetter(*fields) if len(fields) > 1 else lambda event: (getattr(event, *fields),)
         self._exact = _exact_types(list(fields.values())) if self.flat else set()
@@ -122,6 +122,11 @@ open_json = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The fields of a JSON object, themselves undecoded."""
 
 FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
+
+
+def is_flat(annotation: Any) -> bool:
+    """Whether a field is a plain scalar."""
+    return _plain(annotation) in FLAT
 
 
 def arrow_field(name: str, annotation: Any) -> pa.Field:

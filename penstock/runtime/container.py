@@ -8,7 +8,6 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.state import LARGEST_STATE
@@ -18,8 +17,9 @@ from penstock.errors import LateEventError, StateError
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.hottest import Hottest
+from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS, Failure, described
-from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, Lineage, LineageColumns
+from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
 from penstock.runtime.pages import Page, Pages, PageStore
 from penstock.runtime.stage import Stage
 
@@ -69,6 +69,7 @@ class Container:
         self.prototype: type[ProcessingElement] = element.prototype
         self._stage = stage
         self._tally = stage.tally.element(element.name)
+        self._latecomers = Latecomers(element, stage)
         self._key = stage.wiring.keys[element.name]
         self._pages = Pages(element.name, store)
         self._context = InstanceContext(now, watermark, element.timers == "event", self._pages.header.fired)
@@ -86,7 +87,7 @@ class Container:
     def handle(self, delivery: Delivery) -> None:
         """Apply events, which are in order, and call ``on_batch`` on the instances they touched."""
         events, lineage = delivery.events, delivery.lineage
-        late = self._refuse_late(delivery)
+        late = self._latecomers.refuse_all(self._context.watermark, lineage, delivery.row)
         self._emitter = self._new_emitter(lineage.judged())
         self._batch = batch = _Batch(self._key.identities(events), delivery, late)
         self._tally.hottest.merge(Hottest.of(batch.identities, self._key.decode))
@@ -103,7 +104,7 @@ class Container:
             try:
                 emissions = collect(instance.state.on_event(events[row]))
             except LateEventError as error:  # of a window; nothing has been changed
-                self._refuse(row, error, delivery)
+                self._latecomers.refuse(row, error, lineage, delivery.row)
                 late.add(row)
                 batch.failed[row] = None
                 continue
@@ -326,34 +327,6 @@ class Container:
         came_by = (stream for stream in self.element.inputs if stream.event_type is type(event))
         stream = next(came_by, self.element.inputs[0])
         self._stage.letters.bury(self.element.name, stream, event, error, lineage)
-
-    def _refuse_late(self, delivery: Delivery) -> set[int]:
-        """The rows of events that are late and whose sources' policies keep them from being handled.
-
-        Whether an event is late for a window of time the window knows.
-        """
-        watermark, lineage = self._context.watermark, delivery.lineage
-        if watermark is None or self.element.judges_lateness:
-            return set()
-        late = np.flatnonzero((lineage.time != NONE) & (lineage.time < watermark * 1e6)).tolist()
-        refused = set()
-        for row in late:
-            behind = watermark - lineage.time[row] / 1e6
-            if self._refuse(row, LateEventError(f"the event is {behind:.3f} s older than the watermark"), delivery):
-                refused.add(row)
-        return refused
-
-    def _refuse(self, row: int, error: LateEventError, delivery: Delivery) -> bool:
-        """Count a late event, and do with it what its source says; whether it is kept from being handled."""
-        self._tally.late += 1
-        lineage, policy = delivery.lineage, "dead-letter"
-        if lineage.major[row] != LAST:
-            event_time = self._stage.wiring.topology.sources[int(lineage.minor[row]) >> SOURCE_SHIFT].event_time
-            policy = policy if event_time is None else event_time.late
-        if policy == "dead-letter":
-            letters = self._stage.letters
-            letters.bury(self.element.name, delivery.streams[row], delivery.events[row], error, lineage.row(row))
-        return policy != "process"
 
     def _keepable(self, identity: bytes, instance: Instance[Any]) -> None:
         """Refuse state that could not be written or read back.

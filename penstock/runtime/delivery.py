@@ -33,6 +33,10 @@ class Delivery:
         self.streams, self.events, self.lineage = streams, events, lineage
         self._wiring, self._blocks, self._order = wiring, blocks, order
 
+    def row(self, row: int) -> tuple[Stream[Any], Any]:
+        """An event, and the stream by which it came."""
+        return self.streams[row], self.events[row]
+
     def again(self, row: int) -> Any:
         """An event as it came, whatever a hook has done to the lists and dicts in the one that it was handed."""
         codec = self._wiring.codec(self.streams[row].event_type)

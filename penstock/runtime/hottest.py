@@ -1,7 +1,7 @@
 """The keys that have most events of an element: counted in each micro-batch, and kept in bounded space."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import nlargest
 from typing import Any
 from zlib import crc32
@@ -31,11 +31,17 @@ class Hottest(msgspec.Struct):
     @classmethod
     def of(cls, identities: Sequence[bytes], decode: Callable[[bytes], Any]) -> "Hottest":
         """Of a partition's events in a micro-batch, by the identities of their instances."""
-        least = max(LEAST, SHARE * len(identities))
-        if len(identities) < least:
+        if len(identities) < LEAST:
             return cls()
         counted = Counter(identities)
-        return cls({_shown(key, decode(key)): times for key, times in counted.items() if times >= least})
+        return cls.counted(counted, counted.values(), decode)
+
+    @classmethod
+    def counted(cls, identities: Iterable[bytes], times: Collection[int], decode: Callable[[bytes], Any]) -> "Hottest":
+        """Of a partition's events in a micro-batch, by the identities of their instances, and how many each got."""
+        least = max(LEAST, SHARE * sum(times))
+        pairs = zip(identities, times, strict=True)
+        return cls({_shown(key, decode(key)): number for key, number in pairs if number >= least})
 
     def merge(self, other: "Hottest") -> None:
         """Add what was counted elsewhere."""

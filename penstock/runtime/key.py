@@ -1,7 +1,7 @@
 """Keys: which instance an event belongs to, and where that instance lives."""
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -36,14 +36,15 @@ class KeyReader:
         canonical = [_CANONICAL.get(_scalar(kinds[field])) for field in fields]
         self._canonical = canonical if any(canonical) else None
         self.decode = msgspec.msgpack.Decoder(kind).decode
-        self._partitions = partitions
+        self.partitions = partitions
 
     def identities(self, events: Sequence[Any]) -> list[bytes]:
-        """The encoded keys: equal for equal keys, and for them alone."""
-        encode, value = self._encode, self.value
-        if self._canonical is None:
-            return [encode(value(event)) for event in events]
-        return [encode(self._one_spelling(value(event))) for event in events]
+        """The encoded keys of events: equal for equal keys, and for them alone."""
+        return self.identities_of(map(self.value, events))
+
+    def identities_of(self, keys: Iterable[Any]) -> list[bytes]:
+        """The encoded keys."""
+        return list(map(self._encode, keys if self._canonical is None else map(self._one_spelling, keys)))
 
     def _one_spelling(self, key: Any) -> Any:
         """A key as all keys are spelled that Python holds equal to it."""
@@ -57,25 +58,28 @@ class KeyReader:
         )
 
     def buckets(self, events: Sequence[Any]) -> NDArray[np.int64]:
-        """The partitions in which the events' instances live.
+        """The partitions in which the events' instances live."""
+        return self.buckets_of_keys(list(map(self.value, events)))
+
+    def buckets_of_keys(self, keys: list[Any]) -> NDArray[np.int64]:
+        """The partitions in which instances live, by their keys.
 
         Whole numbers go round-robin, for there are often few of them and they often follow each
         other; any other key goes by its hash.
         """
-        keys: list[Any] = list(map(self.value, events))
         if self._canonical is not None:
             keys = list(map(self._one_spelling, keys))
         if all(type(key) is int for key in keys):
-            return np.array([key % self._partitions for key in keys], np.int64)
-        return self._spread_out(keys, self.identities(events))
+            return np.array([key % self.partitions for key in keys], np.int64)
+        return self._spread_out(keys, self.identities_of(keys))
 
     def buckets_of(self, identities: Sequence[bytes]) -> NDArray[np.int64]:
         """The partitions in which instances live, by their encoded keys."""
         return self._spread_out(list(map(self.decode, identities)), identities)
 
     def _spread_out(self, keys: Sequence[Any], identities: Sequence[bytes]) -> NDArray[np.int64]:
-        whole = np.array([key % self._partitions if type(key) is int else -1 for key in keys], np.int64)
-        hashed = (_spread(identities) >> np.uint64(40)) % np.uint64(self._partitions)
+        whole = np.array([key % self.partitions if type(key) is int else -1 for key in keys], np.int64)
+        hashed = (_spread(identities) >> np.uint64(40)) % np.uint64(self.partitions)
         return np.where(whole >= 0, whole, hashed.astype(np.int64))
 
     def hashes(self, identities: Sequence[bytes]) -> NDArray[np.int64]:

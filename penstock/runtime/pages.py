@@ -56,43 +56,23 @@ def page_numbers(hashes: NDArray[np.int64], pages: NDArray[np.int64] | int) -> N
     return np.where(page < pages, page, hashes & ((np.int64(1) << (level - 1)) - 1))
 
 
-def pages_for(instances: int, content: int) -> int:
+def pages_for(instances: int, content: int, per_page: int = INSTANCES_PER_PAGE) -> int:
     """How many pages so many instances with so many bytes in all are divided into."""
-    return max(1, -(-instances // INSTANCES_PER_PAGE), min(instances, -(-content // BYTES_PER_PAGE)))
+    return max(1, -(-instances // per_page), min(instances, -(-content // BYTES_PER_PAGE)))
 
 
-class Pages:
-    """The pages of one prototype in one partition, read on first touch, written by `flush`."""
+class Directory:
+    """What is known of the pages of one element in one partition without reading them."""
 
     def __init__(self, element: str, store: PageStore) -> None:
         self._element = element
         self._store = store
-        self._decode = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
-        self._encode = msgspec.msgpack.Encoder().encode
         stored = store.get(element, HEADER)
         self.header = Header() if stored is None else msgspec.msgpack.decode(stored, type=Header)
-        self._loaded: dict[int, Page] = {}
-        self._sizes: dict[int, int] = {}
-        """What the pages that were read had in bytes."""
 
     def numbers(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The pages of hashes: their low bits, one more of them for the pages that have been split."""
         return page_numbers(hashes, self.header.pages)
-
-    def page(self, number: int) -> Page:
-        """The entries of a page; what is changed in them is written by the next `flush`."""
-        page = self._loaded.get(number)
-        if page is None:
-            stored = self._store.get(self._element, number)
-            page = {} if stored is None else self._decode(stored)
-            self._sizes[number] = 0 if stored is None else len(stored)
-            self._loaded[number] = page
-        return page
-
-    def stored(self, number: int, key: bytes) -> msgspec.Raw | None:
-        """An entry as it was before this micro-batch, whatever has become of it since."""
-        stored = self._store.get(self._element, number)
-        return None if stored is None else self._decode(stored).get(key)
 
     def due(self, clock: float) -> list[int]:
         """The pages that may hold a timer due at a time."""
@@ -113,6 +93,37 @@ class Pages:
             self.header.swept = (self.header.swept + 1) % self.header.pages
             yield self.header.swept
 
+    def write_header(self) -> None:
+        """Keep what is known."""
+        self._store.put(self._element, HEADER, msgspec.msgpack.encode(self.header))
+
+
+class Pages(Directory):
+    """The pages of one prototype in one partition, read on first touch, written by `flush`."""
+
+    def __init__(self, element: str, store: PageStore) -> None:
+        super().__init__(element, store)
+        self._decode = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._loaded: dict[int, Page] = {}
+        self._sizes: dict[int, int] = {}
+        """What the pages that were read had in bytes."""
+
+    def page(self, number: int) -> Page:
+        """The entries of a page; what is changed in them is written by the next `flush`."""
+        page = self._loaded.get(number)
+        if page is None:
+            stored = self._store.get(self._element, number)
+            page = {} if stored is None else self._decode(stored)
+            self._sizes[number] = 0 if stored is None else len(stored)
+            self._loaded[number] = page
+        return page
+
+    def stored(self, number: int, key: bytes) -> msgspec.Raw | None:
+        """An entry as it was before this micro-batch, whatever has become of it since."""
+        stored = self._store.get(self._element, number)
+        return None if stored is None else self._decode(stored).get(key)
+
     def flush(self, hashes: Callable[[Sequence[bytes]], NDArray[np.int64]]) -> None:
         """Split pages until they are small enough again, then write all that were read.
 
@@ -129,7 +140,7 @@ class Pages:
             contents = self._encoded()
         for number, content in contents.items():
             self._store.put(self._element, number, content)
-        self._store.put(self._element, HEADER, self._encode(self.header))
+        self.write_header()
         self._loaded.clear()
         self._sizes.clear()
 

@@ -23,6 +23,8 @@ from penstock.runtime.wiring import Wiring
 
 Encoded = TypeVar("Encoded")
 
+_encode = msgspec.msgpack.Encoder().encode
+
 
 class Stage:
     """One stage in one partition, for one micro-batch.
@@ -124,8 +126,16 @@ class Stage:
         hop = self.wiring.topology.depths[element.name]
 
         def pack(part: EventBatch) -> list[PackedBlock]:
+            if element.dialect == "batch":
+                columns = part.columns(self.wiring)
+                buckets = self.wiring.key_columns[element.name].buckets(columns)
+                return self.outbox.pack(
+                    target, buckets, part.lineage, lambda rows: columns.take(pa.array(rows)).serialize().to_pybytes()
+                )
             events = part.events(self.wiring)
-            return self.outbox.pack(target, key.buckets(events), events, part.lineage)
+            return self.outbox.pack(
+                target, key.buckets(events), part.lineage, lambda rows: _encode([events[row] for row in rows.tolist()])
+            )
 
         blocks, batch = self.encoded(element.name, batch, pack)
         self.outbox.send(hop, blocks)

@@ -4,8 +4,8 @@ Events travel in blocks, one row for all that one partition has for one partitio
 engine does with a row costs more than handling an event, so rows are few.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,7 +42,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     first: int
     """Numbers the emissions of the partition that sent them, for the order among those of one event."""
     events: bytes
-    """MessagePack, a list."""
+    """MessagePack, a list; for an element of the batch dialect Arrow, a record batch without its schema."""
     lineage: bytes
     """int64, four rows: see `LineageColumns`."""
 
@@ -72,18 +72,26 @@ class Outbox:
         return len(self._rows)
 
     def pack(
-        self, target: int, buckets: NDArray[np.int64], events: Sequence[Any], lineage: LineageColumns
+        self,
+        target: int,
+        buckets: NDArray[np.int64],
+        lineage: LineageColumns,
+        encode: Callable[[NDArray[np.int64]], bytes],
     ) -> list[PackedBlock]:
-        """Encode events for a keyed element, each for the partition where its instance lives; sends nothing yet."""
+        """Encode events for a keyed element, each for the partition where its instance lives; sends nothing yet.
+
+        Parameters
+        ----------
+        encode: the events of some rows.
+        """
         order = np.argsort(buckets, kind="stable")
         ends = np.flatnonzero(np.diff(buckets[order])) + 1
         packed: list[PackedBlock] = []
         first = self._sent
         for rows in np.split(order, ends) if len(order) else ():
             for part in np.split(rows, range(EVENTS_PER_BLOCK, len(rows), EVENTS_PER_BLOCK)):
-                chosen = [events[row] for row in part.tolist()]
                 columns = np.stack([column[part] for column in lineage])
-                block = Block(target, first, self._encode(chosen), columns.tobytes())
+                block = Block(target, first, encode(part), columns.tobytes())
                 packed.append(PackedBlock(int(buckets[part[0]]), self._encode(block), len(part)))
                 first += len(part)
         return packed

@@ -12,6 +12,7 @@ from penstock.app.stream import Source, Stream
 from penstock.app.topology import Topology
 from penstock.runtime.codec import Codec
 from penstock.runtime.key import KeyReader
+from penstock.runtime.key_columns import KeyColumns
 from penstock.runtime.output import SinkFiles, label
 
 
@@ -70,6 +71,11 @@ class Wiring:
             element.name: KeyReader(element.key, element.inputs[0].event_type, partitions) for element in self.keyed
         }
         self._codecs: dict[type[Event], Codec] = {}
+        self.key_columns = {
+            element.name: KeyColumns(self.keys[element.name], element.key, self.codec(element.inputs[0].event_type))
+            for element in self.keyed
+            if element.dialect == "batch"
+        }
         self._keyless = {
             stream: [element for element in topology.consumers(stream) if not element.keyed]
             for stream in topology.streams

@@ -46,6 +46,7 @@ def test_parameters_have_the_type_of_their_default():
 def test_the_public_names_are_these():
     assert set(penstock.__all__) == {
         "App", "Count", "Emission", "Event", "Global", "PenstockError", "ProcessingElement", "Session", "Sink", "Sliding", "Source",
+        "States",
         "Stream", "Topology", "Tumbling", "Window",
         "__version__", "reducers", "watch",
     }  # fmt: skip

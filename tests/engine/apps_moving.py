@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
 from penstock import App, Event, ProcessingElement, Tumbling
 
 
@@ -16,6 +18,7 @@ class Total(Event):
     shop: str
     amount: int
     sales: int
+    closed: bool = False
 
 
 class PerItem(Event):
@@ -56,19 +59,34 @@ class CountsItems(ProcessingElement):
         yield closed(self.key, self.sales, True)
 
 
-@app.element(sales, key="shop", emits=totals)
-class SumsShops(ProcessingElement):
-    """The sum of a shop's sales, and how many they were."""
-
+class Sums(Event):
     amount: int = 0
     sales: int = 0
 
-    def on_event(self, sale):
-        self.amount += sale.amount
-        self.sales += 1
 
-    def on_batch(self):
-        yield totals(self.key, self.amount, self.sales)
+def close(shops):
+    """Say the sums once more."""
+    return said(shops, closed=True)
+
+
+def said(shops, closed=False):
+    return {
+        "shop": shops.keys["shop"],
+        "amount": shops.amount,
+        "sales": shops.sales,
+        "closed": np.full(len(shops), closed),
+    }
+
+
+@app.batch(sales, key="shop", state=Sums, emits=totals, on_timer=close, timers="event", name="SumsShops")
+def sums_shops(batch, at, shops):
+    """The sum of a shop's sales, and how many they were; said once more when event time has passed a year after the first."""
+    first = np.full(len(shops), np.datetime64("2100-01-01", "us"))
+    np.minimum.at(first, at, batch["at"].to_numpy())
+    shops.due = np.where(shops.sales == 0, first + np.timedelta64(365, "D"), shops.due)
+    np.add.at(shops.amount, at, batch["amount"].to_numpy())
+    shops.sales += np.bincount(at, minlength=len(shops))
+    return said(shops)
 
 
 class Item(Event):

@@ -55,6 +55,7 @@ def check(result, events):
         items[one["item"]] += 1
     last = {total.shop: (total.amount, total.sales) for total in result.output("Totals")}
     assert last == {shop: (amounts[shop], sales_of[shop]) for shop in amounts}
+    assert sorted(total.shop for total in result.output("Totals") if total.closed) == sorted(amounts)
     assert {one.item: one.most for one in result.output("Most")} == items
     closed = result.output("Closed")
     assert sorted((one.item, one.sales) for one in closed) == sorted(items.items())

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.column_pages import PageForm, fields_of
 from penstock.runtime.container import Instance
 from penstock.runtime.pages import HEADER, page_numbers
 from penstock.runtime.wiring import WiringReference
@@ -48,7 +49,7 @@ class Sums:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Pages in, `SUMS` out."""
-        for element, identities, contents in _opened(batches):
+        for element, identities, contents in _opened(batches, self.homes):
             buckets = self.homes[element].resolve().keys[element].buckets_of(identities)
             sizes = np.array([len(one) + len(other) for one, other in zip(identities, contents, strict=True)])
             checks = np.array([crc32(other, crc32(one)) for one, other in zip(identities, contents, strict=True)])
@@ -70,7 +71,7 @@ class Spread:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Pages in, `ENTRIES` out."""
-        for element, identities, contents in _opened(batches):
+        for element, identities, contents in _opened(batches, self.homes):
             key = self.homes[element].resolve().keys[element]
             buckets = key.buckets_of(identities)
             pages = np.array([self.divisions[element, bucket] for bucket in buckets.tolist()], np.int64)
@@ -78,27 +79,42 @@ class Spread:
             yield _batch(([element] * len(identities), buckets, numbers, identities, contents), ENTRIES)
 
 
-def pack(table: pa.Table) -> pa.Table:
+def pack(homes: Homes, table: pa.Table) -> pa.Table:
     """The instances of one page, `ENTRIES`, as a row of `PAGES`."""
-    contents = table["content"].to_pylist()
-    dues = [due for content in contents if (due := _decode_instance(content).next_due) is not None]
-    page = dict(zip(table["identity"].to_pylist(), map(msgspec.Raw, contents), strict=True))
-    row = {
-        **{name: table[name][0].as_py() for name in ("element", "bucket", "page")},
-        "content": _encode(page), "due": min(dues, default=None), "instances": len(page),
-    }  # fmt: skip
-    return pa.Table.from_pylist([row], schema=PAGES)
+    element, *place = (table[name][0].as_py() for name in ("element", "bucket", "page"))
+    identities, contents = table["identity"].to_pylist(), table["content"].to_pylist()
+    form = _form(element, homes)
+    if form is None:
+        dues = [due for content in contents if (due := _decode_instance(content).next_due) is not None]
+        page = _encode(dict(zip(identities, map(msgspec.Raw, contents), strict=True)))
+    else:
+        dues, page = form.joined(contents)
+    row = (element, *place, page, min(dues, default=None), len(identities))
+    return pa.Table.from_batches([_batch([[value] for value in row], PAGES)])
 
 
-def _opened(batches: Batches) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
+def _opened(batches: Batches, homes: Homes) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
     """The instances of each page: element, encoded keys, and encoded instances."""
     for batch in batches:
         for element, page, content in zip(
             *(batch.column(name).to_pylist() for name in ("element", "page", "content")), strict=True
         ):
-            entries = {} if page == HEADER else _decode_page(content)
-            if entries:
-                yield element, list(entries), [bytes(entry) for entry in entries.values()]
+            if page == HEADER:
+                continue
+            form = _form(element, homes)
+            if form is None:
+                entries = _decode_page(content)
+                identities, contents = list(entries), [bytes(entry) for entry in entries.values()]
+            else:
+                identities, contents = form.divided(content)
+            if identities:
+                yield element, identities, contents
+
+
+def _form(element: str, homes: Homes) -> PageForm | None:
+    """The form of an element's pages, where its instances lie in columns."""
+    state = homes[element].resolve().topology.element(element).state
+    return None if state is None else PageForm(fields_of(state))
 
 
 def _batch(columns: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:

@@ -86,7 +86,11 @@ def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) ->
     with having(pages.sparkSession, FEW_ROWS):
         entries = pages.mapInArrow(Spread(homes, divisions), from_arrow_schema(ENTRIES))
         by_page = entries.groupBy("element", "bucket", "page")
-        by_page.applyInArrow(pack, from_arrow_schema(PAGES)).write.mode("overwrite").parquet(str(place))
+
+        def packed(instances: pa.Table) -> pa.Table:
+            return pack(homes, instances)
+
+        by_page.applyInArrow(packed, from_arrow_schema(PAGES)).write.mode("overwrite").parquet(str(place))
 
 
 def read_pages(spark: SparkSession, place: Path) -> DataFrame:

@@ -1,0 +1,127 @@
+"""State in columns: the fields of many instances as arrays, for keyed elements of the batch dialect."""
+
+import types
+import typing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.app.event import Event, field_types
+from penstock.app.spelling import did_you_mean
+from penstock.errors import StateError, TopologyError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.app.element import Element
+
+NUMBERS: tuple[type, ...] = (bool, int, float)
+OTHERS: tuple[type, ...] = (str, bytes, datetime, timedelta)
+"""These may be missing (``| None``), too, for which their arrays have a value."""
+
+
+class States:
+    """The states of the instances that a record batch touches, or whose timers are due.
+
+    Each field of the state is an attribute, an array with one place for each instance: ``int64``, ``float64`` and ``bool`` for
+    numbers, ``datetime64[us]`` (UTC) and ``timedelta64[us]`` for times, where NaT stands for None, and ``object`` for texts and
+    bytes. Change the arrays in place, or assign others of the same length. Whole numbers wrap around beyond 64 bits, as NumPy's do.
+
+    Attributes
+    ----------
+    keys: the instances' keys, a record batch with a column for each field of the key.
+    due: when each instance's timer fires, ``datetime64[us]``; NaT where it has none.
+    now: the micro-batch's processing time, ``datetime64[us]``; the same when a batch is replayed after a crash.
+    watermark: the event time before which no more events are awaited, ``datetime64[us]``; NaT before the first one.
+    """
+
+    keys: "pa.RecordBatch"
+    due: "NDArray[np.datetime64]"
+    now: "np.datetime64"
+    watermark: "np.datetime64"
+
+    def __init__(self, **arrays: Any) -> None:
+        self.__dict__.update(arrays)
+
+    def __len__(self) -> int:
+        return len(self.due)
+
+    def __setattr__(self, name: str, array: Any) -> None:
+        if name not in self.__dict__ or name in FIXED:
+            fields = [known for known in self.__dict__ if known not in FIXED]
+            raise AttributeError(
+                f"states.{name} cannot be set{did_you_mean(name, fields) or '; there are ' + ', '.join(fields) + '.'}"
+            )
+        self.__dict__[name] = array
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, field: str) -> Any: ...
+
+
+FIXED = ("keys", "now", "watermark")
+RESERVED = (*FIXED, "due")
+
+
+def kind_of(annotation: Any) -> tuple[type | None, bool]:
+    """The type of a field, None where no array can hold it, and whether it may be missing."""
+    members = [annotation]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = [member for member in typing.get_args(annotation) if member is not type(None)]
+    optional = members != [annotation]
+    if len(members) == 1 and members[0] in (OTHERS if optional else (*NUMBERS, *OTHERS)):
+        return members[0], optional
+    return None, optional
+
+
+def check_states(element: "Element") -> None:
+    """See that an element of the batch dialect has state that columns can hold, if it has a key, and none otherwise.
+
+    Raises
+    ------
+    TopologyError: key, state and timers do not go together. StateError: names the field that no array can hold.
+    """
+    name, state = element.name, element.state
+    if element.keyed != (state is not None):
+        raise TopologyError(
+            f"Element {name}: in the batch dialect key= and state= go together: name the key's field, and a class of the "
+            "instances' fields, as `class Count(Event): seen: int = 0`."
+        )
+    if state is None:
+        if element.on_timer is not None:
+            raise TopologyError(f"Element {name} has on_timer= but no key: timers belong to keyed instances.")
+        return
+    if len(element.inputs) != 1:
+        raise TopologyError(
+            f"Element {name}: a batch by key is of one stream, so that its events are in one order; let a keyless element emit "
+            "those of all streams into one."
+        )
+    if element.on_timer is not None and not callable(element.on_timer):
+        raise TopologyError(
+            f"Element {name}: on_timer={element.on_timer!r} cannot be called; give a function of states."
+        )
+    _check_fields(name, state)
+
+
+def _check_fields(name: str, state: Any) -> None:
+    if not (isinstance(state, type) and issubclass(state, Event)):
+        raise StateError(
+            f"Element {name}: state={state!r} is no class of fields; write it as `class Count(Event): seen: int = 0`."
+        )
+    kinds = field_types(state)
+    for field in msgspec.structs.fields(state):
+        if field.name in RESERVED or field.name.startswith("_"):
+            raise StateError(f"Element {name}: a state field cannot be called {field.name!r}; give it another name.")
+        if field.required:
+            raise StateError(
+                f"Element {name}: state {field.name!r} has no default; an instance is made on first use, so give it one, as "
+                f"`{field.name}: ... = 0`."
+            )
+        if kind_of(kinds[field.name])[0] is None:
+            raise StateError(
+                f"Element {name}: state {field.name!r} is of a type that no array can hold; a field may be bool, int, float, str, "
+                "bytes, datetime or timedelta, the last four also `| None`. Lists and dicts are kept by the event dialect."
+            )

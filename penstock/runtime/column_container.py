@@ -1,0 +1,281 @@
+"""A container whose instances lie in columns: a keyed element of the batch dialect in one partition."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.app.element import Element
+from penstock.app.state import LARGEST_STATE
+from penstock.app.states import States
+from penstock.errors import StateError
+from penstock.runtime.bodies import conformed
+from penstock.runtime.column_pages import (
+    DUE,
+    HASH,
+    TOUCHED,
+    Array,
+    ColumnPages,
+    Field,
+    Instances,
+    fields_of,
+    seconds_us,
+)
+from penstock.runtime.container import REARMED_AT_MOST
+from penstock.runtime.events import EventBatch
+from penstock.runtime.hottest import Hottest
+from penstock.runtime.key_columns import Places
+from penstock.runtime.late import Latecomers
+from penstock.runtime.letters import FAULTS
+from penstock.runtime.lineage import LAST, NONE, Ints, Lineage, LineageColumns
+from penstock.runtime.pages import PageStore
+from penstock.runtime.stage import Stage
+
+NEVER = np.datetime64("NaT", "us")
+_DUE = Field("due", datetime, True, None)
+
+
+class ColumnDelivery:
+    """What a micro-batch delivers, in order: events in columns, and their lineages."""
+
+    def __init__(self, element: Element, stage: Stage, columns: pa.RecordBatch, lineage: LineageColumns) -> None:
+        [self.stream] = element.inputs
+        self.columns, self.lineage = columns, lineage
+        self._codec = stage.wiring.codec(self.stream.event_type)
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def take(self, rows: Ints) -> None:
+        """Leave only some events."""
+        self.columns, self.lineage = self.columns.take(pa.array(rows)), self.lineage.take(rows)
+
+    def row(self, row: int) -> tuple[Any, Any]:
+        """The stream, and an event."""
+        return self.stream, self._codec.from_columns(self.columns.slice(row, 1))[0]
+
+
+class ColumnContainer:
+    """Handles a micro-batch's events for one element, all of them at once.
+
+    Events are applied wholly or not at all: the body works on copies of the arrays. If it raises, the batch is halved until the
+    events at fault stand alone.
+    """
+
+    def __init__(self, element: Element, stage: Stage, store: PageStore, now: float, watermark: float | None) -> None:
+        assert element.state is not None
+        self.element, self._stage = element, stage
+        self._tally = stage.tally.element(element.name)
+        self._key, self._key_columns = stage.wiring.keys[element.name], stage.wiring.key_columns[element.name]
+        self._emitted = stage.wiring.codec(element.emits[0].event_type)
+        self._fields = fields_of(element.state)
+        self._pages = ColumnPages(element.name, store, self._fields)
+        self._now, self._watermark = seconds_us(now), NEVER if watermark is None else seconds_us(watermark)
+        self._mark = watermark
+        self._clock = now if element.timers == "processing" else watermark
+        self._outputs: list[EventBatch] = []
+        self._held = self._none()
+        self._where: Ints = np.empty(0, np.int64)
+
+    def handle(self, delivery: ColumnDelivery) -> None:
+        """Apply events, which are in order."""
+        late = Latecomers(self.element, self._stage).refuse_all(self._mark, delivery.lineage, delivery.row)
+        if late:
+            delivery.take(np.setdiff1d(np.arange(len(delivery)), sorted(late)))
+        places = self._key_columns.places(delivery.columns)
+        delivery.lineage = delivery.lineage.judged()
+        hottest = Hottest.counted(places.identities, np.bincount(places.at).tolist(), self._key.decode)
+        self._tally.hottest.merge(hottest)
+        before, is_applied = self._open(places)
+        for _ in self._tally.timed(range(1 if len(delivery) else 0)):
+            self._apply(delivery, places.at, slice(0, len(delivery)), is_applied)
+        self._tally.events += max(0, len(delivery) - 1)
+        self._held.arrays[TOUCHED][is_applied] = self._now
+        never = ~is_applied
+        never[:before] = False
+        if never.any():  # made for events of which none could be applied
+            self._held.keep(~never)
+        self._pages.header.instances += len(self._held) - before
+
+    def finish(self) -> float | None:
+        """Fire what is due, write the state, route what was emitted.
+
+        Returns the time at which a timer of this container is next due, if there is one.
+        """
+        self._fire()
+        self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
+        self._pages.write(self._held)
+        for batch in self._outputs:
+            self._stage.route(batch)
+        return min(self._pages.header.due.values(), default=None)
+
+    # --- instances ------------------------------------------------------------------------------
+
+    def _open(self, places: Places) -> tuple[int, Any]:
+        """Read the pages of a batch's instances, of timers that are due, and some in which expired instances are to be dropped.
+
+        Returns how many instances there were, and for each that is held now False.
+        """
+        hashes, pages = self._key.hashes(places.identities), self._pages
+        numbers = set(np.unique(pages.numbers(hashes)).tolist() if len(hashes) else ())
+        if self.element.has_timers and self._clock is not None:
+            numbers |= set(pages.due(self._clock))
+        if self.element.expires is not None:
+            numbers |= set(pages.next_to_sweep())
+        self._held = held = pages.read(numbers)
+        if self.element.expires is not None:
+            expired = held.arrays[TOUCHED] + np.timedelta64(round(self.element.expires * 1e6), "us") <= self._now
+            pages.header.instances -= int(expired.sum())
+            held.keep(~expired)
+        before = len(held)
+        identities = pa.array(places.identities, pa.binary())
+        where = pc.index_in(identities, value_set=held.identities).fill_null(-1).to_numpy().astype(np.int64)
+        new = where < 0
+        where[new] = before + np.arange(int(new.sum()))
+        held.add(self._made(identities.filter(pa.array(new)), hashes[new]))
+        self._where = where
+        return before, np.zeros(len(held), bool)
+
+    def _made(self, identities: pa.Array, hashes: Ints) -> Instances:
+        """New instances."""
+        number = len(identities)
+        own = {HASH: hashes, TOUCHED: np.full(number, self._now), DUE: np.full(number, NEVER)}
+        return Instances(identities, own | {field.name: field.made(number) for field in self._fields})
+
+    def _none(self) -> Instances:
+        return self._made(pa.array([], pa.binary()), np.empty(0, np.int64))
+
+    def _states(self, rows: Ints, keys: pa.RecordBatch) -> States:
+        """Copies of the states of instances that are held."""
+        arrays = {field.name: self._held.arrays[field.name][rows] for field in self._fields}
+        return States(keys=keys, now=self._now, watermark=self._watermark, due=self._held.arrays[DUE][rows], **arrays)
+
+    def _kept(self, states: States) -> dict[str, Array]:
+        """What a body has left of states, as it can be kept.
+
+        Raises
+        ------
+        StateError: it cannot; names the field.
+        """
+        kept = {
+            field.name: self._fitting(field, getattr(states, field.name), len(states.keys)) for field in self._fields
+        }
+        return kept | {DUE: self._fitting(_DUE, states.due, len(states.keys))}
+
+    def _fitting(self, field: Field, given: Any, number: int) -> Array:
+        name = f"Element {self.element.name}: states.{field.name}"
+        array: Array = np.asarray(given)
+        if array.shape != (number,):
+            raise StateError(
+                f"{name} has the shape {array.shape}, and there are {number} instances: give each one a value."
+            )
+        if field.numpy == np.object_:
+            try:
+                column = pa.array(array, field.arrow)
+            except pa.ArrowException as error:
+                raise StateError(f"{name} cannot be kept: {error}; it is of type {field.kind.__name__}.") from error
+            largest = pc.max(pc.binary_length(column)).as_py() or 0
+            if largest > LARGEST_STATE:
+                raise StateError(
+                    f"{name} has {largest:,} bytes, and at most {LARGEST_STATE:,} are kept; keep less of it."
+                )
+            missing = column.null_count
+        else:
+            if not np.can_cast(array.dtype, field.numpy, "same_kind"):
+                raise StateError(
+                    f"{name} is of type {array.dtype}, and kept as {field.numpy}: convert it, as "
+                    f"states.{field.name} = array.astype({field.numpy.name!r})."
+                )
+            if array.dtype.kind == "u" and (array > np.iinfo(np.int64).max).any():
+                raise StateError(f"{name} holds an integer of more than 63 bits.")
+            array = array.astype(field.numpy)
+            missing = int(np.isnat(array).sum()) if array.dtype.kind in "mM" else 0
+        if missing and not field.optional:
+            raise StateError(
+                f"{name} misses {missing} values; declare it as `{field.kind.__name__} | None` to allow that."
+            )
+        return array
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _apply(self, delivery: ColumnDelivery, at: Ints, part: slice, is_applied: Array) -> None:
+        """Call the body for a part of a batch; if it raises, for its halves in turn."""
+        if part.stop - part.start == len(at):  # which is so unless it has raised
+            places, compact = np.arange(len(self._where)), at.copy()
+        else:
+            places, compact = np.unique(at[part], return_inverse=True)
+        compact.flags.writeable = False
+        rows, lineage = self._where[places], delivery.lineage.take(part)
+        columns = delivery.columns.slice(part.start, part.stop - part.start)
+        last = np.empty(len(places), np.int64)
+        last[compact] = np.arange(len(compact))  # of several rows the last to be assigned stands
+        states = self._states(rows, columns.select(self._key_columns.schema.names).take(pa.array(last)))
+        try:
+            output, kept = self._call(self.element.body, columns, compact, states)
+        except FAULTS as error:
+            if part.stop - part.start == 1:
+                stream, event = delivery.row(part.start)
+                self._stage.letters.bury(self.element.name, stream, event, error, lineage.row(0))
+                return
+            middle = (part.start + part.stop) // 2
+            self._apply(delivery, at, slice(part.start, middle), is_applied)
+            self._apply(delivery, at, slice(middle, part.stop), is_applied)
+            return
+        is_applied[rows] = True
+        self._keep(rows, kept)
+        if output.num_rows == len(places) != len(compact):
+            lineage = LineageColumns.uncaused(lineage.born[last].tolist(), self._stage.tally.partition)
+        self._emit(output, lineage.spread(output.num_rows))
+
+    def _call(self, body: Callable[..., Any], *given: Any) -> tuple[pa.RecordBatch, dict[str, Array]]:
+        """What a body has returned, and what it has left of the states, which it is given last."""
+        returned = body(*given)
+        if returned is None:
+            returned = pa.RecordBatch.from_pylist([], schema=self._emitted.schema)
+        return conformed(self.element, returned, self._emitted), self._kept(given[-1])
+
+    def _keep(self, rows: Ints, kept: dict[str, Array]) -> None:
+        for name, array in kept.items():
+            self._held.arrays[name][rows] = array
+
+    def _emit(self, output: pa.RecordBatch, lineage: LineageColumns) -> None:
+        if output.num_rows:
+            self._outputs.append(EventBatch(self.element.emits[0], lineage, columns=output))
+
+    # --- timers ---------------------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        header = self._pages.header
+        if self._mark is not None:
+            header.fired = self._mark if header.fired is None else max(header.fired, self._mark)
+        if self.element.on_timer is None or self._clock is None:
+            return
+        clock = seconds_us(self._clock)
+        for _ in range(REARMED_AT_MOST):
+            due = self._held.arrays[DUE]
+            ready = np.flatnonzero(due <= clock)
+            if not len(ready):
+                return
+            ready = ready[np.argsort(due[ready], kind="stable")]
+            due[ready] = NEVER
+            self._call_timer(ready)
+
+    def _call_timer(self, rows: Ints) -> None:
+        """Call ``on_timer`` for instances, earliest first; if it raises, for the halves."""
+        assert self.element.on_timer is not None
+        identities = self._held.identities.take(pa.array(rows)).to_pylist()
+        try:
+            output, kept = self._call(self.element.on_timer, self._states(rows, self._key_columns.keys(identities)))
+        except FAULTS as error:
+            if len(rows) == 1:
+                lineage = Lineage(NONE, NONE, LAST, self._stage.tally.partition)
+                self._stage.letters.bury(self.element.name, self.element.inputs[0], None, error, lineage)
+                return
+            for half in np.array_split(rows, 2):
+                self._call_timer(half)
+            return
+        self._keep(rows, kept)
+        self._emit(output, LineageColumns.uncaused([NONE] * output.num_rows, self._stage.tally.partition))

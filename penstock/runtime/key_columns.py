@@ -1,0 +1,102 @@
+"""The keys of events in columns: which rows are of one instance, and where that instance lives."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.app.event import field_types
+from penstock.runtime.codec import KEPT_BY_ARROW, Codec, is_flat
+from penstock.runtime.key import KeyReader
+from penstock.runtime.lineage import Ints
+
+
+class Places(NamedTuple):
+    """The instances of a batch's rows, in the order of their first rows."""
+
+    identities: list[bytes]
+    first: Ints
+    """By instance, its first row."""
+    at: Ints
+    """By row, its instance."""
+
+
+class KeyColumns:
+    """Does for record batches what a `KeyReader` does for events, once for each key that differs.
+
+    Parameters
+    ----------
+    fields: of the events, that make up the key.
+    codec: of the events.
+    """
+
+    def __init__(self, reader: KeyReader, fields: Sequence[str], codec: Codec) -> None:
+        self._reader, self._fields = reader, list(fields)
+        kinds = field_types(codec.event_type)
+        self._kinds = [None if is_flat(kinds[field]) else list[kinds[field]] for field in fields]  # type: ignore[valid-type]
+        self.schema = pa.schema([codec.schema.field(field) for field in fields])
+        """Of the keys."""
+        self._whole = [kinds[field] for field in fields] == [int]
+
+    def buckets(self, columns: pa.RecordBatch) -> NDArray[np.int64]:
+        """The partitions in which the instances of events live."""
+        if self._whole:
+            whole: NDArray[np.int64] = columns.column(self._fields[0]).to_numpy() % self._reader.partitions
+            return whole
+        first, at = self._distinct(columns)
+        return self._reader.buckets_of_keys(self._keys(columns, first))[at]
+
+    def places(self, columns: pa.RecordBatch) -> Places:
+        """The instances of events."""
+        first, at = self._distinct(columns)
+        identities = self._reader.identities_of(self._keys(columns, first))
+        known = dict(zip(reversed(identities), range(len(identities) - 1, -1, -1), strict=True))
+        if len(known) == len(identities):
+            return Places(identities, first, at)
+        # Keys that differ as values may be equal all the same: -0.0 and 0.0.
+        same = np.array([known[identity] for identity in identities], np.int64)
+        kept, numbers = np.unique(same, return_inverse=True)
+        return Places([identities[number] for number in kept.tolist()], first[kept], numbers[at])
+
+    def keys(self, identities: Sequence[bytes]) -> pa.RecordBatch:
+        """The keys of instances, by their encoded forms."""
+        keys = list(map(self._reader.decode, identities))
+        parts = (
+            [keys] if len(self._fields) == 1 else [[key[place] for key in keys] for place in range(len(self._fields))]
+        )
+        columns = [
+            pa.array(msgspec.to_builtins(part, builtin_types=KEPT_BY_ARROW), field.type)
+            for part, field in zip(parts, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _distinct(self, columns: pa.RecordBatch) -> tuple[Ints, Ints]:
+        """The first row of each key, and for each row its key, both in the order of their first rows."""
+        at, number = np.zeros(columns.num_rows, np.int64), 1
+        for field in self._fields:
+            at, number = _numbered(columns.column(field), at, number)
+        first = np.empty(number if columns.num_rows else 0, np.int64)
+        first[at[::-1]] = np.arange(columns.num_rows - 1, -1, -1)  # of several rows the last to be assigned stands
+        return first, at
+
+    def _keys(self, columns: pa.RecordBatch, rows: Ints) -> list[Any]:
+        """The keys of rows, as the events have them."""
+        taken = columns.select(self._fields).take(pa.array(rows))
+        parts = [
+            column.to_pylist() if kind is None else msgspec.convert(column.to_pylist(), kind, strict=False)
+            for column, kind in zip(taken.columns, self._kinds, strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+
+
+def _numbered(column: pa.Array, at: Ints, number: int) -> tuple[Ints, int]:
+    """Divide rows that have been divided by other columns further, by this one."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    if number == 1:
+        return codes, len(encoded.dictionary)
+    both = pa.array(at * len(encoded.dictionary) + codes).dictionary_encode()
+    return both.indices.to_numpy().astype(np.int64), len(both.dictionary)
