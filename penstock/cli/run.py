@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 @click.option(
     "--checkpoint-every", metavar="T", default="5 m", show_default=True, help="Length of a real-time mode's batches."
 )
+@click.option("--retain", type=click.IntRange(100), default=50_000, show_default=True, metavar="N",
+              help="Micro-batches that the recording keeps one by one; of older ones it keeps the sums.")  # fmt: skip
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Run as a plan says.")
 @click.option(
     "--adapt", is_flag=True, help="Keep to a bound on the latency as rates change; needs --p95, --p99, --p50 or --mean."
@@ -115,6 +117,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         checkpoint_every=seconds(given["checkpoint_every"]),
         archives=given["archives"],
         conf=pairs("--conf", given["conf"]),
+        retain=given["retain"],
     )
     if given["plan_file"] is not None:
         from penstock.planner.plan import read_plan

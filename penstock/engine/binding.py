@@ -101,7 +101,7 @@ class Binding:
         self.sources = {
             source.name: bind_source(source, options.sources.get(source.name), context) for source in topology.sources
         }
-        self.recording = Recording(options.runs / (options.name or app.name))
+        self.recording = Recording(options.runs / (options.name or app.name), options.retain)
         try:
             stored = None if options.fresh else self.recording.stored()
             self.layout = Layout.of(stored, options.groups, options.partitions)
@@ -201,7 +201,13 @@ class Binding:
         sources = self.open_sources(group)
         own = [self.sinks[sink.name] for sink in topology.sinks if not sink.hop]
         sinks = (*own, *(self._hop_sink(stream, group.name) for stream in group.hops), self.letters)
-        ledger = Ledger(self.recording.ledger(group.name), group.name, sinks, self.layout.first.get(group.name, 0))
+        ledger = Ledger(
+            self.recording.ledger(group.name),
+            group.name,
+            sinks,
+            self.layout.first.get(group.name, 0),
+            self.options.retain,
+        )
         wiring = self.wiring(group, int(self.recording.manifest["partitions"]), tuple(sink.files for sink in sinks))
         places = tuple(range(len(sources)))
         return BoundGroup(

@@ -11,12 +11,16 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec import structs
 
 from penstock.connectors.sink import BoundSink
+from penstock.engine import durable
+from penstock.engine.options import RETAIN
+from penstock.engine.progress import SPARE
 from penstock.errors import RunFailedError, SinkError
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.output import LETTERS, STAGING, SinkFiles, StagedFile
@@ -36,6 +40,13 @@ class BatchRecord(Counts, kw_only=True):
     """A checksum of how far the batch has read its sources, as Spark's checkpoint had it."""
     moved: bool = False
     """Whether it is no micro-batch but what a group began with that another has handed its instances to."""
+    summed: int = 0
+    """How many micro-batches it is the sum of, the last of which gives it its number; 0 for a single one."""
+
+    @property
+    def batches(self) -> int:
+        """How many micro-batches it stands for."""
+        return self.summed or int(not self.moved)
 
     @classmethod
     def of(cls, batch: int, committed_us: int, tallies: list[Tally], offsets: str = "") -> "BatchRecord":
@@ -47,6 +58,20 @@ class BatchRecord(Counts, kw_only=True):
                 record.latency_ms.merge(births.latencies_ms(committed_us))
         record.dead_lettered = len({origin for tally in tallies for origin in tally.failed})
         return record
+
+
+def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
+    """Successive records, at least one, as one: their counts added up, and the number of the last."""
+    counts, latency_ms, dead_lettered, summed = Counts(), Histogram(), 0, 0
+    for record in records:
+        counts.merge(record)
+        latency_ms.merge(record.latency_ms)
+        dead_lettered += record.dead_lettered
+        summed += record.batches
+    return BatchRecord(
+        batch=record.batch, committed_us=record.committed_us, offsets=record.offsets, latency_ms=latency_ms,
+        dead_lettered=dead_lettered, moved=not summed, summed=summed, **structs.asdict(counts),
+    )  # fmt: skip
 
 
 def records_in(path: Path) -> Iterator[BatchRecord]:
@@ -66,9 +91,11 @@ class Ledger:
     group: whose batches these are.
     sinks: where the batches' files go.
     first: what the first batch counts as at the sinks, after those of groups that this one continues.
+    keep: how many batches are kept one by one; those before become one record, their sum.
     """
 
-    def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink], first: int = 0) -> None:
+    def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink], first: int = 0, keep: int = RETAIN) -> None:
+        self._keep, self._lines = max(1, keep), 0
         self._path, self.group, self._sinks, self.first = path, group, sinks, first
         self._encode = msgspec.json.Encoder().encode
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +141,10 @@ class Ledger:
         self._file.flush()
         os.fsync(self._file.fileno())
         self.last, self._last_offsets = record.batch, record.offsets
+        self._lines += 1
         self._publish(record)
+        if self._lines > self._keep * (1 + SPARE):
+            self._shorten()
         return True
 
     def _refuse_moved(self) -> None:
@@ -128,6 +158,17 @@ class Ledger:
                 "again where it is now."
             )
 
+    def _shorten(self) -> None:
+        """Put the sum of the oldest records in their place: in another file, which then becomes the ledger."""
+        decode = msgspec.json.Decoder(BatchRecord).decode
+        with self._path.open("rb") as lines:
+            total = sum_of(_in_our_words(decode(line)) for line in islice(lines, self._lines - self._keep))
+            rest = lines.read()
+        durable.write(self._path, self._encode(total) + b"\n" + rest)
+        self._file.close()
+        self._file = self._path.open("ab")
+        self._lines = self._keep + 1
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -138,6 +179,7 @@ class Ledger:
         with self._path.open("rb") as lines:
             for line in lines:
                 if line.endswith(b"\n"):
+                    self._lines += 1
                     whole += len(line)
                     record = line
         if whole < self._path.stat().st_size:

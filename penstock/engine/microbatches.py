@@ -88,6 +88,7 @@ class MicroBatches:
                     query.stop()
                 with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
                     _close(groups)
+        self._note_progress(groups)
         return self._report(groups)
 
     def move(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+RETAIN = 50_000
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """Options of a run.
@@ -32,6 +35,7 @@ class RunOptions:
     checkpoint_every: seconds that a batch lasts in real-time mode.
     archives: packed environments to ship to executors (see the how-to on clusters).
     conf: settings handed to Spark as they are.
+    retain: how many micro-batches of each group the recording keeps one by one; of those before it keeps the sums.
     quiet: show no live line.
     spark: a session to run in, as notebooks have one; it is left running. Otherwise one is started on ``master``.
     """
@@ -52,5 +56,6 @@ class RunOptions:
     checkpoint_every: float = 300.0
     archives: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
+    retain: int = RETAIN
     quiet: bool = False
     spark: "SparkSession | None" = None

@@ -92,7 +92,8 @@ def overview(run: Path) -> Overview:
     committed = (record for ledger in ledgers for record in ledger if not record.moved)
     records = sorted(committed, key=lambda record: record.committed_us)
     last = max((record.committed_us for record in records), default=None)
-    recent = [record for record in records if last is not None and record.committed_us > last - RECENT_S * 1e6]
+    single = [record for record in records if not record.summed]
+    recent = [record for record in single if last is not None and record.committed_us > last - RECENT_S * 1e6]
     span = (recent[-1].committed_us - recent[0].committed_us) / 1e6 if recent else 0.0
     names = set(manifest["sources"])
     latency = Histogram()
@@ -101,7 +102,7 @@ def overview(run: Path) -> Overview:
     p50, p95 = (None if (value := latency.quantile(p)) is None else value / 1e3 for p in (0.5, 0.95))
     return Overview(
         name=run.name, application=manifest["application"], state=state_of(run, manifest),
-        last_commit=None if last is None else last / 1e6, batches=len(records), accepted=_accepted(records, names),
+        last_commit=None if last is None else last / 1e6, batches=sum(record.batches for record in records), accepted=_accepted(records, names),
         dead_lettered=sum(record.dead_lettered for record in records),
         rate=_accepted(recent[1:], names) / span if span else None, p50_s=p50, p95_s=p95,
         trigger_s=json.loads(starts[-1]).get("trigger") if starts else None,

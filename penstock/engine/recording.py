@@ -15,6 +15,8 @@ import pyspark
 import penstock
 from penstock.app.state import check_state_fits
 from penstock.engine import durable
+from penstock.engine.options import RETAIN
+from penstock.engine.progress import ProgressFile, Sums
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunLockedError, SinkError
 
 LOCK_PATIENCE = 30.0
@@ -23,13 +25,17 @@ LOCK_PATIENCE = 30.0
 class Recording:
     """The directory ``runs/NAME``; see the how-to on recordings for what each file holds.
 
+    Parameters
+    ----------
+    retain: how many micro-batches are kept one by one.
+
     Raises
     ------
     SinkError: the directory cannot be made.
     RunLockedError: another process, or what is left of one, is running this run.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, retain: int = RETAIN) -> None:
         self.directory = directory.absolute()
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -38,6 +44,8 @@ class Recording:
             raise SinkError(f"The run's directory {directory} cannot be written ({error.strerror}).") from error
         self._lock()
         self.manifest: dict[str, Any] = {}
+        self._retain = retain
+        self._progress = ProgressFile(self.directory / "progress.jsonl", retain)
 
     def checkpoint(self, group: str) -> Path:
         """Spark's checkpoint of a group."""
@@ -98,6 +106,7 @@ class Recording:
             manifest |= {"run": uuid.uuid4().hex, "discarded": [stored["run"], *_discarded(stored)]}
         _write_atomically(path, {**manifest, "discarding": True})
         self._discard()
+        self._progress = ProgressFile(self.directory / "progress.jsonl", self._retain)
 
     def keep_layout(self, layout: dict[str, Any]) -> None:
         """Keep how the run is divided, which its checkpoints fix."""
@@ -138,19 +147,11 @@ class Recording:
 
     def note_progress(self, progress: dict[str, Any]) -> None:
         """Keep a progress of Spark's."""
-        self._append("progress.jsonl", progress)
+        self._progress.note(progress)
 
-    def progress(self) -> list[dict[str, Any]]:
-        """All progresses kept; a torn last line is left out."""
-        path = self.directory / "progress.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept = []
-        for line in lines:
-            try:
-                kept.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-        return kept
+    def progress(self) -> Sums:
+        """The sums of all progresses that were kept."""
+        return self._progress.sums()
 
     def write_report(self, report: dict[str, Any], copy: Path | None) -> None:
         """Write ``report.json``, and a copy where one is wanted."""

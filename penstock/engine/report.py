@@ -1,6 +1,5 @@
 """The report of a run: a pure function of what was recorded."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 from penstock.app.topology import Topology
 from penstock.connectors.source import Reckoning
 from penstock.engine.ledger import BatchRecord
+from penstock.engine.progress import Sums
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import LETTERS
@@ -34,14 +34,14 @@ class Totals(Counts):
         streams = {name: events for name, events in record.streams.items() if name not in handed_on}
         failed = record.dead_lettered if external else 0
         self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed))
-        self.batches += not record.moved
+        self.batches += record.batches
 
 
 def report_of(
     topology: Topology,
     totals: Totals,
     reckonings: dict[str, Reckoning],
-    progress: Iterable[dict[str, Any]],
+    progress: Sums,
     *,
     engine: str,
     master: str,
@@ -58,7 +58,7 @@ def report_of(
     queued = sum(reckoning.queued for reckoning in reckonings.values())
     gaps = [committed - decoded]
     gaps += [totals.sent.get(name, 0) - totals.received.get(name, 0) for name in totals.sent | totals.received]
-    busy_ms, rows = _busy(progress)
+    busy_ms, rows = progress.busiest
     return {
         "application": topology.application,
         "engine": engine,
@@ -71,7 +71,7 @@ def report_of(
             "uncounted_sources": uncountable,
             "lost": sum(gap for gap in gaps if gap > 0),
             "duplicated": -sum(gap for gap in gaps if gap < 0),
-            "late": sum(element.late for element in totals.elements.values()) + _dropped_late(progress),
+            "late": sum(element.late for element in totals.elements.values()) + progress.late,
             "dead_letters": totals.outputs.get(LETTERS, 0),
         },
         "streams": {stream.name: totals.streams.get(stream.name, 0) for stream in topology.streams},
@@ -115,29 +115,6 @@ def _element(tally: ElementTally, keyed: bool) -> dict[str, Any]:
             {"mean": tally.busy_us / tally.events if tally.events else None, **tally.service_us.summary()}
         ),
     }
-
-
-def _dropped_late(progress: Iterable[dict[str, Any]]) -> int:
-    """Rows that Spark has dropped as late in query elements; of a batch that was repeated the last report counts."""
-    dropped: dict[tuple[str, int], int] = {}
-    for batch in progress:
-        operators = batch.get("stateOperators") or ()
-        dropped[batch.get("id", ""), batch.get("batchId", 0)] = sum(
-            operator.get("numRowsDroppedByWatermark", 0) for operator in operators
-        )
-    return sum(dropped.values())
-
-
-def _busy(progress: Iterable[dict[str, Any]]) -> tuple[float, int]:
-    """The time of all micro-batches with input, and their rows; hops between groups do not count twice."""
-    by_group: dict[str, tuple[float, int]] = {}
-    for batch in progress:
-        rows = batch.get("numInputRows", 0)
-        if rows:
-            name = batch.get("name") or ""
-            time_ms, before = by_group.get(name, (0.0, 0))
-            by_group[name] = (time_ms + batch["durationMs"].get("triggerExecution", 0), before + rows)
-    return max(by_group.values(), key=lambda busy: busy[0], default=(0.0, 0))
 
 
 def _rounded(values: dict[str, float | None]) -> dict[str, float | None]:

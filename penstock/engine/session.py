@@ -37,7 +37,13 @@ appender.file.fileName = {path}
 appender.file.append = true
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.late.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
+logger.late.level = error
+logger.state.name = org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer
+logger.state.level = error
 """
+"""Of warnings, those that may come with every micro-batch are left out: that one took longer than the trigger's interval, and
+that there is no page yet."""
 
 STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": (

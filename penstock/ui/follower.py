@@ -31,8 +31,20 @@ class GroupSeen:
     external: frozenset[str]
     handed_on: frozenset[str]
     tail: Tail
+    totals: Totals = field(default_factory=Totals)
     records: deque[BatchRecord] = field(default_factory=lambda: deque(maxlen=KEPT))
     _quantiles: dict[tuple[int, int], list[float | None]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Begin anew: its ledger was replaced, which happens when its oldest records become one."""
+        self.totals = Totals()
+        self.records.clear()
+
+    def take(self, record: BatchRecord) -> None:
+        """Take in a record."""
+        if not record.moved and not record.summed:
+            self.records.append(record)
+        self.totals.add(record, self.external, self.handed_on)
 
     def quantiles(self, part: Sequence[BatchRecord]) -> list[float | None]:
         """p50, p95 and p99 of the latency of successive micro-batches in seconds; worked out once."""
@@ -67,11 +79,14 @@ class Follower:
         self._former: set[str] = set()
         self._decode = msgspec.json.Decoder(BatchRecord).decode
         self._tails = {name: Tail(run / f"{name}.jsonl") for name in ("progress", "starts", "decisions", "moves")}
-        self._takers: dict[str, Callable[[bytes], None]] = {
-            "progress": self._take_progress,
-            "starts": lambda line: self.starts.append(json.loads(line)),
-            "moves": lambda line: self.moves.append(json.loads(line)),
-            "decisions": lambda line: self.decisions.append(msgspec.json.decode(line, type=Decision)),
+        self._takers: dict[str, tuple[Callable[[bytes], None], Callable[[], None]]] = {
+            "progress": (self._take_progress, self.progress.clear),
+            "starts": (lambda line: self.starts.append(json.loads(line)), self.starts.clear),
+            "moves": (lambda line: self.moves.append(json.loads(line)), self.moves.clear),
+            "decisions": (
+                lambda line: self.decisions.append(msgspec.json.decode(line, type=Decision)),
+                self.decisions.clear,
+            ),
         }
         self.manifest: dict[str, Any] = {}
         self.report: dict[str, Any] = {}
@@ -91,16 +106,18 @@ class Follower:
         self.manifest = manifest
         if news:
             self._find_groups()
+        counted = False
         for seen in self.groups.values():
-            for line in seen.tail.lines():
+            for line in seen.tail.lines(seen.forget):
                 with suppress(msgspec.DecodeError):
-                    record = self._decode(line)
-                    if not record.moved:
-                        seen.records.append(record)
-                    self.totals.add(record, seen.external, seen.handed_on)
-                    news = True
-        for name, take in self._takers.items():
-            for line in self._tails[name].lines():
+                    seen.take(self._decode(line))
+                    counted = news = True
+        if counted:
+            self.totals = Totals()
+            for seen in self.groups.values():
+                self.totals.merge(seen.totals)
+        for name, (take, forget) in self._takers.items():
+            for line in self._tails[name].lines(forget):
                 with suppress(ValueError):  # a torn line, or another version's
                     take(line)
                     news = True

@@ -1,6 +1,6 @@
 """A file of JSON lines that may grow while it is read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,19 +8,25 @@ CHUNK = 4 << 20
 
 
 class Tail:
-    """Reads whole lines, each once; begins anew where the file was replaced by a shorter one."""
+    """Reads whole lines, each once; begins anew where the file was replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._at = 0
         self._inode = 0
 
-    def lines(self) -> Iterator[bytes]:
-        """The whole lines that have come since the last call; none, where there is no file."""
+    def lines(self, anew: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+        """The whole lines that have come since the last call; none, where there is no file.
+
+        Parameters
+        ----------
+        anew: called where the file was replaced, before its lines come from the first one on.
+        """
         with suppress(FileNotFoundError), self.path.open("rb") as file:
             state = self.path.stat()
             if state.st_size < self._at or (self._inode and state.st_ino != self._inode):
                 self._at = 0
+                anew()
             self._inode = state.st_ino
             file.seek(self._at)
             rest = b""

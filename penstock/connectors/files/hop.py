@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.app.stream import Source
+from penstock.connectors.checkpoint import Position
 from penstock.connectors.files.source import OLDEST, WRITTEN, FileSource, ddl, quoted
 from penstock.connectors.source import Reading, SparkView
 from penstock.connectors.uri import Uri
@@ -22,6 +23,11 @@ class HopSource(FileSource):
         columns = (*map(quoted, self._schema.names), f"{BORN} AS born", f"{WRITTEN} AS major")
         options = {**OLDEST, "pathGlobFilter": "*.parquet"}
         return Reading("parquet", columns, options, self._path, f"{ddl(self._schema)}, {BORN} bigint")
+
+    def note_progress(self, run: str, position: Position) -> None:
+        """Remove the files that have been read for good; what they held is in the ledgers of both groups."""
+        for file in self._divide(position)[0]:
+            file.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
         return [Path(found) for found in sorted(glob.glob(f"{self._path}/*.parquet"))]

@@ -1,0 +1,95 @@
+"""What Spark reports of each micro-batch: the newest reports one by one, and the sums of those before."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.engine import durable
+
+SPARE = 0.5
+"""A file is shortened once it has so many times more than it is to keep."""
+
+
+class Sums(msgspec.Struct):
+    """What the report of a run needs of all progresses."""
+
+    late: int = 0
+    """Rows that Spark has dropped as late in query elements."""
+    busy: dict[str, tuple[float, int]] = {}
+    """By query, the milliseconds of all micro-batches with input, and their rows."""
+
+    def add(self, progresses: Iterable[dict[str, Any]]) -> None:
+        """Add progresses, or the sums of earlier ones; of a micro-batch that was repeated the last one's late rows count."""
+        late: dict[tuple[str, int], int] = {}
+        for one in progresses:
+            if "sums" in one:
+                earlier = msgspec.convert(one["sums"], Sums)
+                self.late += earlier.late
+                for name, (time_ms, rows) in earlier.busy.items():
+                    self._work(name, time_ms, rows)
+                continue
+            operators = one.get("stateOperators") or ()
+            late[one.get("id", ""), one.get("batchId", 0)] = sum(
+                operator.get("numRowsDroppedByWatermark", 0) for operator in operators
+            )
+            if rows := one.get("numInputRows", 0):
+                self._work(one.get("name") or "", one["durationMs"].get("triggerExecution", 0), rows)
+        self.late += sum(late.values())
+
+    @property
+    def busiest(self) -> tuple[float, int]:
+        """The time and the rows of the query that was busy longest; hops between groups do not count twice."""
+        return max(self.busy.values(), key=lambda busy: busy[0], default=(0.0, 0))
+
+    def _work(self, name: str, time_ms: float, rows: int) -> None:
+        before_ms, before = self.busy.get(name, (0.0, 0))
+        self.busy[name] = (before_ms + time_ms, before + rows)
+
+
+class ProgressFile:
+    """The file of a run's progresses, a JSON object a line; the first may be the sums of those that were dropped.
+
+    Parameters
+    ----------
+    keep: how many progresses are kept one by one.
+    """
+
+    def __init__(self, path: Path, keep: int) -> None:
+        self._path, self._keep = path, keep
+        self._lines = sum(1 for _ in path.open("rb")) if path.exists() else 0
+
+    def note(self, progress: dict[str, Any]) -> None:
+        """Keep a progress."""
+        with self._path.open("a") as file:
+            file.write(json.dumps(progress, default=str) + "\n")
+        self._lines += 1
+        if self._lines > self._keep * (1 + SPARE):
+            self._shorten()
+
+    def sums(self) -> Sums:
+        """Of all progresses there have been; a torn line is left out."""
+        sums = Sums()
+        if self._path.exists():
+            with self._path.open("rb") as lines:
+                sums.add(_parsed(lines))
+        return sums
+
+    def _shorten(self) -> None:
+        sums = Sums()
+        with self._path.open("rb") as lines:
+            sums.add(_parsed(islice(lines, self._lines - self._keep)))
+            rest = lines.read()
+        first = json.dumps({"sums": msgspec.to_builtins(sums)}).encode()
+        durable.write(self._path, first + b"\n" + rest)
+        self._lines = self._keep + 1
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        with suppress(ValueError):
+            yield json.loads(line)
