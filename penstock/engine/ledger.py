@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -20,7 +19,6 @@ from msgspec import structs
 from penstock.connectors.sink import BoundSink
 from penstock.engine import durable
 from penstock.engine.options import RETAIN
-from penstock.engine.progress import SPARE
 from penstock.errors import RunFailedError, SinkError
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.output import LETTERS, STAGING, SinkFiles, StagedFile
@@ -141,10 +139,8 @@ class Ledger:
         self._file.flush()
         os.fsync(self._file.fileno())
         self.last, self._last_offsets = record.batch, record.offsets
-        self._lines += 1
         self._publish(record)
-        if self._lines > self._keep * (1 + SPARE):
-            self._shorten()
+        self._note_line()
         return True
 
     def _refuse_moved(self) -> None:
@@ -158,16 +154,17 @@ class Ledger:
                 "again where it is now."
             )
 
-    def _shorten(self) -> None:
-        """Put the sum of the oldest records in their place: in another file, which then becomes the ledger."""
+    def _note_line(self) -> None:
+        """Count a line that was written; where the file was shortened, it is another one."""
+        before = self._lines + 1
+        self._lines = durable.shorten(self._path, before, self._keep, self._summed)
+        if self._lines < before:
+            self._file.close()
+            self._file = self._path.open("ab")
+
+    def _summed(self, lines: Iterable[bytes]) -> bytes:
         decode = msgspec.json.Decoder(BatchRecord).decode
-        with self._path.open("rb") as lines:
-            total = sum_of(_in_our_words(decode(line)) for line in islice(lines, self._lines - self._keep))
-            rest = lines.read()
-        durable.write(self._path, self._encode(total) + b"\n" + rest)
-        self._file.close()
-        self._file = self._path.open("ab")
-        self._lines = self._keep + 1
+        return self._encode(sum_of(_in_our_words(decode(line)) for line in lines))
 
     def close(self) -> None:
         """Close the file."""

@@ -3,16 +3,12 @@
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock.engine import durable
-
-SPARE = 0.5
-"""A file is shortened once it has so many times more than it is to keep."""
 
 
 class Sums(msgspec.Struct):
@@ -67,9 +63,7 @@ class ProgressFile:
         """Keep a progress."""
         with self._path.open("a") as file:
             file.write(json.dumps(progress, default=str) + "\n")
-        self._lines += 1
-        if self._lines > self._keep * (1 + SPARE):
-            self._shorten()
+        self._lines = durable.shorten(self._path, self._lines + 1, self._keep, _summed)
 
     def sums(self) -> Sums:
         """Of all progresses there have been; a torn line is left out."""
@@ -79,14 +73,11 @@ class ProgressFile:
                 sums.add(_parsed(lines))
         return sums
 
-    def _shorten(self) -> None:
-        sums = Sums()
-        with self._path.open("rb") as lines:
-            sums.add(_parsed(islice(lines, self._lines - self._keep)))
-            rest = lines.read()
-        first = json.dumps({"sums": msgspec.to_builtins(sums)}).encode()
-        durable.write(self._path, first + b"\n" + rest)
-        self._lines = self._keep + 1
+
+def _summed(lines: Iterable[bytes]) -> bytes:
+    sums = Sums()
+    sums.add(_parsed(lines))
+    return json.dumps({"sums": msgspec.to_builtins(sums)}).encode()
 
 
 def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

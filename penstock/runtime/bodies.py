@@ -52,11 +52,8 @@ def run_batch_body(
 ) -> list[EventBatch]:
     """Call an element of the batch dialect on a record batch; what it returned."""
     body = _BatchBody(element, batch, wiring, letters)
-    counted = tally.element(element.name)
-    outputs: list[tuple[pa.RecordBatch, LineageColumns]] = []
-    for _ in counted.timed(range(1)):
+    with tally.element(element.name).timed_together(len(batch)):
         outputs = body.call(columns, batch.lineage)
-    counted.events += len(batch) - 1
     return [EventBatch(element.emits[0], lineage, columns=output) for output, lineage in outputs]
 
 

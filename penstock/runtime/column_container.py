@@ -82,6 +82,7 @@ class ColumnContainer:
 
     def handle(self, delivery: ColumnDelivery) -> None:
         """Apply events, which are in order."""
+        handed = len(delivery)
         late = Latecomers(self.element, self._stage).refuse_all(self._mark, delivery.lineage, delivery.row)
         if late:
             delivery.take(np.setdiff1d(np.arange(len(delivery)), sorted(late)))
@@ -90,10 +91,10 @@ class ColumnContainer:
         hottest = Hottest.counted(places.identities, np.bincount(places.at).tolist(), self._key.decode)
         self._tally.hottest.merge(hottest)
         before, is_applied = self._open(places)
-        for _ in self._tally.timed(range(1 if len(delivery) else 0)):
-            self._apply(delivery, places.at, slice(0, len(delivery)), is_applied)
-        self._tally.events += max(0, len(delivery) - 1)
-        self._held.arrays[TOUCHED][is_applied] = self._now
+        with self._tally.timed_together(handed):
+            if len(delivery):
+                self._apply(delivery, places.at, slice(0, len(delivery)), is_applied)
+        self._held.arrays[TOUCHED][self._where] = self._now
         never = ~is_applied
         never[:before] = False
         if never.any():  # made for events of which none could be applied
@@ -175,6 +176,7 @@ class ColumnContainer:
         if field.numpy == np.object_:
             try:
                 column = pa.array(array, field.arrow)
+                array = column.to_numpy(zero_copy_only=False)  # as a page will give it back
             except pa.ArrowException as error:
                 raise StateError(f"{name} cannot be kept: {error}; it is of type {field.kind.__name__}.") from error
             largest = pc.max(pc.binary_length(column)).as_py() or 0

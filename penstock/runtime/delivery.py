@@ -33,6 +33,9 @@ class Delivery:
         self.streams, self.events, self.lineage = streams, events, lineage
         self._wiring, self._blocks, self._order = wiring, blocks, order
 
+    def __len__(self) -> int:
+        return len(self.events)
+
     def row(self, row: int) -> tuple[Stream[Any], Any]:
         """An event, and the stream by which it came."""
         return self.streams[row], self.events[row]

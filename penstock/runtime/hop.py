@@ -1,14 +1,13 @@
 """A hop: the containers that one partition runs between two shuffles, for one micro-batch."""
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.app.element import Element
 from penstock.app.stream import Stream
@@ -20,6 +19,8 @@ from penstock.runtime.pages import PageStore
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import Block
 from penstock.runtime.wiring import Wiring
+
+Handed = TypeVar("Handed", bound=Sized, contravariant=True)
 
 
 def run_hop(
@@ -58,72 +59,61 @@ def _run_hop(
     arrived = [msgspec.msgpack.decode(block, type=Block) for block in blocks]
     dues = []
     for element in wiring.hop(stage.tally.stage):
+        own = [block for block in arrived if wiring.deliveries[block.target][0] is element]
         if element.state is None:
             container = Container(element, stage, store, now, watermark)
-            delivery = _in_order(wiring, element, arrived)
-            stage.tally.count("received", element.name, len(delivery.events))
-            container.handle(delivery)
-            dues.append(container.finish())
+            dues.append(_hand(stage, element, container, _in_order(wiring, own)))
         else:
             in_columns = ColumnContainer(element, stage, store, now, watermark)
-            batch = _columns_in_order(stage, element, arrived)
-            stage.tally.count("received", element.name, len(batch))
-            in_columns.handle(batch)
-            dues.append(in_columns.finish())
+            dues.append(_hand(stage, element, in_columns, _columns_in_order(stage, element, own)))
     return min((due for due in dues if due is not None), default=None)
 
 
-def _in_order(wiring: Wiring, element: Element, arrived: list[Block]) -> Delivery:
+class _Handler(Protocol[Handed]):
+    def handle(self, delivery: Handed) -> None: ...
+    def finish(self) -> float | None: ...
+
+
+def _hand(stage: Stage, element: Element, container: _Handler[Handed], delivery: Handed) -> float | None:
+    stage.tally.count("received", element.name, len(delivery))
+    container.handle(delivery)
+    return container.finish()
+
+
+def _in_order(wiring: Wiring, own: list[Block]) -> Delivery:
     """An element's events, in the order in which their sources delivered them."""
     streams: list[Any] = []
     events: list[Any] = []
     blocks: list[tuple[Stream[Any], bytes]] = []
-    columns = [np.empty((4, 0), np.int64)]
-    numbers = [np.empty(0, np.int64)]
-    for block in arrived:
-        listener, stream = wiring.deliveries[block.target]
-        if listener is element:
-            decoded = wiring.codec(stream.event_type).decode_block(block.events)
-            streams.extend([stream] * len(decoded))
-            events.extend(decoded)
-            blocks.append((stream, block.events))
-            columns.append(np.stack(block.lineage_columns))
-            numbers.append(np.arange(block.first, block.first + len(decoded)))
-    lineage, order = _ordered(columns, numbers)
+    for block in own:
+        _, stream = wiring.deliveries[block.target]
+        decoded = wiring.codec(stream.event_type).decode_block(block.events)
+        streams.extend([stream] * len(decoded))
+        events.extend(decoded)
+        blocks.append((stream, block.events))
+    lineage, order = _ordered(own)
     if order is None:
         return Delivery(wiring, streams, events, lineage, blocks, None)
     rows = order.tolist()
-    return Delivery(
-        wiring,
-        [streams[row] for row in rows],
-        [events[row] for row in rows],
-        LineageColumns(*(column[order] for column in lineage)),
-        blocks,
-        rows,
-    )
+    streams, events = [streams[row] for row in rows], [events[row] for row in rows]
+    return Delivery(wiring, streams, events, lineage.take(order), blocks, rows)
 
 
-def _columns_in_order(stage: Stage, element: Element, arrived: list[Block]) -> ColumnDelivery:
+def _columns_in_order(stage: Stage, element: Element, own: list[Block]) -> ColumnDelivery:
     """The same of an element whose instances lie in columns."""
-    wiring = stage.wiring
-    schema = wiring.codec(element.inputs[0].event_type).schema
-    batches: list[pa.RecordBatch] = []
-    columns = [np.empty((4, 0), np.int64)]
-    numbers = [np.empty(0, np.int64)]
-    for block in arrived:
-        if wiring.deliveries[block.target][0] is element:
-            batches.append(pa.ipc.read_record_batch(block.events, schema))
-            columns.append(np.stack(block.lineage_columns))
-            numbers.append(np.arange(block.first, block.first + batches[-1].num_rows))
-    lineage, order = _ordered(columns, numbers)
+    schema = stage.wiring.codec(element.inputs[0].event_type).schema
+    batches = [pa.ipc.read_record_batch(block.events, schema) for block in own]
     events = pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], schema=schema)])
+    lineage, order = _ordered(own)
     if order is not None:
         events, lineage = events.take(pa.array(order)), lineage.take(order)
     return ColumnDelivery(element, stage, events, lineage)
 
 
-def _ordered(columns: list[NDArray[np.int64]], numbers: list[Ints]) -> tuple[LineageColumns, Ints | None]:
-    """The lineages of blocks, and how to put their events in order; None where they are."""
-    lineage = LineageColumns(*np.concatenate(columns, axis=1))
-    order = np.lexsort((np.concatenate(numbers), lineage.minor, lineage.major))
+def _ordered(blocks: list[Block]) -> tuple[LineageColumns, Ints | None]:
+    """The lineages of the events of blocks, and how to put them in order; None where they are."""
+    columns = [np.stack(block.lineage_columns) for block in blocks]
+    numbers = [block.first + np.arange(part.shape[1]) for block, part in zip(blocks, columns, strict=True)]
+    lineage = LineageColumns(*np.concatenate([np.empty((4, 0), np.int64), *columns], axis=1))
+    order = np.lexsort((np.concatenate([np.empty(0, np.int64), *numbers]), lineage.minor, lineage.major))
     return lineage, None if np.array_equal(order, np.arange(len(order))) else order

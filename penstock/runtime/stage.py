@@ -122,21 +122,21 @@ class Stage:
         return prefixed(texts, lines)
 
     def _send(self, element: Element, batch: EventBatch) -> None:
-        key, target = self.wiring.keys[element.name], self.wiring.targets[element, batch.stream]
-        hop = self.wiring.topology.depths[element.name]
-
-        def pack(part: EventBatch) -> list[PackedBlock]:
-            if element.dialect == "batch":
-                columns = part.columns(self.wiring)
-                buckets = self.wiring.key_columns[element.name].buckets(columns)
-                return self.outbox.pack(
-                    target, buckets, part.lineage, lambda rows: columns.take(pa.array(rows)).serialize().to_pybytes()
-                )
-            events = part.events(self.wiring)
-            return self.outbox.pack(
-                target, key.buckets(events), part.lineage, lambda rows: _encode([events[row] for row in rows.tolist()])
-            )
-
-        blocks, batch = self.encoded(element.name, batch, pack)
-        self.outbox.send(hop, blocks)
+        pack = self._packed_columns if element.dialect == "batch" else self._packed_events
+        blocks, batch = self.encoded(element.name, batch, lambda part: pack(element, part))
+        self.outbox.send(self.wiring.topology.depths[element.name], blocks)
         self.tally.count("sent", element.name, len(batch))
+
+    def _packed_events(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
+        events, target = batch.events(self.wiring), self.wiring.targets[element, batch.stream]
+        buckets = self.wiring.keys[element.name].buckets(events)
+        return self.outbox.pack(
+            target, buckets, batch.lineage, lambda rows: _encode([events[row] for row in rows.tolist()])
+        )
+
+    def _packed_columns(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
+        columns, target = batch.columns(self.wiring), self.wiring.targets[element, batch.stream]
+        buckets = self.wiring.key_columns[element.name].buckets(columns)
+        return self.outbox.pack(
+            target, buckets, batch.lineage, lambda rows: columns.take(pa.array(rows)).serialize().to_pybytes()
+        )

@@ -5,6 +5,7 @@ A new figure is a field here, the place that measures it, and the place that sho
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -52,7 +53,7 @@ class ElementTally(Merged):
     """Live instances by partition, as counted last."""
     busy_us: float = 0.0
     service_us: Histogram = msgspec.field(default_factory=Histogram)
-    """Of a sample: one event in `SAMPLED_EVERY`, timed by itself."""
+    """Of a sample: one event in `SAMPLED_EVERY`, timed by itself; in the batch dialect, of each batch its mean."""
     hottest: Hottest = msgspec.field(default_factory=Hottest)
     """The keys that have most events."""
 
@@ -67,6 +68,17 @@ class ElementTally(Merged):
             self.service_us.add((first - begun) / 1e3)
             self.busy_us += (clock() - begun) / 1e3
         self.events += len(items)
+
+    @contextmanager
+    def timed_together(self, events: int) -> Iterator[None]:
+        """Measure how long it takes to handle events that are handled in one call: each counts with its share."""
+        begun = time.perf_counter_ns()
+        yield
+        if events:
+            took_us = (time.perf_counter_ns() - begun) / 1e3
+            self.service_us.add(took_us / events)
+            self.busy_us += took_us
+            self.events += events
 
     def merge(self, other: Any) -> None:
         """Add what another partition or batch counted; of instances the last count of a partition stands."""

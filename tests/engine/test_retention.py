@@ -57,7 +57,7 @@ def test_the_sums_of_a_ledger_stay_as_it_is_shortened(tmp_path):
 def test_a_crash_while_a_ledger_is_shortened_leaves_it_whole(tmp_path, monkeypatch):
     path = tmp_path / "ledger"
     ledger = Ledger(path, "main", (), keep=2)
-    for batch in range(3):
+    for batch in range(4):
         ledger.commit(record(batch))
 
     def dies(*given):
@@ -66,11 +66,11 @@ def test_a_crash_while_a_ledger_is_shortened_leaves_it_whole(tmp_path, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(durable, "write", dies)
         with pytest.raises(KeyboardInterrupt):
-            ledger.commit(record(3))
+            ledger.commit(record(4))
     again = Ledger(path, "main", (), keep=2)
-    assert again.last == 3
-    assert again.commit(record(4))
-    assert total(again.records()) == total(record(number) for number in range(5))
+    assert again.last == 4
+    assert again.commit(record(5))
+    assert total(again.records()) == total(record(number) for number in range(6))
     assert len(path.read_bytes().splitlines()) == 3
 
 
