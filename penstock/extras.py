@@ -15,6 +15,7 @@ EXTRA_OF = {
     ),
     "confluent_kafka": "kafka",
     "datasketches": "sketches",
+    "deltalake": "delta",
     "opentelemetry": "telemetry",
     "psycopg": "postgresql",
 }

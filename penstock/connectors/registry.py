@@ -50,6 +50,7 @@ ROWS: dict[Side, dict[str, str]] = {
         "kafka": f"{HERE}.kafka.sink:KAFKA",
         "sqlite": f"{HERE}.tables.sqlite:SQLITE",
         "postgresql": f"{HERE}.tables.postgresql:POSTGRESQL",
+        "delta": f"{HERE}.tables.delta:DELTA",
     },
 }
 

@@ -78,6 +78,13 @@ class BoundSource(ABC):
     def reckon(self, position: Position) -> Reckoning:
         """What the source itself says has been, and is still to be, handed to Spark."""
 
+    def recount(self, position: Position) -> int | None:
+        """Count, event by event, what has been handed to committed micro-batches and is still there; None where `reckon` does.
+
+        Asked where `reckon` says more than the run has counted.
+        """
+        return None
+
     def drained(self, position: Position) -> bool:
         """Whether nothing waits, and nothing more will come by itself; may be cheaper than `reckon`."""
         return self.reckon(position).queued == 0

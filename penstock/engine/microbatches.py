@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.connectors.checkpoint import Position, offsets_checksum
-from penstock.connectors.source import Reckoning
+from penstock.connectors.source import BoundSource, Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
@@ -338,7 +338,7 @@ class MicroBatches:
 
     def _report(self, groups: list[BoundGroup]) -> dict[str, Any]:
         reckonings: dict[str, Reckoning] = {
-            bound.source.name: bound.reckon(position)
+            bound.source.name: self._reckoned(bound, position)
             for group in groups
             for bound, position in group.positions()
             if bound.source.name in group.external
@@ -347,6 +347,16 @@ class MicroBatches:
             self._binding.topology, self._totals, reckonings, self._binding.recording.progress(),
             engine=f"spark {pyspark.__version__}", master=self._binding.options.master,
         )  # fmt: skip
+
+    def _reckoned(self, bound: BoundSource, position: Position) -> Reckoning:
+        """What a source says was read; where it has places without events, by counting those that are still there."""
+        reckoning, accepted = bound.reckon(position), self._totals.source(bound.source.name).accepted
+        if reckoning.committed is None or reckoning.committed <= accepted:
+            return reckoning
+        there = bound.recount(position)
+        if there is None:
+            return reckoning
+        return reckoning._replace(committed=None if there < accepted else there)  # some may have been deleted since
 
 
 def _close(groups: list[BoundGroup]) -> None:

@@ -23,12 +23,18 @@ class SourceRecord:
 
     @property
     def taken(self) -> int:
-        """Rows in the micro-batch: by the offsets where they count rows, for a batch that is evaluated twice counts twice."""
-        return self.rows if self.start is None or self.end is None else _difference(self.end, self.start)
+        """Rows in the micro-batch.
+
+        Rows of a batch that is evaluated twice count twice, and some offsets of a compacted topic hold nothing, so the smaller
+        figure stands.
+        """
+        return (
+            self.rows if self.start is None or self.end is None else min(self.rows, _difference(self.end, self.start))
+        )
 
     @property
     def waiting(self) -> int | None:
-        """Rows that were there and were left for later; None where that is not said."""
+        """Rows that were there and were left for later, at most; None where that is not said."""
         return None if self.end is None or self.latest is None else _difference(self.latest, self.end)
 
 

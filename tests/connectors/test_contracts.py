@@ -65,6 +65,15 @@ class TestSqliteUpserted(TestSqlite):
     key = ("name",)
 
 
+class TestDelta(SinkContract):
+    def connect(self, directory):
+        return f"delta:{directory / 'table'}?compact=1"
+
+
+class TestDeltaMerged(TestDelta):
+    key = ("name",)
+
+
 @pytest.mark.servers
 class TestKafka(SinkContract):
     shared = True

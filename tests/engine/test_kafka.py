@@ -14,7 +14,7 @@ import httpx
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.adapter import EventLog
 from penstock.app.loader import load_app
@@ -100,6 +100,70 @@ def test_a_crash_after_sending_to_kafka_doubles_nothing(run_app, broker, tmp_pat
     monkeypatch.undo()
     run_app("app", **options)
     assert sorted(json.loads(message.value())["text"] for message in messages(broker, "crash")) == ["a", "b"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "events"), [("", 4), ("?kafka.isolation.level=read_uncommitted", 6)])
+def test_what_a_transaction_leaves_behind_is_no_event(run_app, broker, options, events):
+    """Aborted messages are none, and a transaction's end takes an offset."""
+    topic = f"transactions-{events}"
+    Topic(KafkaPlace(broker.brokers, topic), create=True)
+    producer = Producer({"bootstrap.servers": broker.brokers, "transactional.id": topic})
+    producer.init_transactions()
+    for texts, end in (("ab", "commit"), ("xy", "abort"), ("a", "commit"), ("c", "commit")):
+        producer.begin_transaction()
+        for text in texts:
+            producer.produce(topic, json.dumps({"text": text}))
+        producer.flush()
+        getattr(producer, f"{end}_transaction")()
+    result = run_app("app", file=APPS, sources={"Words": f"kafka:{broker.brokers}/{topic}{options}"})
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["processed"]) == (events, events)
+    assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
+    assert counts["uncounted_sources"] == []
+
+
+COMPACTED = {
+    "cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "100",
+}  # fmt: skip
+
+
+def compact(broker, topic):
+    """Wait until the broker has compacted more of a topic than before."""
+    before = without_message(broker, topic)
+    for _ in range(60):
+        produce(broker, topic, {"text": "z"}, key="last")  # which closes the segment before it
+        time.sleep(1)
+        if without_message(broker, topic) > before:
+            return
+    raise AssertionError(f"{topic} was not compacted")
+
+
+def without_message(broker, topic):
+    """How many of a topic's offsets have no message."""
+    bounds = Topic(KafkaPlace(broker.brokers, topic)).bounds().values()
+    return sum(end - low for low, end in bounds) - len(messages(broker, topic))
+
+
+@pytest.mark.slow
+def test_offsets_without_messages_in_a_compacted_topic_are_not_lost(run_app, broker):
+    client = AdminClient({"bootstrap.servers": broker.brokers})
+    [made] = client.create_topics([NewTopic("compacted", config=COMPACTED)]).values()
+    made.result()
+    for key in "abcd" * 50:
+        produce(broker, "compacted", {"text": key}, key=key)
+    compact(broker, "compacted")
+    options = {"file": APPS, "sources": {"Words": f"kafka:{broker.brokers}/compacted"}}
+    there = len(messages(broker, "compacted"))
+    counts = run_app("app", **options).report["counts"]
+    assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
+    assert 0 < counts["processed"] <= there
+    for key in "abcd":
+        produce(broker, "compacted", {"text": key}, key=key)
+    compact(broker, "compacted")  # some of what was read is no more, so nobody can count it
+    counts = run_app("app", **options).report["counts"]
+    assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
+    assert counts["uncounted_sources"] == ["Words"]
 
 
 def test_tables_and_the_log_take_a_batch_together(run_app, postgres, tmp_path):

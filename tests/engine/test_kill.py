@@ -101,3 +101,29 @@ def test_a_worker_of_the_cluster_is_killed(command, tmp_path):
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["master"].startswith("spark://")
     check(tmp_path)
+
+
+@pytest.mark.slow
+def test_delta_tables_are_exact_after_kills_and_never_seen_in_part(tmp_path):
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "delta.py"),
+        "--events",
+        "6000",
+        "--batches",
+        "30",
+        "--keys",
+        "7",
+    ]
+    told = subprocess.run(
+        [*command, "--kills", "3"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    found = json.loads(told.stdout)
+    assert found["exact"]
+    assert found["kills"] == 3
+    assert min(found["reads"].values()) > 0

@@ -27,6 +27,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
+log.cleaner.backoff.ms=500
 broker.heartbeat.interval.ms=300
 broker.session.timeout.ms=1500
 """

@@ -1,5 +1,6 @@
 """A Kafka topic as a source, read by Spark's own connector."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.app.stream import Source
@@ -10,6 +11,9 @@ from penstock.connectors.kafka.place import BORN_HEADER, JARS, OWN, KafkaPlace, 
 from penstock.connectors.kafka.topic import Topic
 from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+"""What a producer's transaction holds is no event until it is committed. librdkafka has it so by itself."""
 
 
 class KafkaSource(BoundSource):
@@ -34,7 +38,7 @@ class KafkaSource(BoundSource):
     def options(self) -> dict[str, str]:
         """What the connector is told of the topic."""
         topic = {"subscribe": self.place.topic, "startingOffsets": self._start, "includeHeaders": "true"}
-        return {**self.place.for_connector(), **topic}
+        return {**COMMITTED, **self.place.for_connector(), **topic}
 
     def beside(self) -> dict[str, str]:
         """The fields of events that stand beside the value, in the key or in headers: SQL for their bytes."""
@@ -56,13 +60,20 @@ class KafkaSource(BoundSource):
         return self.topic.identity()
 
     def reckon(self, position: Position) -> Reckoning:
-        bounds = self.topic.bounds()
-        first = position.first_offsets().get(self.place.topic, {})
-        offset = position.offset
-        done = dict(offset[self.place.topic]) if offset else first
+        """By offsets, of which some have no message: those of a transaction's end, or of what was compacted."""
+        first, done = self._read(position)
         committed = sum(end - first.get(partition, 0) for partition, end in done.items())
-        queued = sum(end - done.get(str(partition), low) for partition, (low, end) in bounds.items())
+        bounds = self.topic.bounds()
+        queued = sum(max(0, end - done.get(partition, low)) for partition, (low, end) in bounds.items())
         return Reckoning(committed, queued)
+
+    def recount(self, position: Position) -> int:
+        return self.topic.count(*self._read(position))
+
+    def _read(self, position: Position) -> tuple[dict[int, int], dict[int, int]]:
+        """From where to where Spark has read the topic, by partition."""
+        first, offset = position.first_offsets().get(self.place.topic, {}), position.offset
+        return _by_number(first), _by_number(offset[self.place.topic] if offset else first)
 
     def _gate(self) -> dict[str, str]:
         """What the connector is told of micro-batches."""
@@ -70,6 +81,10 @@ class KafkaSource(BoundSource):
         options = {"maxOffsetsPerTrigger": str(most)}
         options |= {"minOffsetsPerTrigger": str(least)} if least > 1 else {}
         return options | ({"maxTriggerDelay": f"{round(self._delay * 1000)}ms"} if self._delay is not None else {})
+
+
+def _by_number(places: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): place for partition, place in places.items()}
 
 
 def _header(name: str) -> str:

@@ -75,6 +75,11 @@ class Topic:
         ends = self.bounds()
         return {partition: offset if offset >= 0 else ends[partition][1] for partition, offset in found.items()}
 
+    def count(self, start: dict[int, int], end: dict[int, int]) -> int:
+        """How many messages are between offsets."""
+        places = (place_of(message) for messages in self.read(start, end) for message in messages)
+        return sum(offset < end[partition] for partition, offset in places)
+
     def read(self, start: dict[int, int], end: dict[int, int]) -> Iterator[list[Message]]:
         """The messages between offsets, by partition.
 
@@ -84,7 +89,7 @@ class Topic:
         """
         lows = {partition: low for partition, (low, _) in self.bounds().items()}  # some may have been deleted since
         begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}
-        left = {partition for partition in self.partitions if begin[partition] < end[partition]}
+        left = {partition for partition in self.partitions if begin[partition] < end.get(partition, 0)}
         with self._explained(), self.consumer(**{"enable.partition.eof": True}) as consumer:
             consumer.assign([TopicPartition(self.place.topic, partition, begin[partition]) for partition in left])
             deadline = time.monotonic() + PATIENCE_S

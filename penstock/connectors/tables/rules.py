@@ -1,8 +1,23 @@
-"""What some databases cannot keep; workers apply these rules to record batches before they are staged."""
+"""What tables cannot keep; some of these rules are applied by workers to record batches before they are staged."""
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from penstock.app.stream import Sink
+from penstock.errors import ConfigurationError
+
+
+def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
+    """Refuse to upsert by what may be missing.
+
+    Raises
+    ------
+    ConfigurationError: names the field.
+    """
+    nullable = [field.name for field in schema if field.name in sink.key and field.nullable]
+    if nullable:
+        raise ConfigurationError(f"Sink {sink.name} is upserted by {nullable[0]}, which must not be optional.")
 
 
 def refuse_nul(columns: pa.RecordBatch) -> None:

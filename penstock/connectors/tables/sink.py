@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from penstock.app.stream import Sink
 from penstock.connectors.sink import BoundSink, other_run, present
-from penstock.errors import ConfigurationError, SinkError
+from penstock.connectors.tables.rules import refuse_optional_key
+from penstock.errors import SinkError
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
 
@@ -126,9 +127,7 @@ class TableSink(BoundSink):
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
         self._table = Table(name or sink.name, self._codec.schema, sink.key, database.types)
-        nullable = [field.name for field in self._codec.schema if field.name in sink.key and field.nullable]
-        if nullable:
-            raise ConfigurationError(f"Sink {sink.name} is upserted by {nullable[0]}, which must not be optional.")
+        refuse_optional_key(sink, self._codec.schema)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""

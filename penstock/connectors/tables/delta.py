@@ -1,0 +1,271 @@
+"""Delta tables: rows appended, or merged by key, once for each micro-batch.
+
+A micro-batch is one version of the table, so readers see all of it or nothing. The version holds the batch's number under
+a name of the run and the group (a transaction identifier, as the Delta protocol calls it): a batch that is delivered
+again is known by it, and of two drivers that deliver one batch at once, Delta refuses the second.
+"""
+
+import os
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.app.stream import Sink
+from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
+from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.tables.rules import refuse_optional_key
+from penstock.connectors.uri import Uri
+from penstock.errors import ConfigurationError, SinkError
+from penstock.extras import needs
+from penstock.runtime.codec import Codec
+from penstock.runtime.output import SinkFiles, StagedFile
+
+with needs():
+    from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+OWNER = "penstock.run"
+"""The property of a table that says whose it is."""
+
+STORAGE = "storage."
+"""Options of a URI that begin so are the store's."""
+
+TRIES, PAUSE_S = 20, 0.05
+"""How often a version that another writer was quicker than is tried again, and the first pause before it."""
+
+COMPACTED_EVERY = 100
+"""Micro-batches."""
+
+
+class DeltaSink(BoundSink):
+    """A Delta table. Durations are kept as seconds.
+
+    Parameters
+    ----------
+    compacted_every: how many micro-batches lie between two compactions; 0 for none.
+    storage: what the store is told, as its endpoint; secrets are best left to the environment.
+    """
+
+    def __init__(self, sink: Sink, at: str, files: SinkFiles, compacted_every: int, storage: dict[str, str]) -> None:
+        self.files, self.uri = files, f"delta:{at}"
+        self.place = self.uri
+        self._at, self._storage, self._compacted_every, self._key = at, storage, compacted_every, sink.key
+        self._codec = Codec(sink.stream.event_type)
+        self._schema = pa.schema([_kept_field(sink.name, field) for field in self._codec.schema])
+        self._run = ""
+        refuse_optional_key(sink, self._codec.schema)
+
+    def claim(self, run: str, discarded: Collection[str]) -> None:
+        """A table that is there already must have the event's fields as columns."""
+        with self._explained():
+            table = self._table()
+            if table is None:
+                DeltaTable.create(
+                    self._at, self._schema, configuration={OWNER: run}, storage_options=self._storage,
+                    raise_if_key_not_exists=False,
+                )  # fmt: skip
+            else:
+                self._take(table, run, discarded)
+        self._run = run
+
+    def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
+        staged = present(files)
+        if staged:
+            with self._explained():
+                self._write(Transaction(self._application(group), batch), staged)
+                if self._compacted_every and batch % self._compacted_every == self._compacted_every - 1:
+                    self._compact()
+        for path in staged:
+            path.unlink()
+
+    def reached(self, group: str) -> int | None:
+        with self._explained():
+            return self._opened().transaction_version(self._application(group))
+
+    def read(self) -> list[Any]:
+        """In the table's order."""
+        with self._explained():
+            rows = self._opened().to_pyarrow_table(columns=self._schema.names).to_pylist(maps_as_pydicts="strict")
+        return [msgspec.convert(row, self._codec.event_type, strict=False) for row in rows]
+
+    # --- the table --------------------------------------------------------------------------------
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            return self._opened()
+        except TableNotFoundError:
+            return None
+
+    def _opened(self) -> DeltaTable:
+        return DeltaTable(self._at, storage_options=self._storage)
+
+    def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
+        owner = table.metadata().configuration.get(OWNER)
+        if owner not in (None, run) and owner not in discarded:
+            raise SinkError(other_run(self.files, self.uri, "delta:PLACE"))
+        self._refuse_unfit(table)
+        if owner in discarded:
+            table.delete()
+        if owner != run:
+            table.alter.set_table_properties({OWNER: run}, raise_if_not_exists=False)
+
+    def _refuse_unfit(self, table: DeltaTable) -> None:
+        """Refuse a table that could not take the events as they are."""
+        there = {field.name: field for field in table.schema().fields}
+        ours = {field.name: field for field in Schema.from_arrow(self._schema).fields}
+        wrong = [f"column {name} is missing" for name in ours if name not in there]
+        wrong += [
+            f"column {name} is {there[name].type} and not {field.type}"
+            for name, field in ours.items()
+            if name in there and str(there[name].type) != str(field.type)
+        ]
+        wrong += [
+            f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable
+        ]
+        if wrong:
+            raise SinkError(
+                f"Sink {self.files.name}: {self.uri} does not fit the events ({'; '.join(wrong)}); alter the table, or choose "
+                "another place."
+            )
+
+    # --- versions ---------------------------------------------------------------------------------
+
+    def _application(self, group: str) -> str:
+        return f"penstock/{self._run}/{self.files.name}/{group}"
+
+    def _write(self, transaction: Transaction, staged: list[Path]) -> None:
+        """Make files a version of the table, unless a version holds them already."""
+        commit = CommitProperties(app_transactions=[transaction])
+        for attempt in range(TRIES):
+            table = self._opened()
+            reached = table.transaction_version(transaction.app_id)
+            if reached is not None and reached >= transaction.version:
+                return
+            try:
+                if self._key:
+                    self._merge(table, staged, commit)
+                else:
+                    rows = self._rows(staged)
+                    write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
+            except CommitFailedError:
+                if attempt == TRIES - 1:
+                    raise
+                time.sleep(min(2.0, PAUSE_S * 2**attempt))
+            else:
+                self._make_durable(self._opened())
+                return
+
+    def _merge(self, table: DeltaTable, staged: list[Path], commit: CommitProperties) -> None:
+        """Upsert rows by key; of a key's rows the last one counts."""
+        rows = self._rows(staged).read_all()
+        row = pa.array(range(len(rows)), pa.int64())
+        last = (
+            pa.table({**{name: rows[name] for name in self._key}, "": row}).group_by(self._key).aggregate([("", "max")])
+        )
+        same_key = " AND ".join(f"ours.{_quoted(name)} = theirs.{_quoted(name)}" for name in self._key)
+        merger = table.merge(
+            rows.take(last["_max"].sort()),
+            same_key,
+            source_alias="ours",
+            target_alias="theirs",
+            commit_properties=commit,
+        )
+        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    def _rows(self, staged: list[Path]) -> pa.RecordBatchReader:
+        def batches() -> Iterator[pa.RecordBatch]:
+            for path in staged:
+                for rows in pq.ParquetFile(path).iter_batches(columns=self._schema.names):
+                    columns = [_kept(rows.column(field.name), field.type) for field in self._schema]
+                    yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+        return pa.RecordBatchReader.from_batches(self._schema, batches())
+
+    def _compact(self) -> None:
+        """Make few files of many, and remove those that no version of the last week needs."""
+        table = self._opened()
+        try:
+            table.optimize.compact()
+            table.vacuum(dry_run=False)
+        except CommitFailedError:
+            pass  # another writer was quicker; it is done the next time
+
+    def _make_durable(self, table: DeltaTable) -> None:
+        """See that a version on a local disk stays when the power goes: its staged files are about to go."""
+        if "://" in self._at:
+            return
+        log = Path(self._at) / "_delta_log" / f"{table.version():020}.json"
+        actions = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
+        added = [Path(self._at) / unquote(action["add"]["path"]) for action in actions if "add" in action]
+        for path in [*added, *{file.parent for file in added}, log, log.parent]:
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            if isinstance(error, SinkError):
+                raise
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise SinkError(
+                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason}); mend that and run again, or choose "
+                "another place."
+            ) from error
+
+
+def _kept_field(sink: str, field: pa.Field) -> pa.Field:
+    """A field as a Delta table can have it: there are no durations in one."""
+    if pa.types.is_duration(field.type):
+        return pa.field(field.name, pa.float64(), field.nullable)
+    if "duration" in str(field.type):
+        raise ConfigurationError(
+            f"Sink {sink}: Delta keeps no durations within lists, dicts or events, as {field.name} has them; make them "
+            "numbers of seconds."
+        )
+    return field
+
+
+def _kept(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_duration(column.type):
+        return pc.divide(column.cast(pa.int64()).cast(kind), 1e6)
+    return column.cast(kind)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:
+    at = uri.place if "://" in uri.place else str(Path(uri.place).expanduser().resolve())
+    files = SinkFiles(sink.name, "parquet", str(context.output))
+    return DeltaSink(sink, at, files, options.get("compact", COMPACTED_EVERY), uri.named(STORAGE))
+
+
+DELTA = SinkConnector(
+    "delta",
+    "PLACE",
+    "a Delta table, appended, or merged by the sink's key",
+    (
+        Option(
+            "compact",
+            f"after how many micro-batches small files are put together: {COMPACTED_EVERY}; 0 for never",
+            WHOLE,
+        ),
+        Option("storage.NAME", "a setting of the store's, as `storage.AWS_ENDPOINT_URL`"),
+    ),
+    reach="shared disk",
+    bind=_bind,
+)
