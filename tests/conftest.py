@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from adapters import required
 from hypothesis import settings
+from secure import SecureBroker
 from support import Batches, load, write_batches
 
 from penstock.bench.servers.broker import KafkaBroker
@@ -27,7 +28,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever asks for a server is marked as one who does."""
     for item in items:
-        if {"broker", "postgres"}.intersection(getattr(item, "fixturenames", ())):
+        if {"broker", "postgres", "secure"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
 
 
@@ -116,6 +117,13 @@ def on_spark(name: str, batches: Batches, directory: Path, spark: SharedSpark, *
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A Kafka broker; it may be killed, if it is started again."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A Kafka broker whose clients must prove who they are."""
+    with SecureBroker(tmp_path_factory.mktemp("secure") / "all") as running:
         yield running
 
 

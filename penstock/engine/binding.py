@@ -283,7 +283,8 @@ class Binding:
     def _hop_topic(self, stream: str) -> KafkaPlace | None:
         if self.options.hops is None:
             return None
-        place = KafkaPlace.of(Uri.parse(f"{self.options.hops}/hop"))
+        uri = Uri.parse(self.options.hops)
+        place = KafkaPlace.of(replace(uri, place=f"{uri.place}/hop"))
         name = quote(stream, safe="").replace("%", "_")
         return replace(place, topic=f"penstock-{self.recording.manifest['run']}-{name}")
 

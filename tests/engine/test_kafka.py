@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from secure import PASSWORD
 
 from penstock.adapter import EventLog
 from penstock.app.loader import load_app
@@ -121,6 +122,30 @@ def test_what_a_transaction_leaves_behind_is_no_event(run_app, broker, options, 
     assert (counts["accepted"], counts["processed"]) == (events, events)
     assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
     assert counts["uncounted_sources"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("listener", ["LOGIN", "MUTUAL"])
+def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener):
+    """Source, hop and sink; and no file of the run holds the password, or the key."""
+    place = KafkaPlace.of(Uri.parse(secure.uri(f"in-{listener}", listener)))
+    producer = Producer(Topic(place, create=True).settings)
+    for text in "aba":
+        producer.produce(place.topic, json.dumps({"text": text}))
+    producer.flush()
+    result = run_app(
+        "app",
+        file=APPS,
+        sources={"Words": secure.uri(place.topic, listener)},
+        sinks={"Out": secure.uri(f"out-{listener}", listener)},
+        groups={"Counter": "second"},
+        hops=secure.uri("", listener).replace("/?", "?"),
+    )
+    assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
+    assert result.report["counts"]["lost"] == result.report["counts"]["queued"] == 0
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    secrets = [PASSWORD.encode(), PASSWORD.split('"')[1].encode(), secure.key.read_bytes().splitlines()[-3]]
+    assert not [file for file in files for secret in secrets if secret in file.read_bytes()]
 
 
 COMPACTED = {

@@ -1,6 +1,8 @@
 """A real Kafka broker on this machine: one node in KRaft mode, a process to be killed."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -17,8 +19,10 @@ SETTINGS = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{port}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}{more}
+advertised.listeners=PLAINTEXT://{host}:{port}{more}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
+inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 log.dirs={data}
 num.partitions={partitions}
@@ -41,22 +45,34 @@ class KafkaBroker(Server):
     directory: for its data and log.
     partitions: of a topic that is created without saying how many.
     node: of a cluster, on which it runs; this machine unless given.
+    listeners: by the names of further ports, on which clients must prove who they are, their protocol and settings.
 
     Raises
     ------
     ClusterError: it does not come up; names its log.
     """
 
-    def __init__(self, directory: Path, partitions: int = 2, node: Node | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        partitions: int = 2,
+        node: Node | None = None,
+        listeners: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType({}),
+    ) -> None:
         self._directory = directory
         self._port, self._controller = free_port(), free_port()
-        self._partitions = partitions
+        self._partitions, self._listeners = partitions, listeners
+        self._ports = {name: free_port() for name in listeners}
         self._host, self._spawn = (HOST, spawn) if node is None else (node.address, node.spawn)
 
     @property
     def brokers(self) -> str:
         """For ``bootstrap.servers``."""
         return f"{self._host}:{self._port}"
+
+    def at(self, listener: str) -> str:
+        """The same, of another listener."""
+        return f"{self._host}:{self._ports[listener]}"
 
     def __enter__(self) -> "KafkaBroker":
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -66,6 +82,13 @@ class KafkaBroker(Server):
             controller=self._controller,
             data=self._directory / "data",
             partitions=self._partitions,
+            more="".join(f",{name}://{self.at(name)}" for name in self._listeners),
+            protocols="".join(f",{name}:{protocol}" for name, (protocol, _) in self._listeners.items()),
+        )
+        settings += "".join(
+            f"listener.name.{name.lower()}.{key}={value}\n"
+            for name, (_, own) in self._listeners.items()
+            for key, value in own.items()
         )
         (self._directory / "server.properties").write_text(settings)
         arguments = ["format", "-t", "cGVuc3RvY2sgYnJva2Vycw", "-c", self._directory / "server.properties"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock.app.event import Event, field_types
 from penstock.connectors.declaration import Jars, Option
+from penstock.connectors.kafka import security
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 
@@ -17,7 +18,10 @@ HEADER = "header."
 BORN_HEADER = "penstock-born"
 """When the source event behind a message was meant to be sent, in microseconds, as text."""
 
-OWN = Option("kafka.NAME", "a setting of Kafka's own, as `kafka.security.protocol`")
+OWN = Option(
+    "kafka.NAME",
+    "a setting of Kafka's own in librdkafka's words, as `kafka.security.protocol`; of secrets `env:NAME` or `file:PATH`",
+)
 
 SPARK, CONNECTOR, TOKENS = "org.apache.spark", "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
 
@@ -46,7 +50,7 @@ class KafkaPlace:
     Parameters
     ----------
     brokers: as Kafka's ``bootstrap.servers``.
-    options: Kafka's own client settings, such as ``security.protocol``.
+    options: Kafka's own client settings in librdkafka's words, such as ``security.protocol``; they hold no secrets.
     """
 
     brokers: str
@@ -59,12 +63,14 @@ class KafkaPlace:
 
         Raises
         ------
-        ConfigurationError: it is not of that form.
+        ConfigurationError: it is not of that form, or has settings that are not for both clients.
         """
         brokers, _, topic = uri.place.removeprefix("//").partition("/")
         if uri.scheme != "kafka" or not brokers or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
             raise ConfigurationError(f"{uri}: write kafka:HOST:PORT/TOPIC, with several brokers divided by commas.")
-        return cls(brokers, topic, tuple(uri.named(KAFKA).items()))
+        options = uri.named(KAFKA)
+        security.check(options)
+        return cls(brokers, topic, tuple(options.items()))
 
     def __str__(self) -> str:
         return f"kafka:{self.brokers}/{self.topic}"
@@ -74,8 +80,14 @@ class KafkaPlace:
         return Uri("kafka", f"{self.brokers}/{self.topic}", {f"{KAFKA}{name}": value for name, value in self.options})
 
     def for_connector(self) -> dict[str, str]:
-        """What Spark's connector needs to reach the brokers."""
-        return {f"{KAFKA}bootstrap.servers": self.brokers, **{f"{KAFKA}{name}": value for name, value in self.options}}
+        """What Spark's connector needs to reach the brokers; secrets among it.
+
+        Raises
+        ------
+        ConfigurationError: what a setting names cannot be read.
+        """
+        settings = {"bootstrap.servers": self.brokers, **security.for_java(dict(self.options))}
+        return {f"{KAFKA}{name}": value for name, value in settings.items()}
 
 
 def header_fields(uri: Uri, event_type: type[Event]) -> dict[str, str]:

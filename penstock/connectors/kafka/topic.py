@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.connectors.kafka import security
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.errors import SourceError
 from penstock.extras import needs
@@ -22,6 +23,18 @@ PATIENCE_S = 15.0
 
 SETTLED_S = 0.5
 """A topic whose end has not moved for so long holds all that a producer that was killed had sent."""
+
+ASKED_S = 2.0
+"""How long one question for topics may take, before it is asked again."""
+
+FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
+REFUSED = {
+    KafkaError._AUTHENTICATION: "check kafka.sasl.mechanism, kafka.sasl.username and what kafka.sasl.password names",
+    KafkaError._SSL: "check kafka.security.protocol, kafka.ssl.ca.location, and the dates and names of certificates",
+    **dict.fromkeys(FORBIDDEN, "have its owner allow the user to read the topic, or to write it"),
+}
+"""For what no patience helps, how to mend it."""
 
 PRODUCER = {
     "enable.idempotence": True,
@@ -44,7 +57,10 @@ class Topic:
 
     def __init__(self, place: KafkaPlace, *, create: bool = False) -> None:
         self.place = place
-        self.settings: dict[str, Any] = {"bootstrap.servers": place.brokers, **dict(place.options)}
+        self._refusals: list[KafkaError] = []
+        self.settings: dict[str, Any] = {
+            "bootstrap.servers": place.brokers, **security.opened(dict(place.options)), "error_cb": self._note,
+        }  # fmt: skip
         with self._explained():
             if create:
                 self._create()
@@ -120,7 +136,7 @@ class Topic:
 
     def _create(self) -> None:
         admin = self._admin()
-        if self.place.topic in admin.list_topics(timeout=PATIENCE_S).topics:
+        if self.place.topic in self._topics(admin):
             return
         try:
             admin.create_topics([NewTopic(self.place.topic)])[self.place.topic].result(PATIENCE_S)
@@ -133,17 +149,38 @@ class Topic:
 
     def _partitions(self) -> list[int]:
         admin = self._admin()
-        found = admin.list_topics(timeout=PATIENCE_S).topics.get(self.place.topic)
+        found = self._topics(admin).get(self.place.topic)
+        if found is not None and found.error is not None and found.error.code() in FORBIDDEN:
+            raise KafkaException(found.error)
         return sorted(found.partitions) if found is not None else []
+
+    def _topics(self, admin: AdminClient) -> dict[str, Any]:
+        """All topics that the brokers show us. One that refuses us does not become kinder by our asking for longer."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return admin.list_topics(timeout=ASKED_S).topics
+            except KafkaException:
+                admin.poll(0)  # which has `_note` called
+                if self._refusals or time.monotonic() > deadline:
+                    raise
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in REFUSED:
+            self._refusals.append(error)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:
-            reason = error.args[0].str() if isinstance(error.args[0], KafkaError) else str(error)
+            cause = self._refusals[-1] if self._refusals else error.args[0]
+            reason = cause.str() if isinstance(cause, KafkaError) else str(error)
+            mend = REFUSED.get(cause.code()) if isinstance(cause, KafkaError) else None
             raise SourceError(
-                f"{self.place} cannot be reached ({reason}); check that a broker runs there, and the address."
+                f"{self.place} refuses us ({reason}); {mend}."
+                if mend
+                else f"{self.place} cannot be reached ({reason}); check that a broker runs there, and the address."
             ) from error
 
 

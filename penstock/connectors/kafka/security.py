@@ -1,0 +1,125 @@
+"""How Kafka's clients prove who they are: settings in librdkafka's words, for it and for Java's client. Needs no client library.
+
+A secret is not written down but named, as ``env:NAME`` or ``file:PATH``, and read when a client is made. PEM files are read
+here and handed on as text, so that executors elsewhere need no copy of them.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.errors import ConfigurationError
+
+SECRETS = ("sasl.password", "ssl.key.password")
+"""Settings that are given by name only."""
+
+ENVIRONMENT, FILE = "env:", "file:"
+
+MECHANISMS = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+"""Java's module for each way to log in."""
+
+INSTEAD = {
+    "sasl.jaas": "kafka.sasl.username and kafka.sasl.password",
+    "ssl.truststore": "kafka.ssl.ca.location, a PEM file",
+    "ssl.keystore": "kafka.ssl.certificate.location and kafka.ssl.key.location, PEM files",
+}
+"""For settings that only Java's client has, what both are told by."""
+
+
+def check(options: Mapping[str, str]) -> None:
+    """See that settings can be given to both clients, and hold no secret.
+
+    Raises
+    ------
+    ConfigurationError: says what is allowed.
+    """
+    for name, value in options.items():
+        for beginning, instead in INSTEAD.items():
+            if name.startswith(beginning):
+                raise ConfigurationError(f"kafka.{name} is of Java's client alone; write {instead}, which serve both.")
+        if name in SECRETS and not value.startswith((ENVIRONMENT, FILE)):
+            raise ConfigurationError(
+                f"kafka.{name} holds a secret, which others could read here: write kafka.{name}=env:NAME or "
+                f"kafka.{name}=file:PATH."
+            )
+    mechanism = _mechanism(options)
+    if mechanism is not None and mechanism not in MECHANISMS:
+        raise ConfigurationError(f"kafka.sasl.mechanism={mechanism} must be one of {', '.join(MECHANISMS)}.")
+
+
+def opened(options: Mapping[str, str]) -> dict[str, str]:
+    """Settings with the values that ``env:`` and ``file:`` name, as librdkafka takes them.
+
+    Raises
+    ------
+    ConfigurationError: there is no such variable, or the file cannot be read.
+    """
+    return {name: _value(name, value) for name, value in options.items()}
+
+
+def for_java(options: Mapping[str, str]) -> dict[str, str]:
+    """The same settings as Java's client takes them.
+
+    Raises
+    ------
+    ConfigurationError: as `opened`; or a file of certificates cannot be read, or half of what belongs together is missing.
+    """
+    given = opened(options)
+    made: dict[str, str] = {}
+    if mechanism := _mechanism(given):
+        user, password = _both(given, "sasl.username", "sasl.password")
+        made["sasl.mechanism"] = mechanism
+        made["sasl.jaas.config"] = (
+            f"{MECHANISMS[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
+        )
+    if location := given.get("ssl.ca.location"):
+        made |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text("ssl.ca.location", location)}
+    if "ssl.certificate.location" in given or "ssl.key.location" in given:
+        certificate, key = _both(given, "ssl.certificate.location", "ssl.key.location")
+        made["ssl.keystore.type"] = "PEM"
+        made["ssl.keystore.certificate.chain"] = _text("ssl.certificate.location", certificate)
+        made["ssl.keystore.key"] = _text("ssl.key.location", key)
+    if given.get("ssl.endpoint.identification.algorithm") == "none":
+        made["ssl.endpoint.identification.algorithm"] = ""
+    ours = {
+        "sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if name not in ours} | made
+
+
+def _mechanism(options: Mapping[str, str]) -> str | None:
+    return options.get("sasl.mechanism", options.get("sasl.mechanisms"))
+
+
+def _both(given: Mapping[str, str], one: str, other: str) -> tuple[str, str]:
+    missing = [name for name in (one, other) if name not in given]
+    if missing:
+        raise ConfigurationError(f"kafka.{one} and kafka.{other} go together; kafka.{missing[0]} is missing.")
+    return given[one], given[other]
+
+
+def _value(name: str, given: str) -> str:
+    if given.startswith(ENVIRONMENT):
+        variable = given.removeprefix(ENVIRONMENT)
+        if variable not in os.environ:
+            raise ConfigurationError(
+                f"kafka.{name}={given}: there is no variable {variable} in the environment; set it."
+            )
+        return os.environ[variable]
+    return _text(name, given.removeprefix(FILE)).strip() if given.startswith(FILE) else given
+
+
+def _text(name: str, path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason: object = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigurationError(f"kafka.{name}: {path} cannot be read ({reason}); name a file that can.") from error
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
