@@ -91,6 +91,12 @@ class TestKafka(SinkContract):
 
 
 @pytest.mark.servers
+class TestKafkaInTransactions(TestKafka):
+    def connect(self, directory):
+        return f"{self.uri}&transactions=yes"
+
+
+@pytest.mark.servers
 class TestPostgresql(SinkContract):
     @pytest.fixture(autouse=True)
     def _table(self, postgres):

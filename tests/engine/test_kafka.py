@@ -22,8 +22,8 @@ from penstock.app.loader import load_app
 from penstock.app.stream import Sink, Source, Stream
 from penstock.bench.servers.process import free_port
 from penstock.connectors import Uri
+from penstock.connectors.kafka.courier import Courier
 from penstock.connectors.kafka.place import KafkaPlace
-from penstock.connectors.kafka.sink import KafkaSink
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import Topic, name_of
 from penstock.connectors.registry import bind_sinks, connector
@@ -88,13 +88,13 @@ def test_a_crash_after_sending_to_kafka_doubles_nothing(run_app, broker, tmp_pat
         "sources": {"Words": f"kafka:{broker.brokers}/crash-in"},
         "sinks": {"Out": f"kafka:{broker.brokers}/crash"},
     }
-    send = KafkaSink._send
+    send = Courier.send
 
-    def send_one_and_fail(self, messages):
-        send(self, list(messages)[:1])
+    def send_one_and_fail(self, group, messages):
+        send(self, group, list(messages)[:1])
         raise SinkError("the broker has gone")
 
-    monkeypatch.setattr(KafkaSink, "_send", send_one_and_fail)
+    monkeypatch.setattr(Courier, "send", send_one_and_fail)
     with pytest.raises(RunFailedError, match="the broker has gone"):
         run_app("app", **options)
     assert len(messages(broker, "crash")) == 1

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.cluster import Cluster
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.topic import Topic, name_of
 
 pytestmark = pytest.mark.servers
 
@@ -127,3 +129,34 @@ def test_delta_tables_are_exact_after_kills_and_never_seen_in_part(tmp_path):
     assert found["exact"]
     assert found["kills"] == 3
     assert min(found["reads"].values()) > 0
+
+
+@pytest.mark.slow
+def test_transactions_to_kafka_are_there_once_after_kills(broker, tmp_path):
+    words = tmp_path / "words"
+    words.mkdir()
+    for number in range(12):
+        (words / f"{number:02d}.jsonl").write_text(
+            "".join(f'{{"text": "{letter}{number}"}}\n' for letter in "abcdefgh" * 50)
+        )
+        os.utime(words / f"{number:02d}.jsonl", (1_700_000_000 + number,) * 2)
+    topic = KafkaPlace(broker.brokers, "killed")
+    command = [
+        sys.executable, "-m", "penstock", "run", f"{Path(__file__).parent / 'apps_words.py'}:app", "--until-idle",
+        "--source", f"Words=jsonl:{words}?max_files=1", "--sink", f"Out={topic}?transactions=yes",
+        "--runs", str(tmp_path), "--name", "run",
+    ]  # fmt: skip
+    for batches in (1, 3, 5, 8):
+        process = start(command)
+        wait_for_batches(process, tmp_path, batches)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    process = start(command)
+    _, complaint = process.communicate()
+    assert process.returncode == 0, complaint
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    opened = Topic(topic)
+    ends = {partition: end for partition, (_, end) in opened.bounds().items()}
+    names = [name_of(message) for messages in opened.read({}, ends) for message in messages]
+    assert len(names) == len(set(names)) == report["sinks"]["Out"]
+    assert report["counts"]["processed"] == 12 * 400

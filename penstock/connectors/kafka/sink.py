@@ -3,44 +3,26 @@
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from penstock.app.stream import Sink, Stream
-from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext
+from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext, one_of
+from penstock.connectors.kafka.courier import Courier, Outgoing, Transactions
 from penstock.connectors.kafka.place import BORN_HEADER, JARS, OWN, KafkaPlace, header_fields
-from penstock.connectors.kafka.topic import ID_HEADER, PRODUCER, SETTLED_S, Topic, name_of
+from penstock.connectors.kafka.topic import ID_HEADER, SETTLED_S, Topic, name_of
 from penstock.connectors.sink import BoundSink, present
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError, SourceError
-from penstock.extras import needs
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
 
-with needs():
-    from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
-DELIVERY_MS = 120_000
-"""How long the broker may take for a message, before the batch fails and is delivered at the next start."""
-
-
-LARGEST_MESSAGE = 1_048_576
-"""Bytes, as Kafka's own producer has it, unless the URI says otherwise."""
-
-
-class Outgoing(NamedTuple):
-    """A message yet to be sent."""
-
-    key: str | None
-    headers: list[tuple[str, str]]
-    value: bytes
-
 
 class TopicSink(BoundSink):
-    """A topic that staged files are sent to, by one idempotent producer in the driver, so that order is kept.
+    """A topic that staged files are sent to, by one producer in the driver, so that order is kept.
 
     Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted: when
     the batch is delivered again, what the topic holds of it already is left out.
@@ -48,10 +30,14 @@ class TopicSink(BoundSink):
     Parameters
     ----------
     notes: the directory in which that is noted.
+    transactions: whether each batch is one.
     """
 
-    def __init__(self, stream: Stream[Any], place: KafkaPlace, notes: Path, files: SinkFiles) -> None:
+    def __init__(
+        self, stream: Stream[Any], place: KafkaPlace, notes: Path, files: SinkFiles, *, transactions: bool = False
+    ) -> None:
         self.files, self.topic_place, self.uri = files, place, str(place)
+        self._transactions = transactions
         self._codec = Codec(stream.event_type)
         self._notes, self._run = notes, ""
 
@@ -62,17 +48,22 @@ class TopicSink(BoundSink):
             self._topic = Topic(self.topic_place, create=True)
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
+        name = self.files.name
+        self._courier = Transactions(self._topic, name, run) if self._transactions else Courier(self._topic, name)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         staged = present(files)
+        if not staged:
+            return
         prefix = f"{self._run}/{group}/{batch}/"
+        self._courier.prepare(group)
         try:
-            there = self._present(group, batch, prefix) if staged else set()
+            there = self._present(group, batch, prefix)
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
         messages = (message for path in staged for message in self.messages(path))
         numbered = ((f"{prefix}{number}", message) for number, message in enumerate(messages))
-        self._send((name, message) for name, message in numbered if name not in there)
+        self._courier.send(group, ((name, message) for name, message in numbered if name not in there))
         for path in staged:
             path.unlink()
 
@@ -91,33 +82,6 @@ class TopicSink(BoundSink):
     @abstractmethod
     def messages(self, path: Path) -> Iterator[Outgoing]:
         """What a staged file holds."""
-
-    def _send(self, messages: Iterable[tuple[str, Outgoing]]) -> None:
-        failures: list[str] = []
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                failures.append(error.str())
-
-        ours = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": DELIVERY_MS, "log_level": 0}
-        producer = Producer({**PRODUCER, "message.max.bytes": LARGEST_MESSAGE, **self._topic.settings, **ours})
-        for name, message in messages:
-            headers: list[tuple[str, str | bytes | None]] = [(ID_HEADER, name), *message.headers]
-            while True:
-                try:
-                    producer.produce(
-                        self.topic_place.topic, message.value, message.key, headers=headers, on_delivery=delivered
-                    )
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-                except KafkaException as error:
-                    raise SinkError(
-                        f"Sink {self.files.name}: {self.topic_place} refuses a message: {error}."
-                    ) from error
-        producer.flush()
-        if failures:
-            raise SinkError(f"Sink {self.files.name}: {self.topic_place} does not take messages ({failures[0]}).")
 
     def _present(self, group: str, batch: int, prefix: str) -> set[str]:
         """The ids of the batch's events that an earlier attempt has sent."""
@@ -139,14 +103,15 @@ class TopicSink(BoundSink):
 class KafkaSink(TopicSink):
     """Values are JSON, keys those of the sink; headers hold an id, and the fields that the URI names."""
 
-    def __init__(self, sink: Sink, uri: Uri, context: SinkContext) -> None:
+    def __init__(self, sink: Sink, uri: Uri, options: Options, context: SinkContext) -> None:
         self.headers = header_fields(uri, sink.stream.event_type)
         own = {ID_HEADER, BORN_HEADER}.intersection(self.headers)
         if own:
             raise ConfigurationError(f"Sink {sink.name}: the header {min(own)} is Penstock's own; choose another name.")
         self._key = sink.key
         files = SinkFiles(sink.name, "jsonl", str(context.output), beside=(*sink.key, *self.headers.values()))
-        super().__init__(sink.stream, KafkaPlace.of(uri), context.output.parent, files)
+        transactions = options.get("transactions") == "yes"
+        super().__init__(sink.stream, KafkaPlace.of(uri), context.output.parent, files, transactions=transactions)
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
         lines = path.read_bytes().splitlines()
@@ -171,14 +136,20 @@ class KafkaHopSink(TopicSink):
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> KafkaSink:
-    return KafkaSink(sink, uri, context)
+    return KafkaSink(sink, uri, options, context)
 
 
 KAFKA = SinkConnector(
     "kafka",
     "HOST:PORT/TOPIC",
     "messages of a topic, with JSON events as values and the sink's key as theirs",
-    (Option("header.NAME", "the field that the header of a name holds", FIELD), OWN),
+    (
+        Option(
+            "transactions", "`yes`: a micro-batch is a transaction, once for who reads committed", one_of("yes", "no")
+        ),
+        Option("header.NAME", "the field that the header of a name holds", FIELD),
+        OWN,
+    ),
     reach="shared disk",
     jars=(JARS,),
     bind=_bind,

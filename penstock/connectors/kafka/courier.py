@@ -1,0 +1,136 @@
+"""How the messages of a micro-batch are sent to a topic: by an idempotent producer, or in a transaction."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from penstock.connectors.kafka.topic import ID_HEADER, PRODUCER, Topic
+from penstock.errors import SinkError
+from penstock.extras import needs
+
+with needs():
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+DELIVERY_S = 120
+"""How long the broker may take for a message, before the batch fails and is delivered at the next start."""
+
+TRANSACTION_S = 600
+"""How long a transaction may take. Brokers allow 15 minutes unless they are told otherwise."""
+
+LARGEST_MESSAGE = 1_048_576
+"""Bytes, as Kafka's own producer has it, unless the URI says otherwise."""
+
+
+class Outgoing(NamedTuple):
+    """A message yet to be sent."""
+
+    key: str | None
+    headers: list[tuple[str, str]]
+    value: bytes
+
+
+Named = Iterable[tuple[str, Outgoing]]
+"""Messages with their ids."""
+
+
+class Courier:
+    """Sends micro-batches by an idempotent producer, so that order is kept and nothing is sent twice while it lives.
+
+    Parameters
+    ----------
+    sink: its name, for what is said.
+    """
+
+    def __init__(self, topic: Topic, sink: str) -> None:
+        self._topic, self._sink = topic, sink
+        self._kept: Producer | None = None
+        """An idempotent producer takes half a second to begin."""
+
+    def prepare(self, group: str) -> None:
+        """Called before it is looked up what the topic holds of a batch of a group."""
+
+    def send(self, group: str, messages: Named) -> None:
+        """Send a batch of a group.
+
+        Raises
+        ------
+        SinkError: the broker refuses, or does not answer.
+        """
+        producer, self._kept = self._kept or self._producer({}), None
+        self._send(producer, messages)
+        self._kept = producer  # one that has failed is not used again
+
+    def _producer(self, own: dict[str, Any]) -> Producer:
+        ours = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": DELIVERY_S * 1000, "log_level": 0}
+        return Producer({**PRODUCER, "message.max.bytes": LARGEST_MESSAGE, **self._topic.settings, **ours, **own})
+
+    def _send(self, producer: Producer, messages: Named) -> None:
+        failures: list[str] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error.str())
+
+        for name, message in messages:
+            headers: list[tuple[str, str | bytes | None]] = [(ID_HEADER, name), *message.headers]
+            while True:
+                try:
+                    producer.produce(
+                        self._topic.place.topic, message.value, message.key, headers=headers, on_delivery=delivered
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+                except KafkaException as error:
+                    raise SinkError(f"Sink {self._sink}: {self._topic.place} refuses a message: {error}.") from error
+        producer.flush()
+        if failures:
+            raise SinkError(f"Sink {self._sink}: {self._topic.place} does not take messages ({failures[0]}).")
+
+
+class Transactions(Courier):
+    """Sends each micro-batch as a transaction: who reads committed messages sees all of it, once, or nothing.
+
+    Kafka lets only the newest producer of a name go on. The name is the run's, the sink's and the group's, so a driver that
+    another has followed can commit nothing more.
+    """
+
+    def __init__(self, topic: Topic, sink: str, run: str) -> None:
+        super().__init__(topic, sink)
+        self._run = run
+        self._producers: dict[str, Producer] = {}
+
+    def prepare(self, group: str) -> None:
+        """End what an earlier driver has begun: it is committed then, or it never will be."""
+        if group not in self._producers:
+            name = f"penstock/{self._run}/{self._sink}/{group}"
+            producer = self._producer({"transactional.id": name, "transaction.timeout.ms": TRANSACTION_S * 1000})
+            try:
+                producer.init_transactions(DELIVERY_S)
+            except KafkaException as error:
+                raise self._refused(error) from error
+            self._producers[group] = producer
+
+    def send(self, group: str, messages: Named) -> None:
+        producer = self._producers[group]
+        try:
+            producer.begin_transaction()
+            self._send(producer, messages)
+            producer.commit_transaction(DELIVERY_S)
+        except (KafkaException, SinkError) as error:
+            with suppress(KafkaException):  # if it cannot be undone now, the next producer of its name does that
+                producer.abort_transaction(DELIVERY_S)
+            del self._producers[group]
+            if isinstance(error, SinkError):
+                raise
+            raise self._refused(error) from error
+
+    def _refused(self, error: KafkaException) -> SinkError:
+        cause = error.args[0]
+        if cause.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
+            return SinkError(
+                f"Sink {self._sink}: another driver delivers for this run to {self._topic.place}; this one stops."
+            )
+        return SinkError(
+            f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}); run again."
+        )
