@@ -1,8 +1,14 @@
-"""A Kafka broker whose clients must prove who they are, with real certificates."""
+"""A Kafka broker whose clients must prove who they are: with real certificates, passwords, and tokens that a server gives out."""
 
+import base64
+import json
 import shutil
 import subprocess
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import parse_qs
 
 from adapters import required
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -11,7 +17,9 @@ from penstock.bench.servers.broker import KafkaBroker
 from penstock.engine.java import java_home
 
 PASSWORD = 'pass"word\\ 1'
+SECRET = "a=client's secret"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="plain-password";'
 
 
@@ -31,8 +39,68 @@ def certificate(directory: Path, name: str, *given: str) -> tuple[Path, Path, Pa
     return files
 
 
+def _coded(text: bytes) -> str:
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+class TokenServer:
+    """Gives signed tokens (RFC 6749, 4.4; RFC 7519) to who knows a client's secret, and the key that they are checked by."""
+
+    def __init__(self, directory: Path) -> None:
+        self._key = directory / "tokens.key"
+        self._openssl("genrsa", "-out", self._key, "2048")
+        shown = self._openssl("rsa", "-in", self._key, "-noout", "-modulus").decode()
+        modulus = int(shown.partition("=")[2], 16).to_bytes(256, "big")
+        key = {"kty": "RSA", "kid": "one", "use": "sig", "alg": "RS256", "n": _coded(modulus), "e": "AQAB"}
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._answer(200, {"keys": [key]})
+
+            def do_POST(self) -> None:
+                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                known = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+                if known != f"alice:{SECRET}":
+                    self._answer(401, {"error": "invalid_client"})
+                    return
+                token = server.token(form.get("scope", ["kafka"])[0])
+                self._answer(200, {"access_token": token, "token_type": "Bearer", "expires_in": 300})
+
+            def _answer(self, status: int, what: object) -> None:
+                body = json.dumps(what).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def token(self, scope: str) -> str:
+        """One for alice, of five minutes."""
+        now = int(time.time())
+        head = {"alg": "RS256", "typ": "JWT", "kid": "one"}
+        body = {"iss": "tests", "sub": "alice", "aud": "kafka", "iat": now, "exp": now + 300, "scope": scope}
+        text = ".".join(_coded(json.dumps(part).encode()) for part in (head, body))
+        return f"{text}.{_coded(self._openssl('dgst', '-sha256', '-sign', self._key, given=text.encode()))}"
+
+    def close(self) -> None:
+        """No more tokens."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _openssl(self, *arguments: object, given: bytes = b"") -> bytes:
+        return subprocess.run(["openssl", *map(str, arguments)], input=given, check=True, capture_output=True).stdout
+
+
 class SecureBroker:
-    """The broker, with certificates and users: ``alice`` by SCRAM and PLAIN, or by the certificate ``client``."""
+    """The broker, with ``alice``, who logs in by SCRAM, PLAIN or a token, or is known by the certificate ``client``."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -41,8 +109,17 @@ class SecureBroker:
         self.client, self.key, _ = certificate(directory, "client")
         self.password = directory / "password"
         self.password.write_text(PASSWORD + "\n")
+        self.secret = directory / "secret"
+        self.secret.write_text(SECRET)
+        self.tokens = TokenServer(directory)
+        oauth = {
+            "oauthbearer.sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
+            "oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"{self.tokens.url}/keys",
+            "oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+        }
         login = {
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER", **oauth,
             "scram-sha-256.sasl.jaas.config": SCRAM, "scram-sha-512.sasl.jaas.config": SCRAM, "plain.sasl.jaas.config": PLAIN,
         }  # fmt: skip
         tls = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(server)}
@@ -56,7 +133,8 @@ class SecureBroker:
             "EXPIRED": ("SASL_SSL", {**login, **tls, "ssl.keystore.location": str(expired)}),
             "MUTUAL": ("SSL", {**tls, **mutual}),
         }
-        self.broker = KafkaBroker(directory / "kafka", listeners=listeners)
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.url}/keys"
+        self.broker = KafkaBroker(directory / "kafka", listeners=listeners, java_options=(allowed,))
 
     def __enter__(self) -> "SecureBroker":
         self.broker.__enter__()
@@ -68,6 +146,7 @@ class SecureBroker:
 
     def __exit__(self, *_: object) -> None:
         self.broker.kill()
+        self.tokens.close()
 
     def uri(self, topic: str, listener: str = "LOGIN", **options: object) -> str:
         """A URI of a topic; options are Kafka's, with underscores for points."""
@@ -80,6 +159,12 @@ class SecureBroker:
         else:
             given |= {
                 "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": f"file:{self.password}"
+            }  # fmt: skip
+        if options.get("sasl_mechanism") == "OAUTHBEARER":
+            given |= {
+                "sasl.oauthbearer.client.id": "alice", "sasl.oauthbearer.client.secret": f"file:{self.secret}",
+                "sasl.oauthbearer.token.endpoint.url": f"{self.tokens.url}/token", "sasl.oauthbearer.scope": "kafka",
+                "sasl.username": None, "sasl.password": None,
             }  # fmt: skip
         given |= {name.replace("_", "."): value for name, value in options.items()}
         query = "&".join(f"kafka.{name}={value}" for name, value in given.items() if value is not None)

@@ -8,6 +8,7 @@ from threading import Event as Flag
 from confluent_kafka import KafkaError, Message, Producer
 
 from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.refusal import FAILED, cause_of
 from penstock.connectors.kafka.topic import ID_HEADER, PATIENCE_S, PRODUCER, SETTLED_S, Topic, name_of, place_of
 from penstock.connectors.log import CONFLICT, Parcel, StreamLog
 from penstock.errors import SinkError
@@ -108,8 +109,11 @@ class KafkaStore:
                 self._reached[partition] = offset
 
     def _await_acknowledgements(self) -> None:
-        while self._producer.flush(0.5):
-            self._check_closing()
+        try:
+            while self._producer.flush(0.5):
+                self._check_closing()
+        except FAILED as error:  # it may write nothing, and will not be allowed to by waiting
+            raise SinkError(f"{self._topic.place} refuses events ({cause_of(error)}).") from error
         if self._failed is not None:
             raise SinkError(f"{self._topic.place} refuses events ({self._failed.str()}).")
 

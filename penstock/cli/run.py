@@ -295,6 +295,14 @@ def summary(report: dict[str, Any], directory: Path) -> str:
     if latency["p50"] is not None:
         shown = ", ".join(f"{name} {value / 1000:.2f} s" for name, value in latency.items())
         lines.append(f"  latency             {shown} (measured, intended send time to committed result)")
+    for name, partitions in report["lag"].items():
+        behind = {partition: events for partition, events in partitions.items() if events}
+        if behind:
+            worst = max(behind, key=lambda partition: behind[partition])
+            lines.append(
+                f"  lag                 {name}: {sum(behind.values()):,} events in {len(behind)} of {len(partitions)} partitions, "
+                f"most in partition {worst} ({behind[worst]:,}; measured)"
+            )
     if counts["dead_letters"]:
         lines.append(f"  dead letters        {counts['dead_letters']:,} in {_relative(directory / 'dead-letters')}/")
     lines.append(f"  report              {_relative(directory / 'report.json')}")

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock.app.stream import Source
@@ -57,6 +58,8 @@ class Reckoning(NamedTuple):
     """Handed to micro-batches that have been committed; None, where that can no longer be counted at the source."""
     queued: int
     """Accepted by the source, and not in a committed micro-batch."""
+    lag: Mapping[str, int] = MappingProxyType({})
+    """The same by the source's partitions, where it has some."""
 
 
 class BoundSource(ABC):

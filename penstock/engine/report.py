@@ -74,6 +74,7 @@ def report_of(
             "late": sum(element.late for element in totals.elements.values()) + progress.late,
             "dead_letters": totals.outputs.get(LETTERS, 0),
         },
+        "lag": {name: dict(reckoning.lag) for name, reckoning in reckonings.items() if reckoning.lag},
         "streams": {stream.name: totals.streams.get(stream.name, 0) for stream in topology.streams},
         "sinks": {sink.name: totals.outputs.get(sink.name, 0) for sink in topology.sinks},
         "elements": {

@@ -57,7 +57,11 @@ STREAMING = {
 """What a session's queries need; may be set while it runs."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",  # the last two are Kafka's secrets
+}
 
 
 def start_session(

@@ -37,6 +37,12 @@ class SourceRecord:
         """Rows that were there and were left for later, at most; None where that is not said."""
         return None if self.end is None or self.latest is None else _difference(self.latest, self.end)
 
+    @property
+    def lag(self) -> Mapping[str, int]:
+        """The same by partition, where the source has some."""
+        end, latest = self.end or {}, self.latest or {}
+        return {name: max(0, latest[name] - end.get(name, 0)) for name in latest if name and end}
+
 
 @dataclass(frozen=True)
 class Record:

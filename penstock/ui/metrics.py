@@ -58,6 +58,11 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
     queued = gauge(
         "penstock_queued_events", "Events that wait at the sources, where these tell (measured)", labels=["run"]
     )
+    lag = gauge(
+        "penstock_lag_events",
+        "Events that wait at a partition of a source, as of its last micro-batch (measured)",
+        labels=["run", "source", "partition"],
+    )
     batches = counter("penstock_batches", "Committed micro-batches", labels=["run"])
     rate = gauge(
         "penstock_source_events_per_second", "Source events, of the last half minute (measured)", labels=["run"]
@@ -82,6 +87,9 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
                 events.add_metric([run, outcome], count)
         if one["counts"]["queued"] is not None:
             queued.add_metric([run], one["counts"]["queued"])
+        for source, partitions in one["lately"]["lag"].items():
+            for partition, waiting in partitions.items():
+                lag.add_metric([run, source, partition], waiting)
         batches.add_metric([run], one["batches"])
         last = max((series["rows"][-1][0] for series in one["series"]), default=0.0)
         fresh = now - last <= LATELY_S + 2 * (one["trigger"] or 0.0)
@@ -108,7 +116,7 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
             for family, field in elements:
                 if element[field] is not None:
                     family.add_metric([run, name], element[field] / (1e6 if field == "service_us" else 1))
-    yield from (events, queued, batches, rate, trigger, cause, expected, measured, duration, commit)
+    yield from (events, queued, lag, batches, rate, trigger, cause, expected, measured, duration, commit)
     yield from (family for family, _ in elements)
 
 

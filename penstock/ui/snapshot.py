@@ -1,7 +1,7 @@
 """What the page shows of a run, as plain data: a pure function of what was followed and forecast."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -11,7 +11,7 @@ from penstock.app.drawing import nodes_and_edges
 from penstock.app.picture import drawn
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.letters import last_letters
-from penstock.planner.record import Record
+from penstock.planner.record import Record, SourceRecord
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
@@ -131,7 +131,7 @@ def _lately(follower: Follower) -> dict[str, Any]:
             }
             for name, one in elements.items()
         },
-        "waiting": _waiting_at(follower),
+        "waiting": _waiting_at(follower), "lag": _lag_at(follower),
     }  # fmt: skip
 
 
@@ -153,15 +153,25 @@ class _Lately:
 
 def _waiting_at(follower: Follower) -> dict[str, float]:
     """Rows that wait at each source and hop, where it tells."""
+    return {name: float(source.waiting) for name, source in _sources(follower) if source.waiting is not None}
+
+
+def _lag_at(follower: Follower) -> dict[str, dict[str, int]]:
+    """The same by partition, of sources that have some."""
+    return {
+        name: {partition.rpartition("/")[2]: rows for partition, rows in source.lag.items()}
+        for name, source in _sources(follower)
+        if source.lag
+    }
+
+
+def _sources(follower: Follower) -> Iterator[tuple[str, SourceRecord]]:
+    """What each source and hop last told, under its stream's name."""
     orders = follower.manifest.get("orders", {})
     last = {record.name: record for record in follower.progress if record.sources}
-    return {
-        stream: float(source.waiting)
-        for name in follower.present
-        if name in last
-        for stream, source in zip(orders.get(name, ()), last[name].sources, strict=False)
-        if source.waiting is not None
-    }
+    for name in follower.present:
+        if name in last:
+            yield from zip(orders.get(name, ()), last[name].sources, strict=False)
 
 
 def _skew(instances: dict[int, int]) -> float | None:

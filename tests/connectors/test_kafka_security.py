@@ -1,5 +1,7 @@
 """Users, passwords and certificates of Kafka: settings for two client libraries, and a broker that asks for them."""
 
+import base64
+
 import pytest
 
 from penstock.connectors.kafka import security
@@ -19,6 +21,7 @@ def place(uri):
         ("LOGIN", {}),
         ("LOGIN", {"sasl_mechanism": "SCRAM-SHA-512"}),
         ("LOGIN", {"sasl_mechanism": "PLAIN", "sasl_password": "env:ALICE"}),
+        ("LOGIN", {"sasl_mechanism": "OAUTHBEARER"}),
         ("MUTUAL", {}),
     ],
 )
@@ -33,7 +36,14 @@ def test_who_proves_who_they_are_is_let_in(secure, listener, options, monkeypatc
         ("LOGIN", {"sasl_password": "env:WRONG"}, r"refuses us \(.*[Aa]uthentication.*check kafka.sasl.mechanism"),
         ("LOGIN", {"sasl_username": "bob"}, r"refuses us \(.*[Aa]uthentication"),
         ("LOGIN", {"ssl_ca_location": None}, r"refuses us \(.*certificate.*check kafka.security.protocol"),
-        ("EXPIRED", {}, r"refuses us \(.*certificate.*the dates and names of certificates"),
+        ("LOGIN", {"ssl_ca_location": "/dev/null"}, r"a setting of the URI does not fit \(.*ssl.ca.location"),
+        ("EXPIRED", {}, r"refuses us \(certificate has expired\); .*the dates and names of certificates"),
+        (
+            "LOGIN",
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_client_secret": "env:WRONG"},
+            r"refuses us \(.*token.*check kafka.sasl.mechanism",
+        ),
+        ("MUTUAL", {"ssl_certificate_location": None, "ssl_key_location": None}, r"refuses us \(.*SSL alert"),
     ],
 )
 def test_who_does_not_is_told_why(secure, listener, options, said, monkeypatch):
@@ -52,7 +62,12 @@ def test_who_does_not_is_told_why(secure, listener, options, said, monkeypatch):
         ("kafka.sasl.jaas.config=hush", "kafka.sasl.username and kafka.sasl.password"),
         ("kafka.ssl.truststore.location=x.jks", "kafka.ssl.ca.location"),
         ("kafka.ssl.keystore.password=hush", "kafka.ssl.certificate.location"),
-        ("kafka.sasl.mechanism=GSSAPI", "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("kafka.security.protocol=SASL_SSL", "and is missing"),
+        ("kafka.enable.ssl.certificate.verification=false", "kafka.ssl.ca.location"),
+        (
+            "kafka.sasl.mechanism=GSSAPI",
+            "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, and is GSSAPI",
+        ),
     ],
 )
 def test_what_is_not_for_both_clients_or_not_for_eyes_is_refused(options, said):
@@ -62,8 +77,9 @@ def test_what_is_not_for_both_clients_or_not_for_eyes_is_refused(options, said):
 
 
 def test_settings_for_java(tmp_path, monkeypatch):
-    for name in ("ca", "crt", "key", "password"):
+    for name in ("ca", "crt", "password"):
         (tmp_path / name).write_text(f"{name} of alice\n")
+    key = key_file(tmp_path / "key", "ENCRYPTED PRIVATE KEY")
     monkeypatch.setenv("PASSWORD", 'a"b\\c')
     given = place(
         f"kafka:broker:9092/words?kafka.security.protocol=SASL_SSL&kafka.sasl.mechanisms=SCRAM-SHA-512&kafka.sasl.username=al"
@@ -84,15 +100,63 @@ def test_settings_for_java(tmp_path, monkeypatch):
         "kafka.ssl.truststore.certificates": "ca of alice\n",
         "kafka.ssl.keystore.type": "PEM",
         "kafka.ssl.keystore.certificate.chain": "crt of alice\n",
-        "kafka.ssl.keystore.key": "key of alice\n",
+        "kafka.ssl.keystore.key": key.read_text(),
         "kafka.ssl.key.password": "password of alice",
         "kafka.ssl.endpoint.identification.algorithm": "",
     }
 
 
+def key_file(path, kind, content=b"key"):
+    path.write_text(f"-----BEGIN {kind}-----\n{base64.b64encode(content).decode()}\n-----END {kind}-----\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "said"),
+    [
+        ("RSA PRIVATE KEY", b"", "reads PKCS 8 alone"),
+        ("EC PRIVATE KEY", b"", "reads PKCS 8 alone"),
+        ("ENCRYPTED PRIVATE KEY", b"-" + security.PBES2 + b"-", "encrypted by PBES2"),
+        ("CERTIFICATE", b"", "no private key"),
+    ],
+)
+def test_a_key_that_java_does_not_read_is_refused(tmp_path, kind, content, said):
+    key = key_file(tmp_path / "key", kind, content)
+    with pytest.raises(ConfigurationError, match=said):
+        security.for_java({"ssl.key.location": str(key), "ssl.certificate.location": str(key)})
+
+
+def test_the_password_of_a_key_that_has_none_is_left_out(tmp_path):
+    key = key_file(tmp_path / "key", "PRIVATE KEY")
+    settings = {"ssl.key.location": str(key), "ssl.certificate.location": str(key), "ssl.key.password": f"file:{key}"}
+    assert "ssl.key.password" not in security.for_java(settings)
+
+
+def test_tokens_for_java(tmp_path):
+    (tmp_path / "ca").write_text("line\nline\n")
+    settings = {
+        "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.client.id": "alice", "sasl.oauthbearer.client.secret": "env:SECRET",
+        "sasl.oauthbearer.token.endpoint.url": "https://who", "https.ca.location": str(tmp_path / "ca"),
+        "sasl.oauthbearer.scope": "kafka",
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SECRET", "hush")
+        java = security.for_java(settings)
+        assert security.opened(settings)["sasl.oauthbearer.method"] == "oidc"
+    assert java.pop("sasl.jaas.config") == (
+        f'{security.MODULE} required clientId="alice" clientSecret="hush" scope="kafka" ssl.truststore.type="PEM" '
+        'ssl.truststore.certificates="line\\nline\\n";'
+    )
+    assert java == {
+        "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "https://who",
+        "sasl.login.callback.handler.class": security.HANDLER,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"sasl.mechanism": "OAUTHBEARER"}, "needs kafka.sasl.oauthbearer.client.id, "),
         ({"sasl.password": "env:NOT_THERE"}, "no variable NOT_THERE"),
         ({"sasl.password": "file:/not/there"}, "/not/there cannot be read"),
         ({"ssl.ca.location": "/not/there"}, "/not/there cannot be read"),

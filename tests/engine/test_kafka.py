@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from secure import PASSWORD
+from secure import PASSWORD, SECRET
 
 from penstock.adapter import EventLog
 from penstock.app.loader import load_app
@@ -68,6 +68,7 @@ def test_from_kafka_over_kafka_to_kafka(run_app, broker):
     assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (4, 3, 1)
     assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
     assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
+    assert result.report["lag"] == {"Words": {"0": 0, "1": 0}}
     assert sorted(message.key() for message in messages(broker, "out")) == [b"a", b"b"]
     assert all(name_of(message) for message in messages(broker, "out"))
     recorded = [result.directory / name for name in ("starts.jsonl", "manifest.json")]
@@ -125,10 +126,13 @@ def test_what_a_transaction_leaves_behind_is_no_event(run_app, broker, options, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("listener", ["LOGIN", "MUTUAL"])
-def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener):
+@pytest.mark.parametrize(
+    ("listener", "options"), [("LOGIN", {}), ("LOGIN", {"sasl_mechanism": "OAUTHBEARER"}), ("MUTUAL", {})]
+)
+def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener, options):
     """Source, hop and sink; and no file of the run holds the password, or the key."""
-    place = KafkaPlace.of(Uri.parse(secure.uri(f"in-{listener}", listener)))
+    way = "-".join([listener, *options.values()])
+    place = KafkaPlace.of(Uri.parse(secure.uri(f"in-{way}", listener, **options)))
     producer = Producer(Topic(place, create=True).settings)
     for text in "aba":
         producer.produce(place.topic, json.dumps({"text": text}))
@@ -136,15 +140,20 @@ def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener)
     result = run_app(
         "app",
         file=APPS,
-        sources={"Words": secure.uri(place.topic, listener)},
-        sinks={"Out": secure.uri(f"out-{listener}", listener)},
+        sources={"Words": secure.uri(place.topic, listener, **options)},
+        sinks={"Out": secure.uri(f"out-{way}", listener, **options)},
         groups={"Counter": "second"},
-        hops=secure.uri("", listener).replace("/?", "?"),
+        hops=secure.uri("", listener, **options).replace("/?", "?"),
     )
     assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
     assert result.report["counts"]["lost"] == result.report["counts"]["queued"] == 0
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
-    secrets = [PASSWORD.encode(), PASSWORD.split('"')[1].encode(), secure.key.read_bytes().splitlines()[-3]]
+    secrets = [
+        SECRET.encode(),
+        PASSWORD.encode(),
+        PASSWORD.split('"')[1].encode(),
+        secure.key.read_bytes().splitlines()[-3],
+    ]
     assert not [file for file in files for secret in secrets if secret in file.read_bytes()]
 
 

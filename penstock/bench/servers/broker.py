@@ -1,6 +1,6 @@
 """A real Kafka broker on this machine: one node in KRaft mode, a process to be killed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -45,6 +45,7 @@ class KafkaBroker(Server):
     directory: for its data and log.
     partitions: of a topic that is created without saying how many.
     node: of a cluster, on which it runs; this machine unless given.
+    java_options: for its JVM.
     listeners: by the names of further ports, on which clients must prove who they are, their protocol and settings.
 
     Raises
@@ -57,11 +58,12 @@ class KafkaBroker(Server):
         directory: Path,
         partitions: int = 2,
         node: Node | None = None,
+        java_options: Sequence[str] = (),
         listeners: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType({}),
     ) -> None:
         self._directory = directory
         self._port, self._controller = free_port(), free_port()
-        self._partitions, self._listeners = partitions, listeners
+        self._partitions, self._listeners, self._java_options = partitions, listeners, java_options
         self._ports = {name: free_port() for name in listeners}
         self._host, self._spawn = (HOST, spawn) if node is None else (node.address, node.spawn)
 
@@ -110,5 +112,5 @@ class KafkaBroker(Server):
 
     def _java(self, main: str, *arguments: object) -> Process:
         jars = fetch(BROKER)
-        command = [java_home() / "bin" / "java", "-Xmx512m", "-cp", f"{jars}/*", main, *arguments]
+        command = [java_home() / "bin" / "java", "-Xmx512m", *self._java_options, "-cp", f"{jars}/*", main, *arguments]
         return self._spawn(command, self._directory / "broker.log")

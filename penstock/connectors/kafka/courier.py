@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from penstock.connectors.kafka.refusal import FAILED, cause_of
 from penstock.connectors.kafka.topic import ID_HEADER, PRODUCER, Topic
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -65,6 +66,14 @@ class Courier:
         return Producer({**PRODUCER, "message.max.bytes": LARGEST_MESSAGE, **self._topic.settings, **ours, **own})
 
     def _send(self, producer: Producer, messages: Named) -> None:
+        try:
+            self._produce(producer, messages)
+        except FAILED as error:
+            raise SinkError(
+                f"Sink {self._sink}: {self._topic.place} does not take messages: {cause_of(error)}."
+            ) from error
+
+    def _produce(self, producer: Producer, messages: Named) -> None:
         failures: list[str] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -81,8 +90,6 @@ class Courier:
                     break
                 except BufferError:
                     producer.poll(0.1)
-                except KafkaException as error:
-                    raise SinkError(f"Sink {self._sink}: {self._topic.place} refuses a message: {error}.") from error
         producer.flush()
         if failures:
             raise SinkError(f"Sink {self._sink}: {self._topic.place} does not take messages ({failures[0]}).")

@@ -4,13 +4,15 @@ A secret is not written down but named, as ``env:NAME`` or ``file:PATH``, and re
 here and handed on as text, so that executors elsewhere need no copy of them.
 """
 
+import base64
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.errors import ConfigurationError
 
-SECRETS = ("sasl.password", "ssl.key.password")
+SECRETS = ("sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret")
 """Settings that are given by name only."""
 
 ENVIRONMENT, FILE = "env:", "file:"
@@ -26,8 +28,19 @@ INSTEAD = {
     "sasl.jaas": "kafka.sasl.username and kafka.sasl.password",
     "ssl.truststore": "kafka.ssl.ca.location, a PEM file",
     "ssl.keystore": "kafka.ssl.certificate.location and kafka.ssl.key.location, PEM files",
+    "sasl.login.callback": "kafka.sasl.mechanism=OAUTHBEARER",
+    "enable.ssl.certificate.verification": "kafka.ssl.ca.location, a PEM file",
 }
-"""For settings that only Java's client has, what both are told by."""
+"""For settings that only one of the clients has, what both are told by."""
+
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+OAUTH = {"sasl.oauthbearer.client.id": "clientId", "sasl.oauthbearer.client.secret": "clientSecret"}
+"""What a client needs besides the address of the endpoint that gives out tokens, and how Java calls it."""
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+
+PBES2 = bytes.fromhex("2a864886f70d01050d")
+"""A way to encrypt keys that Java 17 does not read."""
 
 
 def check(options: Mapping[str, str]) -> None:
@@ -40,15 +53,17 @@ def check(options: Mapping[str, str]) -> None:
     for name, value in options.items():
         for beginning, instead in INSTEAD.items():
             if name.startswith(beginning):
-                raise ConfigurationError(f"kafka.{name} is of Java's client alone; write {instead}, which serve both.")
+                raise ConfigurationError(f"kafka.{name} is not for both clients; write {instead}.")
         if name in SECRETS and not value.startswith((ENVIRONMENT, FILE)):
             raise ConfigurationError(
                 f"kafka.{name} holds a secret, which others could read here: write kafka.{name}=env:NAME or "
                 f"kafka.{name}=file:PATH."
             )
-    mechanism = _mechanism(options)
-    if mechanism is not None and mechanism not in MECHANISMS:
-        raise ConfigurationError(f"kafka.sasl.mechanism={mechanism} must be one of {', '.join(MECHANISMS)}.")
+    mechanism, is_sasl = _mechanism(options), options.get("security.protocol", "").upper().startswith("SASL")
+    if (mechanism or is_sasl) and mechanism not in (*MECHANISMS, "OAUTHBEARER"):
+        raise ConfigurationError(
+            f"kafka.sasl.mechanism must be one of {', '.join(MECHANISMS)} or OAUTHBEARER, and is {mechanism or 'missing'}."
+        )
 
 
 def opened(options: Mapping[str, str]) -> dict[str, str]:
@@ -58,7 +73,8 @@ def opened(options: Mapping[str, str]) -> dict[str, str]:
     ------
     ConfigurationError: there is no such variable, or the file cannot be read.
     """
-    return {name: _value(name, value) for name, value in options.items()}
+    given = {name: _value(name, value) for name, value in options.items()}
+    return given | ({"sasl.oauthbearer.method": "oidc"} if _mechanism(given) == "OAUTHBEARER" else {})
 
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
@@ -70,7 +86,10 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
     """
     given = opened(options)
     made: dict[str, str] = {}
-    if mechanism := _mechanism(given):
+    mechanism = _mechanism(given)
+    if mechanism == "OAUTHBEARER":
+        made |= _tokens(given)
+    elif mechanism:
         user, password = _both(given, "sasl.username", "sasl.password")
         made["sasl.mechanism"] = mechanism
         made["sasl.jaas.config"] = (
@@ -82,13 +101,52 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
         certificate, key = _both(given, "ssl.certificate.location", "ssl.key.location")
         made["ssl.keystore.type"] = "PEM"
         made["ssl.keystore.certificate.chain"] = _text("ssl.certificate.location", certificate)
-        made["ssl.keystore.key"] = _text("ssl.key.location", key)
+        made["ssl.keystore.key"] = _key("ssl.key.location", key)
+        if "BEGIN PRIVATE KEY" in made["ssl.keystore.key"]:
+            given.pop("ssl.key.password", None)  # there is nothing that it opens
     if given.get("ssl.endpoint.identification.algorithm") == "none":
         made["ssl.endpoint.identification.algorithm"] = ""
     ours = {
         "sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+        "sasl.oauthbearer.method", "sasl.oauthbearer.scope", "https.ca.location", *OAUTH,
     }  # fmt: skip
     return {name: value for name, value in given.items() if name not in ours} | made
+
+
+def _tokens(given: Mapping[str, str]) -> dict[str, str]:
+    """What logs in by a token that is asked of an endpoint with a client's own secret."""
+    missing = [name for name in (*OAUTH, ENDPOINT) if name not in given]
+    if missing:
+        raise ConfigurationError(
+            f"kafka.sasl.mechanism=OAUTHBEARER needs {', '.join(f'kafka.{name}' for name in missing)}."
+        )
+    own = {java: given[name] for name, java in OAUTH.items()}
+    if scope := given.get("sasl.oauthbearer.scope"):
+        own["scope"] = scope
+    if location := given.get("https.ca.location"):
+        own |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text("https.ca.location", location)}
+    words = " ".join(f"{name}={_quoted(value)}" for name, value in own.items())
+    return {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f"{MODULE} required {words};",
+        "sasl.login.callback.handler.class": HANDLER,
+    }
+
+
+def _key(name: str, path: str) -> str:
+    """A private key that Java reads, too."""
+    text = _text(name, path)
+    kind = re.search("-----BEGIN (.*?)-----(.*?)-----END", text, re.DOTALL)
+    mend = "write it anew with openssl pkcs8 -topk8"
+    if kind is None or not kind[1].endswith("PRIVATE KEY"):
+        raise ConfigurationError(f"kafka.{name}: {path} holds no private key in PEM; {mend}.")
+    if kind[1] not in ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"):
+        raise ConfigurationError(f"kafka.{name}: {path} is a {kind[1]}, and Java's client reads PKCS 8 alone; {mend}.")
+    if kind[1].startswith("ENCRYPTED") and PBES2 in base64.b64decode(kind[2]):
+        raise ConfigurationError(
+            f"kafka.{name}: {path} is encrypted by PBES2, which Java's client may not read; {mend} -v1 PBE-SHA1-3DES."
+        )
+    return text
 
 
 def _mechanism(options: Mapping[str, str]) -> str | None:
@@ -122,4 +180,4 @@ def _text(name: str, path: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

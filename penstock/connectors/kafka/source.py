@@ -63,9 +63,9 @@ class KafkaSource(BoundSource):
         """By offsets, of which some have no message: those of a transaction's end, or of what was compacted."""
         first, done = self._read(position)
         committed = sum(end - first.get(partition, 0) for partition, end in done.items())
-        bounds = self.topic.bounds()
-        queued = sum(max(0, end - done.get(partition, low)) for partition, (low, end) in bounds.items())
-        return Reckoning(committed, queued)
+        bounds = self.topic.bounds().items()
+        lag = {str(partition): max(0, end - done.get(partition, low)) for partition, (low, end) in bounds}
+        return Reckoning(committed, sum(lag.values()), lag)
 
     def recount(self, position: Position) -> int:
         return self.topic.count(*self._read(position))

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.connectors.kafka import security
 from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.refusal import Refusals
 from penstock.errors import SourceError
 from penstock.extras import needs
 
@@ -26,15 +27,6 @@ SETTLED_S = 0.5
 
 ASKED_S = 2.0
 """How long one question for topics may take, before it is asked again."""
-
-FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-
-REFUSED = {
-    KafkaError._AUTHENTICATION: "check kafka.sasl.mechanism, kafka.sasl.username and what kafka.sasl.password names",
-    KafkaError._SSL: "check kafka.security.protocol, kafka.ssl.ca.location, and the dates and names of certificates",
-    **dict.fromkeys(FORBIDDEN, "have its owner allow the user to read the topic, or to write it"),
-}
-"""For what no patience helps, how to mend it."""
 
 PRODUCER = {
     "enable.idempotence": True,
@@ -57,9 +49,9 @@ class Topic:
 
     def __init__(self, place: KafkaPlace, *, create: bool = False) -> None:
         self.place = place
-        self._refusals: list[KafkaError] = []
+        self._refusals = Refusals(place)
         self.settings: dict[str, Any] = {
-            "bootstrap.servers": place.brokers, **security.opened(dict(place.options)), "error_cb": self._note,
+            "bootstrap.servers": place.brokers, **security.opened(dict(place.options)), "error_cb": self._refusals.note,
         }  # fmt: skip
         with self._explained():
             if create:
@@ -111,6 +103,9 @@ class Topic:
             deadline = time.monotonic() + PATIENCE_S
             while left:
                 messages = consumer.consume(2_000, 0.2)
+                for message in messages:
+                    if (error := message.error()) is not None and not _is_end(message) and not error.retriable():
+                        raise KafkaException(error)
                 if messages:
                     deadline = time.monotonic() + PATIENCE_S
                     yield [message for message in messages if message.error() is None]
@@ -132,11 +127,11 @@ class Topic:
             consumer.close()
 
     def _admin(self) -> AdminClient:
-        return AdminClient({**self.settings, "log_level": 0})
+        return AdminClient({**self.settings, "log_level": 0, "allow.auto.create.topics": False})
 
     def _create(self) -> None:
         admin = self._admin()
-        if self.place.topic in self._topics(admin):
+        if self._partitions():
             return
         try:
             admin.create_topics([NewTopic(self.place.topic)])[self.place.topic].result(PATIENCE_S)
@@ -148,40 +143,33 @@ class Topic:
             time.sleep(0.05)
 
     def _partitions(self) -> list[int]:
-        admin = self._admin()
-        found = self._topics(admin).get(self.place.topic)
-        if found is not None and found.error is not None and found.error.code() in FORBIDDEN:
-            raise KafkaException(found.error)
-        return sorted(found.partitions) if found is not None else []
+        return sorted(self._described().partitions)
 
-    def _topics(self, admin: AdminClient) -> dict[str, Any]:
-        """All topics that the brokers show us. One that refuses us does not become kinder by our asking for longer."""
+    def _described(self) -> Any:
+        """What the brokers say of the topic; it is not made by our asking."""
+        admin = self._admin()
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                return admin.list_topics(timeout=ASKED_S).topics
+                found = admin.list_topics(self.place.topic, timeout=ASKED_S).topics[self.place.topic]
             except KafkaException:
-                admin.poll(0)  # which has `_note` called
+                admin.poll(0)  # which tells of refusals
                 if self._refusals or time.monotonic() > deadline:
                     raise
-
-    def _note(self, error: KafkaError) -> None:
-        if error.code() in REFUSED:
-            self._refusals.append(error)
+                continue
+            if found.error is None or found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return found
+            if not found.error.retriable() or time.monotonic() > deadline:
+                raise KafkaException(found.error)
+            time.sleep(0.05)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
+        self._refusals.clear()
         try:
             yield
         except KafkaException as error:
-            cause = self._refusals[-1] if self._refusals else error.args[0]
-            reason = cause.str() if isinstance(cause, KafkaError) else str(error)
-            mend = REFUSED.get(cause.code()) if isinstance(cause, KafkaError) else None
-            raise SourceError(
-                f"{self.place} refuses us ({reason}); {mend}."
-                if mend
-                else f"{self.place} cannot be reached ({reason}); check that a broker runs there, and the address."
-            ) from error
+            raise self._refusals.said(error) from error
 
 
 def _is_end(message: Message) -> bool:
