@@ -21,6 +21,7 @@ from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
 from penstock.engine.session import adopted, settle, ship, start_session
 from penstock.engine.steering import Steering
+from penstock.engine.warmup import warm_up
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError, RunFailedError
 
@@ -203,6 +204,7 @@ def _own(binding: Binding) -> Iterator[SparkSession]:
     name = f"penstock-{recording.directory.name}"
     jars = jars_of(binding.jars())
     spark = start_session(name, options.master, recording.log, options.conf, options.archives, jars)
+    warm_up(spark)
     try:
         yield spark
     finally:

@@ -57,9 +57,10 @@ STREAMING = {
 """What a session's queries need; may be set while it runs."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-QUIET = {
+OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.daemon.module": "penstock.engine.daemon",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",  # the last two are Kafka's secrets
 }
 
@@ -104,7 +105,7 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    for key, value in {**STREAMING, **QUIET, **conf}.items():
+    for key, value in {**STREAMING, **OWN, **conf}.items():
         settings.set(key, value)
     given = settings.get(JAVA_OPTIONS, "") or ""
     settings.set(
