@@ -83,6 +83,7 @@ class HopProcessor(StatefulProcessor):
             passing = (hop != self._hop) & ((hop != CLOCK) | (self._hop < wiring.hops))
             if passing.any():
                 yield frame.loc[passing].drop(columns=["label"])
+            del frame  # which would keep the blocks that are read below
         yield self._run(self._stage(wiring, key), blocks, timerValues, now)
 
     def handleExpiredTimer(

@@ -17,7 +17,7 @@ class Delivery:
 
     Parameters
     ----------
-    blocks: the events as they travelled, by stream.
+    blocks: the events as they travelled; none where all are of scalars, which no hook can change.
     order: where each event stands in the blocks; None where that is its own place.
     """
 
@@ -27,7 +27,7 @@ class Delivery:
         streams: list[Stream[Any]],
         events: list[Any],
         lineage: LineageColumns,
-        blocks: list[tuple[Stream[Any], bytes]],
+        blocks: list[memoryview],
         order: list[int] | None,
     ) -> None:
         self.streams, self.events, self.lineage = streams, events, lineage
@@ -47,5 +47,5 @@ class Delivery:
 
     @cached_property
     def _encoded(self) -> list[msgspec.Raw]:
-        raws = [raw for _, block in self._blocks for raw in _raws(block)]
+        raws = [raw for block in self._blocks for raw in _raws(block)]
         return raws if self._order is None else [raws[row] for row in self._order]

@@ -1,7 +1,7 @@
 """A hop: the containers that one partition runs between two shuffles, for one micro-batch."""
 
 import gc
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.app.element import Element
-from penstock.app.stream import Stream
 from penstock.runtime.column_container import ColumnContainer, ColumnDelivery
 from penstock.runtime.container import Container
 from penstock.runtime.delivery import Delivery
@@ -21,15 +20,17 @@ from penstock.runtime.wire import Block
 from penstock.runtime.wiring import Wiring
 
 Handed = TypeVar("Handed", bound=Sized, contravariant=True)
+_decode = msgspec.msgpack.Decoder(Block).decode
 
 
 def run_hop(
-    wiring: Wiring, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
+    wiring: Wiring, stage: Stage, blocks: list[bytes], store: PageStore, now: float, watermark: float | None
 ) -> float | None:
     """Hand blocks of events to the containers of a hop, and let their timers fire.
 
     Parameters
     ----------
+    blocks: are taken out of the list, so that each goes as soon as it has been read.
     now: the micro-batch's processing time; watermark: the event time it has reached, if there is
         one; both in seconds since the epoch.
 
@@ -54,12 +55,15 @@ def collector_paused() -> Iterator[None]:
 
 
 def _run_hop(
-    wiring: Wiring, stage: Stage, blocks: Iterable[bytes], store: PageStore, now: float, watermark: float | None
+    wiring: Wiring, stage: Stage, blocks: list[bytes], store: PageStore, now: float, watermark: float | None
 ) -> float | None:
-    arrived = [msgspec.msgpack.decode(block, type=Block) for block in blocks]
+    arrived: dict[Element, list[Block]] = {}
+    for block in map(_decode, blocks):
+        arrived.setdefault(wiring.deliveries[block.target][0], []).append(block)
+    blocks.clear()
     dues = []
     for element in wiring.hop(stage.tally.stage):
-        own = [block for block in arrived if wiring.deliveries[block.target][0] is element]
+        own = arrived.pop(element, [])
         if element.state is None:
             container = Container(element, stage, store, now, watermark)
             dues.append(_hand(stage, element, container, _in_order(wiring, own)))
@@ -84,14 +88,17 @@ def _in_order(wiring: Wiring, own: list[Block]) -> Delivery:
     """An element's events, in the order in which their sources delivered them."""
     streams: list[Any] = []
     events: list[Any] = []
-    blocks: list[tuple[Stream[Any], bytes]] = []
-    for block in own:
+    blocks: list[memoryview] = []
+    lineage, order = _ordered(own)
+    flat = all(wiring.codec(wiring.deliveries[block.target][1].event_type).flat for block in own)
+    while own:  # a block that is needed no more goes before the next one is decoded
+        block = own.pop(0)
         _, stream = wiring.deliveries[block.target]
         decoded = wiring.codec(stream.event_type).decode_block(block.events)
         streams.extend([stream] * len(decoded))
         events.extend(decoded)
-        blocks.append((stream, block.events))
-    lineage, order = _ordered(own)
+        if not flat:
+            blocks.append(block.events)
     if order is None:
         return Delivery(wiring, streams, events, lineage, blocks, None)
     rows = order.tolist()
@@ -102,7 +109,7 @@ def _in_order(wiring: Wiring, own: list[Block]) -> Delivery:
 def _columns_in_order(stage: Stage, element: Element, own: list[Block]) -> ColumnDelivery:
     """The same of an element whose instances lie in columns."""
     schema = stage.wiring.codec(element.inputs[0].event_type).schema
-    batches = [pa.ipc.read_record_batch(block.events, schema) for block in own]
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(block.events), schema) for block in own]
     events = pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], schema=schema)])
     lineage, order = _ordered(own)
     if order is not None:

@@ -41,9 +41,9 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     """The edge into the element, as `Wiring.deliveries` numbers them."""
     first: int
     """Numbers the emissions of the partition that sent them, for the order among those of one event."""
-    events: bytes
+    events: memoryview
     """MessagePack, a list; for an element of the batch dialect Arrow, a record batch without its schema."""
-    lineage: bytes
+    lineage: memoryview
     """int64, four rows: see `LineageColumns`."""
 
     @property
@@ -91,7 +91,7 @@ class Outbox:
         for rows in np.split(order, ends) if len(order) else ():
             for part in np.split(rows, range(EVENTS_PER_BLOCK, len(rows), EVENTS_PER_BLOCK)):
                 columns = np.stack([column[part] for column in lineage])
-                block = Block(target, first, encode(part), columns.tobytes())
+                block = Block(target, first, memoryview(encode(part)), memoryview(columns.tobytes()))
                 packed.append(PackedBlock(int(buckets[part[0]]), self._encode(block), len(part)))
                 first += len(part)
         return packed
