@@ -47,7 +47,7 @@ class Refusals:
 
     def note(self, error: KafkaError) -> None:
         """librdkafka's ``error_cb``."""
-        if _mend(error) is not None:
+        if mend_of(error) is not None:
             self._noted.append(error)
 
     def __bool__(self) -> bool:
@@ -62,7 +62,7 @@ class Refusals:
         cause = self._noted[-1] if self._noted else error.args[0]
         if not isinstance(cause, KafkaError):
             return SourceError(f"{self._place} cannot be reached ({error}); check the settings.")
-        mend, reason = _mend(cause), cause.str()
+        mend, reason = mend_of(cause), cause.str()
         if cause.code() == KafkaError._INVALID_ARG:
             return SourceError(f"{self._place}: a setting of the URI does not fit ({reason}); mend it.")
         if mend is None:
@@ -74,7 +74,8 @@ class Refusals:
         return SourceError(f"{self._place} refuses us ({reason}); {mend}.")
 
 
-def _mend(error: KafkaError) -> str | None:
+def mend_of(error: KafkaError) -> str | None:
+    """How to mend what no patience helps; None where it might."""
     if error.code() == KafkaError._TRANSPORT and any(words in error.str() for words in HANDSHAKE):
         return TRUST
     return MENDS.get(error.code())

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.connectors.kafka import security
 from penstock.connectors.kafka.place import KafkaPlace
-from penstock.connectors.kafka.refusal import Refusals
+from penstock.connectors.kafka.refusal import Refusals, mend_of
 from penstock.errors import SourceError
 from penstock.extras import needs
 
@@ -103,8 +103,8 @@ class Topic:
             deadline = time.monotonic() + PATIENCE_S
             while left:
                 messages = consumer.consume(2_000, 0.2)
-                for message in messages:
-                    if (error := message.error()) is not None and not _is_end(message) and not error.retriable():
+                for error in (message.error() for message in messages):
+                    if error is not None and mend_of(error) is not None:
                         raise KafkaException(error)
                 if messages:
                     deadline = time.monotonic() + PATIENCE_S

@@ -160,7 +160,7 @@ class DeltaSink(BoundSink):
                     raise
                 time.sleep(min(2.0, PAUSE_S * 2**attempt))
             else:
-                self._make_durable(self._opened())
+                self._make_durable(table)
                 return
 
     def _merge(self, table: DeltaTable, staged: list[Path], commit: CommitProperties) -> None:
