@@ -189,6 +189,8 @@ class Perhaps(Event):
         ({"event_type": Durations}, "no durations within"),
         ({"event_type": Perhaps, "key": ("name",)}, "must not be optional"),
         ({"options": "?compact=-1"}, "zero or more"),
+        ({"options": "?storage.AWS_SECRET_ACCESS_KEY=hush"}, "set AWS_SECRET_ACCESS_KEY in the environment"),
+        ({"options": "?storage.AZURE_STORAGE_ACCOUNT_KEY=hush"}, "in the environment"),
         ({"options": "?tables=5"}, "takes compact, storage.NAME"),
     ],
 )

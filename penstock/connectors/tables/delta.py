@@ -6,6 +6,7 @@ again is known by it, and of two drivers that deliver one batch at once, Delta r
 """
 
 import os
+import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,15 @@ TRIES, PAUSE_S = 20, 0.05
 
 COMPACTED_EVERY = 100
 """Micro-batches."""
+
+SECRET = re.compile("secret|token|password|account_key|access_key$|sas", re.IGNORECASE)
+"""Settings of stores that hold what others must not read."""
+
+REASON = 500
+"""Characters of what the library says that are passed on."""
+
+COLOURS = re.compile(r"\x1b\[\d+m↳?")
+"""Its way to set off one line from the next on a screen."""
 
 
 class DeltaSink(BoundSink):
@@ -219,7 +229,7 @@ class DeltaSink(BoundSink):
         except (DeltaError, OSError) as error:
             if isinstance(error, SinkError):
                 raise
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = " ".join(COLOURS.sub("", str(error)).split())[:REASON] or type(error).__name__
             raise SinkError(
                 f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason}); mend that and run again, or choose "
                 "another place."
@@ -250,8 +260,15 @@ def _quoted(name: str) -> str:
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:
     at = uri.place if "://" in uri.place else str(Path(uri.place).expanduser().resolve())
+    storage = uri.named(STORAGE)
+    secrets = [name for name in storage if SECRET.search(name)]
+    if secrets:
+        raise ConfigurationError(
+            f"Sink {sink.name}: storage.{secrets[0]} holds a secret, which others could read here: set {secrets[0]} in the "
+            "environment instead."
+        )
     files = SinkFiles(sink.name, "parquet", str(context.output))
-    return DeltaSink(sink, at, files, options.get("compact", COMPACTED_EVERY), uri.named(STORAGE))
+    return DeltaSink(sink, at, files, options.get("compact", COMPACTED_EVERY), storage)
 
 
 DELTA = SinkConnector(
