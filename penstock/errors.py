@@ -17,6 +17,7 @@ PenstockError
 ├── MissingExtraError (ImportError)        an optional part of the distribution is not installed
 ├── SourceError (OSError)                  a source cannot be read
 ├── SinkError (OSError)                    a sink cannot be written
+├── StoreError (OSError)                   a store that holds files does not answer, or refuses
 ├── PortInUseError (OSError)               the adapter cannot listen where it is told to
 ├── RefusedError (RuntimeError)            an adapter refused what a client sent
 ├── RunLockedError (RuntimeError)          another process is running this run
@@ -107,6 +108,10 @@ class SourceError(PenstockError, OSError):
 
 class SinkError(PenstockError, OSError):
     """A sink cannot be written."""
+
+
+class StoreError(PenstockError, OSError):
+    """A store that holds files of a run does not answer, or refuses."""
 
 
 class PortInUseError(PenstockError, OSError):

@@ -18,6 +18,7 @@ EXTRA_OF = {
     "deltalake": "delta",
     "opentelemetry": "telemetry",
     "psycopg": "postgresql",
+    **dict.fromkeys(("fsspec", "requests", "s3fs", "upath"), "stores"),
 }
 """The extra that installs a module, by the first part of its name."""
 

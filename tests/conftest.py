@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from adapters import required
@@ -13,7 +14,10 @@ from secure import SecureBroker
 from support import Batches, load, write_batches
 
 from penstock.bench.servers.broker import KafkaBroker
+from penstock.bench.servers.hdfs import Hdfs
 from penstock.bench.servers.postgres import PostgresServer, postgres_programs
+from penstock.bench.servers.s3 import S3, gateway
+from penstock.storage.place import path_of
 from penstock.testing import TopologyDriver
 
 # Times are not asserted: a first call may compile for seconds.
@@ -28,7 +32,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever asks for a server is marked as one who does."""
     for item in items:
-        if {"broker", "postgres", "secure"}.intersection(getattr(item, "fixturenames", ())):
+        if {"broker", "postgres", "secure", "s3", "hdfs"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
 
 
@@ -142,3 +146,32 @@ def outcome_of(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         return lambda name, batches, ends=False: in_memory(name, batches, tmp_path, ends=ends)
     shared = request.getfixturevalue("spark")
     return lambda name, batches, ends=False: on_spark(name, batches, tmp_path, shared, ends=ends)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A server of S3's API, by whose environment this process and what it starts reach it."""
+    required(gateway(), "Go, to build the S3 gateway with; see https://go.dev/doc/install")
+    with S3(tmp_path_factory.mktemp("s3")) as running, pytest.MonkeyPatch.context() as patched:
+        for name, value in running.environment.items():
+            patched.setenv(name, value)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """An HDFS, by whose environment this process and what it starts reach it."""
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as running, pytest.MonkeyPatch.context() as patched:
+        for name, value in running.environment.items():
+            patched.setenv(name, value)
+        yield running
+
+
+@pytest.fixture(
+    params=["disk", pytest.param("s3", marks=pytest.mark.servers), pytest.param("hdfs", marks=pytest.mark.servers)]
+)
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A directory of its own in each kind of place that a run may lie in."""
+    if request.param == "disk":
+        return tmp_path
+    return path_of(f"{request.getfixturevalue(request.param).uri}/{uuid4().hex}")

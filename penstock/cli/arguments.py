@@ -1,6 +1,7 @@
 """Arguments that several commands take: pairs, bounds on a latency, and an application with its own parameters."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -9,9 +10,21 @@ from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
 from penstock.app.spelling import did_you_mean
 from penstock.errors import ConfigurationError, PenstockError
+from penstock.storage.place import path_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+class Place(click.ParamType[Path]):
+    """A directory on a disk, or the URI of one in a store."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        return path_of(value)
+
+
+PLACE = Place()
 PAUSE = "--until-idle=pause"
 PAUSES = "--pauses"
 """What click knows the former by: an option whose value may be left out would take the application that follows for it."""

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.arguments import PLACE
 from penstock.engine.letters import Letter, letters_of
 from penstock.errors import ConfigurationError, SinkError
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PLACE)
 @click.option("--of", "place", metavar="ELEMENT", help="Only those of an element, or of 'decoding SOURCE'.")
 @click.option("--show", type=click.IntRange(min=1), metavar="N", help="Show the last N whole.")
 @click.option(

@@ -9,7 +9,7 @@ import click
 
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
-from penstock.cli.arguments import pairs
+from penstock.cli.arguments import PLACE, pairs
 from penstock.errors import ConfigurationError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -25,9 +25,7 @@ STARTING_S = 25.0
 def probes(command: Command) -> Command:
     """The options of a command that may probe: ``probe``, ``length``, ``uris`` and ``runs``."""
     for decorate in (
-        click.option(
-            "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
-        ),
+        click.option("--runs", type=PLACE, default="runs", show_default=True, help="Where runs lie."),
         click.option("--source", "uris", multiple=True, metavar="NAME=URI", help="Where a probe's source reads from."),
         click.option(
             "--seconds",

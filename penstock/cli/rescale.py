@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from penstock.app.loader import load_app
-from penstock.cli.arguments import pairs
+from penstock.cli.arguments import PLACE, pairs
 from penstock.engine import RunOptions
 from penstock.engine import rescale as move
 from penstock.errors import ConfigurationError, SourceError
+from penstock.storage.journal import lines_of
 
 MASKED = "***"
 
@@ -21,9 +22,7 @@ MASKED = "***"
 @click.option(
     "--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Put an element in a query of its own group."
 )
-@click.option(
-    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
-)
+@click.option("--runs", type=PLACE, default="runs", show_default=True, help="Where runs lie.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was moved as JSON.")
 def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Path, as_json: bool) -> None:
     """Change the partitions, or the groups, of a run that is stopped; all its state is kept and counted.
@@ -70,8 +69,7 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
 
 
 def _moves(run: Path) -> list[str]:
-    path = run / "moves.jsonl"
-    return path.read_text().splitlines() if path.exists() else []
+    return [line.decode() for line in lines_of(run / "moves.jsonl")]
 
 
 def _last_start(run: Path) -> dict[str, Any]:
@@ -82,7 +80,7 @@ def _last_start(run: Path) -> dict[str, Any]:
     SourceError: there is no such run, or it was started by a version that did not keep it.
     """
     try:
-        start: dict[str, Any] = json.loads((run / "starts.jsonl").read_text().splitlines()[-1])
+        start: dict[str, Any] = json.loads(list(lines_of(run / "starts.jsonl"))[-1])
     except (OSError, ValueError, IndexError) as error:
         raise SourceError(f"{run} is no run that was started: name one that `penstock status` shows.") from error
     if "application" not in start:

@@ -16,10 +16,11 @@ from penstock.app.application import App
 from penstock.app.duration import seconds
 from penstock.app.loader import AppReference
 from penstock.app.topology import Topology
-from penstock.cli.arguments import PAUSES, AppCommand, bounds, loaded, pairs
+from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs
 from penstock.connectors.kafka.place import KAFKA
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
+from penstock.storage.place import path_of
 
 if TYPE_CHECKING:
     from penstock.engine import RunOptions, RunResult
@@ -41,10 +42,18 @@ if TYPE_CHECKING:
 )
 @click.option(PAUSES, "pauses", is_flag=True, hidden=True)
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a copy of the report.")
+@click.option(
+    "--take-over", is_flag=True, help="Fence off another process that is running this run, instead of giving up."
+)
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run of this name left, instead of resuming it.")
 @click.option("--name", help="The run's name; the application's unless given.")
 @click.option(
-    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs lie."
+    "--runs",
+    type=PLACE,
+    default="runs",
+    show_default=True,
+    metavar="PLACE",
+    help="Where runs lie: a directory, s3a://BUCKET/PATH or hdfs://HOST:PORT/PATH.",
 )
 @click.option("--partitions", type=int, help="Partitions of each keyed hop; a run that has others is moved.")
 @click.option(
@@ -111,6 +120,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         until_idle="pause" if given["pauses"] else given["until_idle"],
         trigger=None if given["trigger"] is None else seconds(given["trigger"]),
         fresh=given["fresh"],
+        take_over=given["take_over"],
         report=given["report"],
         groups=pairs("--group", given["groups"]),
         hops=given["hops"],
@@ -132,7 +142,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         raise ConfigurationError("--plan and --adapt choose a trigger for micro-batches; --real-time has none.")
     if given["real_time"] and given["trigger"] is not None:
         raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
-    with shown(options, given["ui_port"]), told(options.runs / (options.name or application.name), given["otlp"]):
+    with shown(options, given["ui_port"]), told(options.directory(application.name), given["otlp"]):
         result = _run(context, app, application, reference, options, steering, given)
     if given["as_json"]:
         click.echo(json.dumps(result.report, indent=2))
@@ -155,7 +165,7 @@ def shown(options: "RunOptions", port: int | None) -> Iterator[None]:
     with needs():
         from penstock.adapter.access import Access
         from penstock.ui.server import Page, beside
-    with beside(Page(options.runs, Access()), "127.0.0.1", port) as url:
+    with beside(Page(path_of(options.runs), Access()), "127.0.0.1", port) as url:
         click.echo(f"The runs are shown at {url}.", err=True)
         yield
 
@@ -219,7 +229,7 @@ def adapting(
     target = target_of(asked_for)
     if options.trigger is not None and given["plan_file"] is None:
         raise ConfigurationError("--trigger fixes what --adapt is to choose: leave out the one or the other.")
-    directory = options.runs / (options.name or app.name)
+    directory = options.directory(app.name)
     decided = None if options.fresh else in_force(directory)
     if decided is not None:
         options = replace(options, trigger=decided.trigger_s)

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.arguments import PLACE
 from penstock.engine.overview import Overview, overview, runs_in
 
 WIDTH = 160
@@ -15,12 +16,12 @@ WIDTH = 160
 
 
 @click.command()
-@click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("runs", metavar="[RUN]...", nargs=-1, type=PLACE)
 @click.option(
     "--runs",
     "directory",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
+    type=PLACE,
+    default="runs",
     show_default=True,
     help="Where runs lie.",
 )

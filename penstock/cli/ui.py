@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.arguments import PLACE
 from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import needs
 
@@ -11,7 +12,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @click.command()
-@click.argument("runs", type=click.Path(path_type=Path), default=Path("runs"))
+@click.argument("runs", type=PLACE, default="runs")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8471, show_default=True, type=click.IntRange(0, 65535), help="0 for any that is free.")
 @click.option("--tokens", type=click.Path(path_type=Path), metavar="FILE", help="Who may look, as for the adapter.")

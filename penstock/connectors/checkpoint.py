@@ -2,10 +2,16 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 from zlib import crc32
+
+from penstock.storage import durable
+
+Files = dict[str, int]
+"""Files by the log offset with which a source has taken them in."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Position:
     number: int
     batch: int | None
 
-    @property
+    @cached_property
     def offset(self) -> Any:
         """The source's end offset as of the batch; None if it had none yet."""
         if self.batch is None:
@@ -48,54 +54,68 @@ class Position:
 
     def first_offsets(self) -> dict[str, dict[str, int]]:
         """Where a Kafka source began, by topic and partition; nothing, before its first batch."""
-        path = self.log / "0"
-        if not path.exists():
+        try:
+            text = durable.read(self.log / "0").decode()
+        except FileNotFoundError:
             return {}
-        text = path.read_text()
         offsets: dict[str, dict[str, int]] = json.loads(text[text.index("{") :])
         return offsets
 
-    def files(self, after: int = -1) -> dict[str, int]:
+    def files(self, after: int = -1, known: dict[Path, Files] | None = None) -> Files:
         """For each file that a file source has taken in, the log offset with which it came.
 
         Parameters
         ----------
         after: only those that came with a later one.
+        known: what earlier calls have read, and this one adds to: an entry of the log never changes.
         """
-        files: dict[str, int] = {}
-        directory = self.log
-        for path in directory.glob("[0-9]*") if directory.exists() else ():
-            if int(path.name.partition(".")[0]) <= after:  # a compacted log has what came up to its number
+        files: Files = {}
+        read = {} if known is None else known
+        for name in durable.names(self.log):
+            if (
+                not name[0].isdigit() or int(name.partition(".")[0]) <= after
+            ):  # a compacted log has what came up to its number
                 continue
-            try:
-                lines = path.read_text().splitlines()
-            except FileNotFoundError:  # Spark has just compacted it
-                continue
-            for line in lines[1:]:
-                entry = json.loads(line)
-                if entry["batchId"] > after:
-                    files[unquote(urlparse(entry["path"]).path)] = entry["batchId"]
+            entry = self.log / name
+            if entry not in read:
+                try:
+                    read[entry] = _entry(durable.read(entry))
+                except FileNotFoundError:  # Spark has just compacted it
+                    continue
+            files |= {file: batch for file, batch in read[entry].items() if batch > after}
         return files
+
+
+def _entry(content: bytes) -> Files:
+    """What an entry of a file source's log says."""
+    entries = [json.loads(line) for line in content.decode().splitlines()[1:]]
+    return {_place(entry["path"]): entry["batchId"] for entry in entries}
+
+
+def _place(uri: str) -> str:
+    """A file as a path, or as the URI that it has in a store."""
+    return unquote(urlparse(uri).path if uri.startswith("file:") else uri)
 
 
 def batches(checkpoint: Path, log: str) -> list[int]:
     """The batches that a checkpoint's log (``offsets`` or ``commits``) has, in order."""
-    return sorted(int(path.name) for path in (checkpoint / log).glob("[0-9]*") if path.name.isdigit())
+    return sorted(int(name) for name in durable.names(checkpoint / log) if name.isdigit())
 
 
 def offsets_checksum(checkpoint: Path, batch: int) -> str:
     """A checksum of how far a batch reads its sources; empty where the checkpoint does not say."""
-    path = checkpoint / "offsets" / str(batch)
-    if not path.exists():
-        return ""
-    offsets = "\n".join(path.read_text().splitlines()[2:])
-    return f"{crc32(offsets.encode()):08x}"
+    lines = _offsets(checkpoint, batch)
+    return "" if lines is None else f"{crc32(chr(10).join(lines).encode()):08x}"
 
 
 def committed_offsets(checkpoint: Path, batch: int) -> list[Any]:
     """The end offset of each source as of a batch; None for a source that had none yet."""
-    path = checkpoint / "offsets" / str(batch)
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines()[2:]
-    return [None if line == "-" else json.loads(line) for line in lines]
+    return [None if line == "-" else json.loads(line) for line in _offsets(checkpoint, batch) or ()]
+
+
+def _offsets(checkpoint: Path, batch: int) -> list[str] | None:
+    """What a batch's entry in the log of offsets says of each source; None where there is no such entry."""
+    try:
+        return durable.read(checkpoint / "offsets" / str(batch)).decode().splitlines()[2:]
+    except FileNotFoundError:
+        return None

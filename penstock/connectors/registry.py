@@ -26,6 +26,7 @@ from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
+from penstock.storage.place import STORES, absolute
 
 Side = Literal["sources", "sinks"]
 
@@ -104,6 +105,9 @@ def read_uri(text: str, side: Side) -> Uri:
     if uri.scheme in ("", "file"):
         place = uri.place.removeprefix("//") if uri.scheme else uri.place
         return Uri(format_of(place), place, uri.options)
+    if uri.scheme in STORES:
+        place = f"{uri.scheme}:{uri.place}"
+        return Uri(format_of(place), place, uri.options)
     if uri.scheme not in known:
         ways = ", ".join(f"{scheme}:..." for scheme in known)
         raise ConfigurationError(f"{text!r} has no known scheme; write one of {ways}, or ./PATH.")
@@ -154,7 +158,7 @@ def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> 
     bound: dict[str, BoundSink] = {}
     owners: dict[str, str] = {}
     for sink in sinks:
-        bound[sink.name] = one = _bind_sink(sink, uris.get(sink.name), SinkContext((output / sink.name).absolute()))
+        bound[sink.name] = one = _bind_sink(sink, uris.get(sink.name), SinkContext(absolute(output / sink.name)))
         other = owners.setdefault(one.place, sink.name) if one.place else sink.name
         if other != sink.name:
             raise ConfigurationError(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.storage.place import path_of
 
 
 class BoundSink(ABC):
@@ -55,7 +56,7 @@ class BoundSink(ABC):
 
 def present(files: Sequence[StagedFile]) -> list[Path]:
     """The staged files that are still there: an earlier try may have delivered some."""
-    return [Path(file.staged) for file in files if Path(file.staged).exists()]
+    return [path for file in files if (path := path_of(file.staged)).exists()]
 
 
 def other_run(files: SinkFiles, place: object, kind: str) -> str:

@@ -1,6 +1,5 @@
 """Before a run goes on: ledger, Spark's checkpoint and sinks must have reached the same batch."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from penstock.connectors.checkpoint import batches, offsets_checksum
 from penstock.connectors.sink import BoundSink
 from penstock.engine.ledger import Ledger
 from penstock.errors import IncompatibleStateError
+from penstock.storage import durable
 
 MEND = "put all of the run's directory back as it was, or start afresh with --fresh"
 
@@ -25,7 +25,7 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink]) -> None:
     planned, completed = batches(checkpoint, "offsets"), batches(checkpoint, "commits")
     if not planned and not completed and ledger.last is None:
         # A start that was killed before its first batch was planned leaves state that Spark would not begin with.
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        durable.remove(checkpoint)
         return
     done = -1 if ledger.last is None else ledger.last
     if completed and completed[-1] > done:

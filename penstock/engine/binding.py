@@ -27,6 +27,7 @@ from penstock.engine.moving.layout import Layout, changed
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
 from penstock.engine.steering import Change
+from penstock.engine.stores import jars_for, schemes_of
 from penstock.errors import ConfigurationError, TopologyError
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
@@ -101,7 +102,7 @@ class Binding:
         self.sources = {
             source.name: bind_source(source, options.sources.get(source.name), context) for source in topology.sources
         }
-        self.recording = Recording(options.runs / (options.name or app.name), options.retain)
+        self.recording = Recording(options.directory(app.name), options.retain, take_over=options.take_over)
         try:
             stored = None if options.fresh else self.recording.stored()
             self.layout = Layout.of(stored, options.groups, options.partitions)
@@ -193,7 +194,13 @@ class Binding:
             ),
             *(jar for sink in self.topology.sinks for jar in jars("sinks", given.sinks.get(sink.name) or sink.uri)),
         ]
-        return [*needed, JARS] if given.hops else needed
+        return [*needed, *jars_for(self.stores), *([JARS] if given.hops else [])]
+
+    @property
+    def stores(self) -> set[str]:
+        """The schemes of the stores that hold the run, or what it reads and writes."""
+        uris = [*(bound.uri for bound in self.sources.values()), *(bound.uri for bound in self.sinks.values())]
+        return schemes_of([self.recording.directory, *uris])
 
     def open(self, group: Group) -> BoundGroup:
         """Bind a group, deliver what its last committed batch left staged, and make its hops ready."""

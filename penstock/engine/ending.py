@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.app.window.windowing import FOREVER
 from penstock.connectors.checkpoint import batches
-from penstock.engine import durable
 from penstock.engine.binding import BoundGroup
+from penstock.storage import durable
 
 FOREVER_MS = FOREVER // 1000
 
@@ -116,7 +116,7 @@ def _planned(checkpoint: Path, number: int) -> tuple[int, dict[str, Any], list[s
 
 def _lines(entry: Path) -> list[str]:
     """Of an entry of one of Spark's logs: its version first."""
-    return entry.read_text().splitlines()
+    return durable.read(entry).decode().splitlines()
 
 
 def raise_watermark(query: StreamingQuery, mark_ms: int) -> None:

@@ -21,6 +21,7 @@ from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
 from penstock.engine.session import adopted, settle, ship, start_session
 from penstock.engine.steering import Steering
+from penstock.engine.stores import settings_for
 from penstock.engine.warmup import warm_up
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError, RunFailedError
@@ -173,7 +174,7 @@ def _session(binding: Binding, way: Way, steering: Steering | None) -> Iterator[
     options, recording = binding.options, binding.recording
     with _given(options.spark, binding) if options.spark is not None else _own(binding) as spark:
         binding.settle_partitions(settle(spark, binding.layout.partitions))
-        ship(spark, binding.application.module, recording.directory, keep=options.spark is not None)
+        ship(spark, binding.application.module, recording.here, keep=options.spark is not None)
 
         def keep(progress: dict[str, Any]) -> None:
             if progress.get("name") in way.names:  # a session that is given may have other queries
@@ -203,7 +204,9 @@ def _own(binding: Binding) -> Iterator[SparkSession]:
     options, recording = binding.options, binding.recording
     name = f"penstock-{recording.directory.name}"
     jars = jars_of(binding.jars())
-    spark = start_session(name, options.master, recording.log, options.conf, options.archives, jars)
+    spark = start_session(
+        name, options.master, recording.log, {**settings_for(binding.stores), **options.conf}, options.archives, jars
+    )
     warm_up(spark)
     try:
         yield spark

@@ -6,9 +6,8 @@ delivered again when the run resumes, and Spark's replay of the batch is recogni
 So all sinks of a group commit a batch together, and once.
 """
 
-import os
-import shutil
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +16,13 @@ import msgspec
 from msgspec import structs
 
 from penstock.connectors.sink import BoundSink
-from penstock.engine import durable
 from penstock.engine.options import RETAIN
 from penstock.errors import RunFailedError, SinkError
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.output import LETTERS, STAGING, SinkFiles, StagedFile
 from penstock.runtime.tally import Counts, Tally
+from penstock.storage import durable, journal
+from penstock.storage.place import is_local, path_of
 
 
 class BatchRecord(Counts, kw_only=True):
@@ -75,7 +75,7 @@ def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
 def records_in(path: Path) -> Iterator[BatchRecord]:
     """The committed batches that a ledger's file holds; a torn last line, which no batch relied on, is left out."""
     decode = msgspec.json.Decoder(BatchRecord).decode
-    for line in path.read_bytes().splitlines():
+    for line in journal.lines_of(path):
         with suppress(msgspec.DecodeError):
             yield _in_our_words(decode(line))
 
@@ -85,7 +85,7 @@ class Ledger:
 
     Parameters
     ----------
-    path: the file, one JSON record a line; a torn last line, which no batch relied on, is dropped.
+    path: of its journal, one JSON record a line.
     group: whose batches these are.
     sinks: where the batches' files go.
     first: what the first batch counts as at the sinks, after those of groups that this one continues.
@@ -93,17 +93,14 @@ class Ledger:
     """
 
     def __init__(self, path: Path, group: str, sinks: Sequence[BoundSink], first: int = 0, keep: int = RETAIN) -> None:
-        self._keep, self._lines = max(1, keep), 0
-        self._path, self.group, self._sinks, self.first = path, group, sinks, first
+        self.group, self._sinks, self.first = group, sinks, first
         self._encode = msgspec.json.Encoder().encode
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
         self.last: int | None = None
         self.delivered: dict[str, float] = {}
         """Seconds that the sinks took for the last batch, by their names."""
         self._last_offsets = ""
+        self._journal = journal.opened(path, keep, self._summed)
         self._recover()
-        self._file = path.open("ab")
 
     @property
     def last_offsets(self) -> str:
@@ -113,13 +110,15 @@ class Ledger:
     def records(self) -> Iterator[BatchRecord]:
         """All committed batches, in order."""
         decode = msgspec.json.Decoder(BatchRecord).decode
-        with self._path.open("rb") as lines:
-            for line in lines:
-                yield _in_our_words(decode(line))
+        return (_in_our_words(decode(line)) for line in self._journal.lines())
 
     def commit(self, record: BatchRecord) -> bool:
-        """Commit a batch; returns False, and discards its files, if it has been committed before."""
-        self._refuse_moved()
+        """Commit a batch; returns False, and discards its files, if it has been committed before.
+
+        Raises
+        ------
+        RunLockedError: another driver has taken the run over.
+        """
         if self.last is not None and record.batch <= self.last:
             if record.batch == self.last and record.offsets != (self._last_offsets or record.offsets):
                 raise RunFailedError(
@@ -127,62 +126,32 @@ class Ledger:
                     "events than the ledger has committed; put back the checkpoint, or start afresh with --fresh."
                 )
             for file in record.files:
-                Path(file.staged).unlink(missing_ok=True)
+                path_of(file.staged).unlink(missing_ok=True)
             return False
         for file in record.files:
-            if not Path(file.staged).exists():
+            staged = path_of(file.staged)
+            if is_local(staged) and not staged.exists():
                 raise SinkError(
                     f"A worker wrote {file.staged}, which the driver cannot see: sinks must lie where driver and executors "
                     "see the same files."
                 )
-        self._file.write(self._encode(record) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._journal.append(self._encode(record))
         self.last, self._last_offsets = record.batch, record.offsets
         self._publish(record)
-        self._note_line()
         return True
-
-    def _refuse_moved(self) -> None:
-        """A file that is open can be moved away, and what is written to it then is nowhere where it is looked for."""
-        here, there = os.fstat(self._file.fileno()), None
-        with suppress(OSError):
-            there = self._path.stat()
-        if there is None or (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
-            raise SinkError(
-                f"{self._path} was moved or replaced while the run was on, so this batch was not committed; start the run "
-                "again where it is now."
-            )
-
-    def _note_line(self) -> None:
-        """Count a line that was written; where the file was shortened, it is another one."""
-        before = self._lines + 1
-        self._lines = durable.shorten(self._path, before, self._keep, self._summed)
-        if self._lines < before:
-            self._file.close()
-            self._file = self._path.open("ab")
 
     def _summed(self, lines: Iterable[bytes]) -> bytes:
         decode = msgspec.json.Decoder(BatchRecord).decode
         return self._encode(sum_of(_in_our_words(decode(line)) for line in lines))
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Commit no more."""
+        self._journal.close()
 
     def _recover(self) -> None:
-        whole = 0
-        record = None
-        with self._path.open("rb") as lines:
-            for line in lines:
-                if line.endswith(b"\n"):
-                    self._lines += 1
-                    whole += len(line)
-                    record = line
-        if whole < self._path.stat().st_size:
-            os.truncate(self._path, whole)
-        if record is not None:
-            latest = msgspec.json.decode(record, type=BatchRecord)
+        last = deque(self._journal.lines(), maxlen=1)
+        if last:
+            latest = msgspec.json.decode(last[0], type=BatchRecord)
             _refuse_older(latest)
             self.last, self._last_offsets = latest.batch, latest.offsets
             self._publish(latest, again=True)
@@ -201,7 +170,7 @@ class Ledger:
 
 def _refuse_older(record: BatchRecord) -> None:
     """Refuse to deliver what another version has staged, for it is in other files and under other names."""
-    if not record.offsets and any(Path(file.staged).exists() for file in record.files):
+    if not record.offsets and any(path_of(file.staged).exists() for file in record.files):
         raise SinkError(
             f"Batch {record.batch} was committed by an older version of Penstock and is still to be delivered: start the run "
             "once with that version, and then with this."
@@ -224,8 +193,8 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
     ------
     SinkError: it is still to be delivered, and the sink takes events in another form now.
     """
-    here = Path(sink.directory) / STAGING / Path(file.staged).name
-    elsewhere = not here.exists() and Path(file.staged).exists()
+    here = path_of(sink.directory) / STAGING / path_of(file.staged).name
+    elsewhere = not here.exists() and path_of(file.staged).exists()
     if elsewhere or (here.exists() and here.suffix != f".{sink.kind}"):
         raise SinkError(
             f"Sink {sink.name} was of another kind, or in another place, when the last micro-batch was committed, which is still "
@@ -237,8 +206,8 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
 def clear_staging(sinks: Iterable[SinkFiles]) -> None:
     """Remove what crashed attempts have left, once every ledger has published what it had committed."""
     for sink in sinks:
-        for leftover in (Path(sink.directory) / STAGING).glob("*"):
+        for leftover in (path_of(sink.directory) / STAGING).glob("*"):
             if leftover.is_dir():
-                shutil.rmtree(leftover)
+                durable.remove(leftover)
             else:
                 leftover.unlink(missing_ok=True)

@@ -2,10 +2,8 @@
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +24,9 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, label
 from penstock.runtime.tally import Births, SourceTally, Tally
+from penstock.storage import durable
+from penstock.storage.place import address, path_of
+from penstock.storage.tables import rows_of
 
 DIRECT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -168,25 +169,20 @@ class NativeWriter:
             tally.element(element.name).events += events
 
     def _write(self, frame: DataFrame, sink: SinkFiles) -> Iterator[StagedFile]:
-        target = Path(sink.directory) / STAGING / uuid.uuid4().hex
+        target = path_of(sink.directory) / STAGING / uuid.uuid4().hex
         kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside else "json"
         counted = Observation()
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
         options = {**DIRECT, **WHOLE}
         writer = (_prefixed(observed, sink.beside) if sink.beside else observed).write.format(kind).options(**options)
-        writer.save(f"file://{target.absolute()}")
+        writer.save(address(target))
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):
             staged = target.with_name(f"{target.name}-{number:05d}.{suffix}")
-            part.rename(staged)
-            if sink.kind == "parquet":
-                rows = pq.read_metadata(staged).num_rows
-            else:
-                rows = int(counted.get["rows"]) if number == 0 else 0
+            durable.move(part, staged)
+            rows = rows_of(staged) if sink.kind == "parquet" else int(counted.get["rows"]) if number == 0 else 0
             yield StagedFile(sink.label, str(staged), f"native-{number:05d}.{suffix}", rows, staged.stat().st_size)
-        for leftover in target.iterdir():
-            leftover.unlink()
-        target.rmdir()
+        durable.remove(target)
 
 
 def _prefixed(frame: DataFrame, beside: tuple[str, ...]) -> DataFrame:

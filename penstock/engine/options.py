@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from penstock.storage.place import path_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -19,7 +21,8 @@ class RunOptions:
     Parameters
     ----------
     name: names the run's directory; the application's name unless given.
-    runs: the directory in which runs lie.
+    runs: the directory in which runs lie, a path or the URI of a store (``s3a://BUCKET/...``, ``hdfs://HOST:PORT/...``).
+    take_over: fence off another process of this machine that is running the run, instead of giving up.
     sources, sinks: URIs by name, in place of those that the application declares.
     master: the Spark master.
     partitions: of each keyed hop; the number of cores unless given. A run that was begun with others is moved.
@@ -41,7 +44,7 @@ class RunOptions:
     """
 
     name: str | None = None
-    runs: Path = Path("runs")
+    runs: Path | str = Path("runs")
     sources: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
     master: str = "local[*]"
@@ -58,4 +61,9 @@ class RunOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     retain: int = RETAIN
     quiet: bool = False
+    take_over: bool = False
     spark: "SparkSession | None" = None
+
+    def directory(self, name: str) -> Path:
+        """That of the run of an application."""
+        return path_of(self.runs) / (self.name or name)

@@ -5,11 +5,16 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Literal
 
 from penstock.engine.ledger import BatchRecord, records_in
 from penstock.errors import SourceError
 from penstock.runtime.histogram import Histogram
+from penstock.storage import durable
+from penstock.storage.journal import lines_of
+from penstock.storage.place import here_of, is_local
+from penstock.storage.reach import check, reaching
 
 RECENT_S = 60.0
 """Rate and latency are of the micro-batches committed in so many seconds before the last."""
@@ -51,7 +56,12 @@ def runs_in(directory: Path) -> list[Path]:
     ------
     SourceError: there is none.
     """
-    found = sorted(path.parent for path in directory.glob("*/manifest.json"))
+    if not is_local(directory):
+        check(directory)
+    with reaching(directory):
+        found = sorted(
+            directory / name for name in durable.names(directory) if (directory / name / "manifest.json").exists()
+        )
     if not found:
         raise SourceError(
             f"There is no run in {directory}: start one with `penstock run`, or name another with --runs."
@@ -86,7 +96,7 @@ def overview(run: Path) -> Overview:
     try:
         manifest = manifest_of(run)
         ledgers = [list(records_in(path)) for path in run.glob("batches-*.jsonl")]
-        starts = (run / "starts.jsonl").read_text().splitlines() if (run / "starts.jsonl").exists() else []
+        starts = list(lines_of(run / "starts.jsonl"))
     except OSError as error:
         raise SourceError(f"{run} cannot be read ({error}).") from error
     committed = (record for ledger in ledgers for record in ledger if not record.moved)
@@ -114,10 +124,14 @@ def _accepted(records: list[BatchRecord], sources: set[str]) -> int:
 
 
 def state_of(run: Path, manifest: dict[str, Any]) -> Literal["running", "stopped", "ended"]:
-    """By the lock that a run holds on its log until nothing of it is left."""
-    with suppress(FileNotFoundError), (run / "spark.log").open("rb") as log:
+    """By the lock that a run holds on its log until nothing of it is left; of a run in a store, by what its last driver has said,
+    where that was on another machine."""
+    with suppress(FileNotFoundError), (here_of(run) / "spark.log").open("rb") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two who look do not see each other
         except BlockingIOError:
             return "running"
+    driver = manifest.get("driver", {})
+    if not is_local(run) and driver.get("host") != gethostname() and not driver.get("released"):
+        return "running"
     return "ended" if manifest.get("ended") else "stopped"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.engine import durable
+from penstock.storage import journal
 
 
 class Sums(msgspec.Struct):
@@ -56,21 +56,16 @@ class ProgressFile:
     """
 
     def __init__(self, path: Path, keep: int) -> None:
-        self._path, self._keep = path, keep
-        self._lines = sum(1 for _ in path.open("rb")) if path.exists() else 0
+        self._journal = journal.opened(path, keep, _summed, synced=False)
 
     def note(self, progress: dict[str, Any]) -> None:
         """Keep a progress."""
-        with self._path.open("a") as file:
-            file.write(json.dumps(progress, default=str) + "\n")
-        self._lines = durable.shorten(self._path, self._lines + 1, self._keep, _summed)
+        self._journal.append(json.dumps(progress, default=str).encode())
 
     def sums(self) -> Sums:
         """Of all progresses there have been; a torn line is left out."""
         sums = Sums()
-        if self._path.exists():
-            with self._path.open("rb") as lines:
-                sums.add(_parsed(lines))
+        sums.add(_parsed(self._journal.lines()))
         return sums
 
 

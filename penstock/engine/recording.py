@@ -4,9 +4,10 @@ import fcntl
 import json
 import os
 import platform
-import shutil
+import socket
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,10 +15,12 @@ import pyspark
 
 import penstock
 from penstock.app.state import check_state_fits
-from penstock.engine import durable
 from penstock.engine.options import RETAIN
 from penstock.engine.progress import ProgressFile, Sums
-from penstock.errors import ConfigurationError, IncompatibleStateError, RunLockedError, SinkError
+from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
+from penstock.storage import durable, journal
+from penstock.storage.place import absolute, here_of, is_local, make_here
+from penstock.storage.reach import check
 
 LOCK_PATIENCE = 30.0
 
@@ -28,6 +31,7 @@ class Recording:
     Parameters
     ----------
     retain: how many micro-batches are kept one by one.
+    take_over: whether to fence off a process on this machine that is running the run, instead of giving up.
 
     Raises
     ------
@@ -35,17 +39,27 @@ class Recording:
     RunLockedError: another process, or what is left of one, is running this run.
     """
 
-    def __init__(self, directory: Path, retain: int = RETAIN) -> None:
-        self.directory = directory.absolute()
+    def __init__(self, directory: Path, retain: int = RETAIN, *, take_over: bool = False) -> None:
+        self.directory = absolute(directory)
+        self.here = here_of(self.directory)
+        """What only this machine needs of the run: Spark's log, and the application as it is sent to executors."""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self.log: BinaryIO = (self.directory / "spark.log").open("ab")
+            make_here(self.directory)
+            self.log: BinaryIO = (self.here / "spark.log").open("ab")
         except OSError as error:
-            raise SinkError(f"The run's directory {directory} cannot be written ({error.strerror}).") from error
-        self._lock()
+            raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
+        if not is_local(self.directory):
+            check(self.directory)
+        if not take_over:
+            self._lock()
         self.manifest: dict[str, Any] = {}
         self._retain = retain
-        self._progress = ProgressFile(self.directory / "progress.jsonl", retain)
+        self._driver = {
+            "id": uuid.uuid4().hex,
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+            "since": time.time(),
+        }
 
     def checkpoint(self, group: str) -> Path:
         """Spark's checkpoint of a group."""
@@ -68,7 +82,7 @@ class Recording:
     def stored(self) -> dict[str, Any] | None:
         """The manifest of an earlier start that is to be resumed, if there is one."""
         path = self.directory / "manifest.json"
-        stored: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        stored = _read(path)
         return None if stored is None or stored.get("discarding") else stored
 
     def prepare(self, manifest: dict[str, Any], *, fresh: bool) -> bool:
@@ -85,15 +99,16 @@ class Recording:
         IncompatibleStateError, ConfigurationError: what there is does not fit; nothing was changed.
         """
         path = self.directory / "manifest.json"
-        stored = json.loads(path.read_text()) if path.exists() else None
+        stored = _read(path)
         if stored is not None and not fresh and not stored.get("discarding"):
             self._check(stored, manifest)
             manifest |= {"run": stored["run"], "orders": stored.get("orders", {})}
             manifest["discarded"] = _discarded(stored)
         else:
             self._begin_anew(path, manifest, stored)
-        self.manifest = manifest
-        _write_atomically(path, manifest)
+        self.manifest = manifest | {"driver": self._driver}
+        _write_atomically(path, self.manifest)
+        self._progress = ProgressFile(self.directory / "progress.jsonl", self._retain)
         return not fresh and stored is not None and not stored.get("discarding")
 
     def _begin_anew(self, path: Path, manifest: dict[str, Any], stored: dict[str, Any] | None) -> None:
@@ -106,12 +121,11 @@ class Recording:
             manifest |= {"run": uuid.uuid4().hex, "discarded": [stored["run"], *_discarded(stored)]}
         _write_atomically(path, {**manifest, "discarding": True})
         self._discard()
-        self._progress = ProgressFile(self.directory / "progress.jsonl", self._retain)
 
     def keep_layout(self, layout: dict[str, Any]) -> None:
         """Keep how the run is divided, which its checkpoints fix."""
         self.manifest |= layout
-        _write_atomically(self.directory / "manifest.json", self.manifest)
+        self._keep_manifest()
 
     def fix_order(self, group: str, sources: list[str]) -> None:
         """Keep the order in which a group's query reads its sources, by which Spark's checkpoint knows them.
@@ -127,12 +141,27 @@ class Recording:
                 f"{', '.join(sources)}; Spark knows them by their order: join them as before, or start afresh with --fresh, or under "
                 f"another --name than {self.directory.name}."
             )
-        _write_atomically(self.directory / "manifest.json", self.manifest)
+        self._keep_manifest()
 
     def note_end(self) -> None:
         """Keep that the input has ended, after which no event can come."""
         self.manifest["ended"] = True
+        self._keep_manifest()
+
+    def _keep_manifest(self) -> None:
+        self._refuse_taken_over()
         _write_atomically(self.directory / "manifest.json", self.manifest)
+
+    def _refuse_taken_over(self) -> None:
+        """What is no micro-batch is not fenced; a driver that another has followed had better not write it."""
+        path = self.directory / "manifest.json"
+        now = (_read(path) or {}).get("driver")
+        if now is not None and now["id"] != self._driver["id"]:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now["since"]))
+            raise RunLockedError(
+                f"Another driver has taken over {self.directory.name} (process {now['process']} on {now['host']}, {since}), so this "
+                "one has stopped and commits nothing more. Nothing is lost: the other goes on."
+            )
 
     def note_configuration(self, configuration: dict[str, Any]) -> None:
         """Keep the options and the environment of this start, after those of earlier ones."""
@@ -154,7 +183,13 @@ class Recording:
         return self._progress.sums()
 
     def write_report(self, report: dict[str, Any], copy: Path | None) -> None:
-        """Write ``report.json``, and a copy where one is wanted."""
+        """Write ``report.json``, and a copy where one is wanted.
+
+        Raises
+        ------
+        RunLockedError: another driver has taken the run over.
+        """
+        self._refuse_taken_over()
         _write_atomically(self.directory / "report.json", report)
         if copy is not None:
             try:
@@ -165,12 +200,15 @@ class Recording:
 
     def release(self) -> None:
         """Let another process run this run; called once nothing of this one is left."""
+        if self.manifest and not is_local(self.directory):  # the lock is of this machine
+            with suppress(PenstockError, OSError):
+                self._driver["released"] = time.time()
+                self._keep_manifest()
         fcntl.flock(self.log, fcntl.LOCK_UN)
         self.log.close()
 
     def _append(self, name: str, record: dict[str, Any]) -> None:
-        with (self.directory / name).open("a") as file:
-            file.write(json.dumps(record, default=str) + "\n")
+        journal.add(self.directory / name, json.dumps(record, default=str).encode())
 
     def _lock(self) -> None:
         """Lock the log file. Spark's JVM and workers inherit it, so a driver that was killed holds
@@ -184,16 +222,18 @@ class Recording:
                 if time.monotonic() > deadline:
                     raise RunLockedError(
                         f"Another process is running {self.directory.name} (it holds {self.log.name}); stop it, or give "
-                        "this run another --name."
+                        "this run another --name; with --take-over it is fenced off."
                     ) from None
                 time.sleep(0.2)
 
     def _discard(self) -> None:
         """Remove all that earlier starts left, but for the manifest, which says that this is under way."""
         log, manifest = Path(self.log.name), self.directory / "manifest.json"
-        for path in list(self.directory.iterdir()):
-            if path.is_dir():
-                shutil.rmtree(path)
+        for path in [self.directory / name for name in durable.names(self.directory)]:
+            if path.suffix == ".jsonl":
+                journal.clear(path)
+            elif path.is_dir():
+                durable.remove(path)
             elif path not in (log, manifest):
                 path.unlink()
         os.truncate(log, 0)
@@ -241,6 +281,13 @@ class Recording:
                 f"The groups had {stored['hops']} keyed hops when this run began, and now have {present['hops']}; Spark's "
                 f"checkpoint fixes them: {mend}."
             )
+
+
+def _read(manifest: Path) -> dict[str, Any] | None:
+    with suppress(FileNotFoundError):
+        content: dict[str, Any] = json.loads(durable.read(manifest))
+        return content
+    return None
 
 
 def _discarded(stored: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """The log of an adapting run's decisions: ``runs/NAME/decisions.jsonl``, a line each, on disk before anything is touched."""
 
-import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.adapter.door import Gate
 from penstock.errors import SinkError
+from penstock.storage import journal
 
 DECISIONS = "decisions.jsonl"
 
@@ -52,10 +53,7 @@ def note(directory: Path, decision: Decision) -> None:
     """
     path = directory / DECISIONS
     try:
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(decision) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        journal.add(path, msgspec.json.encode(decision), synced=True)
     except OSError as error:
         raise SinkError(
             f"The decision cannot be written to {path} ({error.strerror}), so it is not carried out."
@@ -64,15 +62,10 @@ def note(directory: Path, decision: Decision) -> None:
 
 def decisions(directory: Path) -> Iterator[Decision]:
     """All decisions of a run; a torn last line, which was never carried out, is left out."""
-    path = directory / DECISIONS
-    if not path.exists():
-        return
     decode = msgspec.json.Decoder(Decision).decode
-    for line in path.read_bytes().splitlines():
-        try:
+    for line in journal.lines_of(directory / DECISIONS):
+        with suppress(msgspec.DecodeError):
             yield decode(line)
-        except msgspec.DecodeError:
-            continue
 
 
 def in_force(directory: Path) -> Decision | None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +25,8 @@ from penstock.planner.series import Series, series_of
 from penstock.planner.setting import Setting
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.tally import ElementTally
+from penstock.storage.journal import lines_of
+from penstock.storage.place import path_of
 
 if TYPE_CHECKING:
     from penstock.queueing.plot import Plot
@@ -166,7 +169,7 @@ def observe(*sources: str | Path, query: str | None = None, cores: float | None 
         raise ConfigurationError(
             "observe() needs at least one recording: the directory of a run, or a file of progress."
         )
-    recordings = [_Recording.of(Path(source)) for source in sources]
+    recordings = [_Recording.of(path_of(source)) for source in sources]
     if all(len(recording.queries) == 1 for recording in recordings):  # the same query, whatever it is called
         for recording in recordings:
             recording.rename(next(iter(recordings[-1].queries)))
@@ -468,12 +471,9 @@ def _cores(start: Mapping[str, Any]) -> float | None:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     found = []
-    if path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
+    for line in lines_of(path):
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
     return found
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from penstock.errors import SourceError
 from penstock.planner.record import Record, idle_of, record_of
+from penstock.storage.journal import lines_of
+from penstock.storage.place import is_local
 
 IDLE = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryIdleEvent"
 WANTED = (
@@ -66,6 +68,10 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read(path: Path, found: Found) -> None:
+    if not is_local(path) and path.is_dir():  # the progresses of a run in a store
+        for entry in _parsed(lines_of(path), found):
+            _take(entry, found)
+        return
     with path.open(encoding="utf-8") as lines:
         if path.suffix != ".jsonl" and lines.read(1) == "[":  # recentProgress, written as one array
             lines.seek(0)

@@ -3,11 +3,9 @@
 Files are complete but invisible until their batch is committed.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -15,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.runtime.lineage import Ints
+from penstock.storage import durable
+from penstock.storage.place import path_of
 
 STAGING = ".staging"
 DEAD_LETTERS = "dead-letters"
@@ -182,22 +182,22 @@ def _nowhere(sink: str) -> SinkFiles:
 
 class _OpenFile:
     def __init__(self, sink: SinkFiles, name: str) -> None:
-        staging = Path(sink.directory) / STAGING
-        staging.mkdir(parents=True, exist_ok=True)
+        staging = path_of(sink.directory) / STAGING
+        durable.make(staging)
         self.sink = sink.label
         self.path = staging / f"{name}-{uuid4().hex}.{sink.kind}"
         self.final = f"{name}.{sink.kind}"
-        self.handle: BinaryIO = open(self.path, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by close()
+        self.handle = durable.opened(self.path)
         self.parquet: Any = None
         self.rows = 0
 
     def close(self) -> StagedFile:
         if self.parquet is not None:
             self.parquet.close()
-        self.handle.flush()
-        os.fsync(self.handle.fileno())
+        durable.sync(self.handle)
+        size = self.handle.tell()
         self.handle.close()
-        return StagedFile(self.sink, str(self.path), self.final, self.rows, self.path.stat().st_size)
+        return StagedFile(self.sink, str(self.path), self.final, self.rows, size)
 
 
 class MemoryOutput:

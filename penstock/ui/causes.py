@@ -134,7 +134,7 @@ def silent_for(follower: Follower) -> int:
     if last is None or follower.state != "running":
         return 0
     reported = follower.run / "progress.jsonl"  # Spark reports every ten seconds that there is nothing to do
-    with suppress(OSError):
+    with suppress(OSError):  # of a directory in a store there may be no such time
         last = max(last, reported.stat().st_mtime)
     trigger = float(follower.starts[-1].get("trigger") or 0.0) if follower.starts else 0.0
     lasted = max((record.duration for record in list(follower.progress)[-LASTED:]), default=0.0)

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.adapter.access import Access
 from penstock.engine.overview import manifest_of, overview, runs_in, state_of
 from penstock.errors import ConfigurationError, PenstockError, PortInUseError, SourceError
+from penstock.storage.journal import extent
 from penstock.ui.causes import silent_for
 from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
@@ -219,7 +220,7 @@ class Page:
 
     def _overview(self, run: Path) -> dict[str, Any]:
         """A run at a glance, read anew where its ledgers or its state have changed."""
-        sizes = sorted((path.name, path.stat().st_size) for path in run.glob("batches-*.jsonl"))
+        sizes = sorted((path.name, extent(path)) for path in run.glob("batches-*.jsonl"))
         key = (state_of(run, manifest_of(run)), tuple(sizes))
         before = self._glances.get(run.name)
         if before is None or before[0] != key:

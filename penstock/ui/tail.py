@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.storage.journal import lines_after
+from penstock.storage.place import is_local
+
 CHUNK = 4 << 20
 
 
@@ -22,6 +25,13 @@ class Tail:
         ----------
         anew: called where the file was replaced, before its lines come from the first one on.
         """
+        if not is_local(self.path):
+            whole, self._at, replaced = lines_after(self.path, self._at - 1)
+            self._at += 1
+            if replaced:
+                anew()
+            yield from whole
+            return
         with suppress(FileNotFoundError), self.path.open("rb") as file:
             state = self.path.stat()
             if state.st_size < self._at or (self._inode and state.st_ino != self._inode):

@@ -1,6 +1,7 @@
 """A node: an address, and processes that can be killed together."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ class Node:
     ----------
     name, address: its own. directory: its scratch disk.
     network, group: where it is isolated; otherwise it is no more than its processes.
+    disk: a directory in whose place what is started on it sees an empty disk of its own.
     """
 
     def __init__(
@@ -33,9 +35,10 @@ class Node:
         directory: Path,
         network: Network | None = None,
         group: ControlGroup | None = None,
+        disk: Path | None = None,
     ) -> None:
         self.name, self.address, self.directory = name, address, directory
-        self._network, self._group = network, group
+        self._network, self._group, self._disk = network, group, disk
         self._processes: list[Process] = []
         self._counters: dict[str, dict[int, float]] = {}
         self._sums: dict[str, float] = {}
@@ -44,6 +47,10 @@ class Node:
     def spawn(self, command: Sequence[Any], log: Path, environment: Mapping[str, str] | None = None) -> Process:
         """Start a process on it; what it says is appended to a file. It dies with the one that has started it."""
         parts = list(command)
+        scratch = self.directory if self._disk is None else self._disk
+        if self._disk is not None:
+            mounted = f'mount -t tmpfs -o mode=1777 tmpfs {shlex.quote(str(self._disk))} && exec "$@"'
+            parts = ["unshare", "--mount", "--propagation", "private", "sh", "-c", mounted, "sh", *parts]
         if self._network is not None:
             parts = ["nsenter", f"--net=/run/netns/{self._network.namespace(self.name)}", *parts]
         if shutil.which("setpriv"):
@@ -51,8 +58,8 @@ class Node:
         if self._group is not None:
             enter = " && ".join(f"echo $$ > {place}" for place in self._group.entrances)
             parts = ["sh", "-c", f'{enter} && exec "$@"', "sh", *parts]
-        scratch = {"TMPDIR": str(self.directory), "SPARK_LOCAL_DIRS": str(self.directory)}
-        process = spawn(parts, log, {**scratch, **(environment or {})})
+        places = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
+        process = spawn(parts, log, {**places, **(environment or {})})
         self._processes.append(process)
         return process
 

@@ -38,6 +38,7 @@ class Cluster:
     directory: for logs and the nodes' scratch disks; a temporary one unless given.
     isolated: whether to insist on isolation (True), to do without (False), or to have it where it can be had (None).
     link: what the nodes' cables are like.
+    private: whether each node sees, in the place of one directory (`disk`), an empty disk of its own; needs isolation.
 
     Raises
     ------
@@ -54,7 +55,7 @@ class Cluster:
 
     def __init__(
         self, nodes: int = 2, *, cpu: float | None = None, memory: int = 1024, cores: int = 1, directory: Path | None = None,
-        isolated: bool | None = None, link: Link | None = None,
+        isolated: bool | None = None, link: Link | None = None, private: bool = False,
     ) -> None:  # fmt: skip
         if nodes < 1 or cores < 1 or memory < 512 or (cpu is not None and not 0 < cpu <= 64):
             raise ClusterError(
@@ -72,7 +73,7 @@ class Cluster:
             self.notes.append("The nodes' share of the processor is not limited.")
         self.nodes: list[Node] = []
         self._wanted, self._cores, self._cpu, self._memory = nodes, cores, cpu, memory
-        self._given, self._link = directory, link
+        self._given, self._link, self._private = directory, link, private
         self._stack = ExitStack()
         self._besides: dict[str, Node] = {}
         self._port = 0
@@ -81,6 +82,11 @@ class Cluster:
     def master(self) -> str:
         """The URL for ``--master``."""
         return f"spark://{self._besides['master'].address}:{self._port}"
+
+    @property
+    def disk(self) -> Path:
+        """The directory in whose place each node sees a disk of its own, where nodes have such."""
+        return self._directory / "disk"
 
     @property
     def driver(self) -> Node:
@@ -116,6 +122,7 @@ class Cluster:
         try:
             self._directory = self._given or Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
             self._directory.mkdir(parents=True, exist_ok=True)
+            self.disk.mkdir(exist_ok=True)
             self._network = self._stack.enter_context(Network(self._link)) if self.isolated else None
             for name in BESIDES:
                 self._besides[name] = self._node(name)
@@ -194,7 +201,8 @@ class Cluster:
             node = Node(name, HOST, directory)
         else:
             group = ControlGroup(self._network.namespace(name), memory)
-            node = Node(name, self._network.add(name), directory, self._network, group)
+            disk = self.disk if self._private and name != "broker" else None
+            node = Node(name, self._network.add(name), directory, self._network, group, disk)
         self._stack.callback(node.close)
         return node
 

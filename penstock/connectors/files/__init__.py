@@ -1,6 +1,7 @@
 """Directories of files, as sources and as sinks."""
 
-from pathlib import Path
+from penstock.storage import durable
+from penstock.storage.place import path_of
 
 SUFFIXES = {
     ".jsonl": "jsonl",
@@ -14,6 +15,6 @@ SUFFIXES = {
 
 def format_of(place: str) -> str:
     """The format of a path without a scheme: by its suffix, or that of the first file in it that has one."""
-    path = Path(place)
-    children = sorted(path.iterdir()) if path.is_dir() else []
+    path = path_of(place)
+    children = [path / name for name in sorted(durable.names(path))] if path.is_dir() else []
     return next((SUFFIXES[each.suffix] for each in (path, *children) if each.suffix in SUFFIXES), "jsonl")

@@ -1,6 +1,5 @@
 """The Parquet files that one group of a run leaves for another."""
 
-import glob
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,8 @@ from penstock.connectors.files.source import OLDEST, WRITTEN, FileSource, ddl, q
 from penstock.connectors.source import Reading, SparkView
 from penstock.connectors.uri import Uri
 from penstock.runtime.output import BORN
+from penstock.storage import durable
+from penstock.storage.place import path_of
 
 
 class HopSource(FileSource):
@@ -30,7 +31,13 @@ class HopSource(FileSource):
             file.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
-        return [Path(found) for found in sorted(glob.glob(f"{self._path}/*.parquet"))]
+        root = path_of(self._path.removesuffix("/*"))
+        return [
+            directory / name
+            for directory in (root / name for name in sorted(durable.names(root)))
+            for name in sorted(durable.names(directory))
+            if name.endswith(".parquet")
+        ]
 
     def _check(self) -> None:
         """There may be no file yet."""

@@ -5,20 +5,23 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Options, SinkConnector, SinkContext
 from penstock.connectors.sink import BoundSink, other_run
 from penstock.connectors.uri import Uri
-from penstock.errors import SinkError
+from penstock.errors import PenstockError, SinkError
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
+from penstock.storage import durable
+from penstock.storage.place import absolute, is_local, path_of
+from penstock.storage.reach import reaching
+from penstock.storage.tables import rows_in
 
 OWNER = ".penstock"
 
@@ -37,12 +40,12 @@ class DirectorySink(BoundSink):
         self._run: str | None = None
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
-        directory = Path(self.files.directory)
+        directory = path_of(self.files.directory)
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            with _alone_in(directory):
+            durable.make(directory)
+            with reaching(directory), _alone_in(directory):
                 self._claim(directory, run, discarded)
-        except SinkError:
+        except PenstockError:
             raise
         except OSError as error:
             raise SinkError(
@@ -60,37 +63,36 @@ class DirectorySink(BoundSink):
         if held in discarded:
             for path in committed:
                 path.unlink()
-        (directory / STAGING).mkdir(parents=True, exist_ok=True)
-        draft = directory / f"{OWNER}.draft"
-        draft.write_text(json.dumps({"run": run}))
-        draft.replace(owner)
+        durable.make(directory / STAGING)
+        if held is not None:
+            durable.write(owner, _owned(run))
+        elif not durable.create(owner, _owned(run)) and _owner_of(directory) != run:
+            raise SinkError(other_run(files, directory, f"{files.kind}:PATH"))
         self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        owner = _owner_of(Path(self.files.directory))
+        owner = _owner_of(path_of(self.files.directory))
         if owner != self._run:
             raise SinkError(
                 f"Sink {self.files.name}: {self.files.directory} was moved, removed or replaced while the run was on; put it "
                 "back, and run again."
             )
         for file in files:
-            staged = Path(file.staged)
-            if staged.exists():
-                final = Path(self.files.directory) / f"{batch:08d}-{group}-{file.final}"
-                os.replace(staged, final)
+            final = path_of(self.files.directory) / f"{batch:08d}-{group}-{file.final}"
+            with suppress(FileNotFoundError):  # it was delivered before
+                durable.move(path_of(file.staged), final)
                 self._show(final)
 
     def reached(self, group: str) -> int | None:
-        names = (path.name for path in Path(self.files.directory).glob(f"[0-9]*-{group}-*.{self.files.kind}"))
+        names = (path.name for path in path_of(self.files.directory).glob(f"[0-9]*-{group}-*.{self.files.kind}"))
         own = re.compile(rf"(\d+)-{re.escape(group)}-(\d+-\d{{5}}|native-)")  # and not those of group main-1, say
         return max((int(found[1]) for found in map(own.match, names) if found), default=None)
 
     def read(self) -> list[Any]:
         events: list[Any] = []
-        for path in sorted(Path(self.files.directory).glob(f"*.{self.files.kind}")):
+        for path in sorted(path_of(self.files.directory).glob(f"*.{self.files.kind}")):
             if self.files.kind == "parquet":
-                rows = pq.read_table(path).to_pylist(maps_as_pydicts="strict")
-                events.extend(msgspec.convert(row, self._event_type, strict=False) for row in rows)
+                events.extend(msgspec.convert(row, self._event_type, strict=False) for row in rows_in(path))
             else:
                 events.extend(_events(path, self._event_type))
         return events
@@ -142,17 +144,24 @@ class Memory:
         return MemorySink(files, sink.stream.event_type, self.events)
 
 
+def _owned(run: str) -> bytes:
+    return json.dumps({"run": run}).encode()
+
+
 def _owner_of(directory: Path) -> str | None:
     """The run that a directory belongs to."""
     try:
-        return str(json.loads((directory / OWNER).read_text())["run"])
+        return str(json.loads(durable.read(directory / OWNER))["run"])
     except FileNotFoundError:
         return None
 
 
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
-    """Within the block, no other process claims a directory."""
+    """Within the block, no other process of this machine claims a directory."""
+    if not is_local(directory):  # its owner is written where there is none
+        yield
+        return
     handle = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -162,11 +171,11 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 def _events(path: Path, event_type: type) -> list[Any]:
-    return [msgspec.json.decode(line, type=event_type) for line in path.read_bytes().splitlines()]
+    return [msgspec.json.decode(line, type=event_type) for line in durable.read(path).splitlines()]
 
 
 def _bind_directory(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DirectorySink:
-    path = Path(uri.place).expanduser().absolute() if uri.place else context.output
+    path = absolute(uri.place) if uri.place else context.output
     return DirectorySink(SinkFiles(sink.name, uri.scheme, str(path)), sink.stream.event_type)  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ import bz2
 import csv
 import glob
 import gzip
+import io
 import json
 import re
 from contextlib import suppress
@@ -12,16 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.app.event import field_types
 from penstock.app.stream import Source
-from penstock.connectors.checkpoint import Position
+from penstock.connectors.checkpoint import Files, Position
 from penstock.connectors.declaration import COUNT, Option, Options, SourceConnector, SourceContext
 from penstock.connectors.source import Births, BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
 from penstock.runtime.codec import Codec
+from penstock.storage import durable, journal
+from penstock.storage.place import absolute, is_local, ours, path_of
+from penstock.storage.reach import reaching
+from penstock.storage.tables import columns_of, rows_of
 
 WIDENINGS = (
     ("tinyint", "smallint", "int", "bigint", "double"),
@@ -54,12 +58,14 @@ class FileSource(BoundSource):
         self.uri = str(uri)
         self.rows = ROWS[uri.scheme]
         self._format = uri.scheme
-        self._path = str(Path(uri.place).expanduser().absolute())
+        self._path = str(absolute(uri.place))
         self._max_files: int | None = options.get("max_files")
         self._schema = Codec(source.event_type).schema
         self._counted: dict[tuple[str, int], int] = {}
+        self._taken: dict[Path, Files] = {}
         self._started_us = 0
-        self._check()
+        with reaching(path_of(self._path)):
+            self._check()
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         self._started_us = started_us
@@ -84,7 +90,7 @@ class FileSource(BoundSource):
 
     def _place(self) -> tuple[str, dict[str, str]]:
         """The path that Spark is told, and with which options it means no more than what lies there."""
-        here = Path(self._path)
+        here = path_of(self._path)
         if here.is_file():
             return str(here.parent), {**OLDEST, "pathGlobFilter": here.name}
         return self._path, dict(OLDEST)
@@ -94,7 +100,7 @@ class FileSource(BoundSource):
         last, noted = _log_offset(position), self._noted(position)
         queued = sum(map(self._count, self._divide(position)[1]))
         committed = 0
-        for name, offset in position.files().items():
+        for name, offset in position.files(known=self._taken).items():
             if offset <= last:
                 count = noted.get(name)
                 if count is None:  # archived before it was counted
@@ -108,16 +114,18 @@ class FileSource(BoundSource):
     def _note(self, position: Position) -> None:
         """Files may be archived once they are read, so what they held is written down."""
         last, noted = _log_offset(position), self._noted(position)
-        new = [name for name, offset in position.files().items() if offset <= last and name not in noted]
-        lines = [json.dumps({"file": name, "rows": self._count(Path(name))}) for name in new if Path(name).exists()]
+        new = [
+            name for name, offset in position.files(known=self._taken).items() if offset <= last and name not in noted
+        ]
+        lines = [
+            json.dumps({"file": name, "rows": self._count(path_of(name))}) for name in new if path_of(name).exists()
+        ]
         if lines:
-            with position.notes.open("a") as notes:
-                notes.write("".join(f"{line}\n" for line in lines))
+            journal.add(position.notes, "\n".join(lines).encode())
 
     def _noted(self, position: Position) -> dict[str, int]:
-        path = position.notes
         noted = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
+        for line in journal.lines_of(position.notes):
             with suppress(json.JSONDecodeError):  # a kill may have torn it; the file is counted again
                 note = json.loads(line)
                 noted[note["file"]] = note["rows"]
@@ -128,20 +136,20 @@ class FileSource(BoundSource):
 
     def births(self, position: Position) -> list[Births]:
         last, before = _log_offset(position), _log_offset(position.previous)
-        files = [Path(file) for file, offset in position.files(after=before).items() if offset <= last]
-        return [Births(self._count(file), max(file.stat().st_mtime_ns // 1000, self._started_us)) for file in files]
+        files = [path_of(file) for file, offset in position.files(before, self._taken).items() if offset <= last]
+        return [Births(self._count(file), max(int(file.stat().st_mtime * 1e6), self._started_us)) for file in files]
 
     def vouch(self, position: Position) -> None:
         last, before = _log_offset(position), _log_offset(position.previous)
-        for file, offset in position.files(after=before).items():
+        for file, offset in position.files(before, self._taken).items():
             if offset <= last:
                 self._refuse_misread(
-                    Path(file), "nothing of its batch was committed: rename it, and start with --fresh"
+                    path_of(file), "nothing of its batch was committed: rename it, and start with --fresh"
                 )
 
     def _divide(self, position: Position) -> tuple[list[Path], list[Path]]:
         """The files that are in committed batches, and those that are not."""
-        last, taken = _log_offset(position), position.files()
+        last, taken = _log_offset(position), position.files(known=self._taken)
         committed: list[Path] = []
         queued: list[Path] = []
         for file in self._files():
@@ -149,17 +157,16 @@ class FileSource(BoundSource):
         return committed, queued
 
     def _files(self) -> list[Path]:
-        root = Path(self._path)
+        root = path_of(self._path)
         if root.is_dir():
-            paths = sorted(root.iterdir())
-        else:
-            paths = [root] if root.exists() else [Path(found) for found in sorted(glob.glob(self._path))]
+            return [path for path, size in durable.sizes(root).items() if path.name[0] not in "._" and size]
+        paths = [root] if root.exists() else _matching(self._path)
         return [path for path in paths if path.is_file() and path.name[0] not in "._" and path.stat().st_size]
 
     def _check(self) -> None:
-        root = Path(self._path)
+        root = path_of(self._path)
         name = self.source.name
-        if not root.exists() and not glob.glob(self._path):
+        if not root.exists() and not _matching(self._path):
             raise SourceError(f"Source {name}: {self._path} does not exist; create the directory, or check the path.")
         if root.exists():
             self._refuse_misread(root)
@@ -178,14 +185,14 @@ class FileSource(BoundSource):
             if self._format == "csv" and files:
                 self._refuse_missing(set(_header(files[0])), files[0])
             if self._format == "parquet" and files:
-                self._refuse_missing(set(pq.read_schema(files[0]).names), files[0])
+                self._refuse_missing(columns_of(files[0]), files[0])
         except PermissionError as error:
             raise SourceError(f"Source {name}: {error.filename} cannot be read; check its permissions.") from error
         except ValueError as error:
             raise SourceError(f"Source {name}: {files[0]} is not a {self._format} file: {error}.") from error
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
-        found = MISREAD.search(str(path))
+        found = MISREAD.search(path.as_posix() if is_local(path) else str(path).partition("://")[2].partition("/")[2])
         if found:
             raise SourceError(
                 f"Source {self.source.name}: {path} has the character {found[0]} in its name, by which Spark would read other "
@@ -222,7 +229,7 @@ class FileSource(BoundSource):
         key = (str(file), file.stat().st_size)
         if key not in self._counted:
             if self._format == "parquet":
-                self._counted[key] = pq.read_metadata(file).num_rows
+                self._counted[key] = rows_of(file)
             elif self._format == "csv":
                 with _open(file) as lines:
                     self._counted[key] = max(0, sum(1 for row in csv.reader(lines) if row) - 1)
@@ -261,6 +268,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _matching(pattern: str) -> list[Path]:
+    """The files that a pattern names."""
+    root = path_of(pattern)
+    if is_local(root):
+        return [Path(found) for found in sorted(glob.glob(pattern))]
+    scheme = pattern.partition("://")[0]
+    return sorted(path_of(f"{scheme}://{found}") for found in ours(root).fs.glob(ours(root).path))
+
+
 def _log_offset(position: Position) -> int:
     return -1 if position.offset is None else int(position.offset["logOffset"])
 
@@ -276,8 +292,10 @@ def _open(file: Path, encoding: str = "utf-8") -> Any:
         raise SourceError(
             f"{file} is packed as {file.suffix}; lines are counted in plain files and those packed as .gz or .bz2: pack it so."
         )
-    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
-    return opened(file, "rt", encoding=encoding, errors="replace")
+    unpacked: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix)
+    if unpacked is not None:
+        return unpacked(file.open("rb"), "rt", encoding=encoding, errors="replace")
+    return io.TextIOWrapper(file.open("rb"), encoding=encoding, errors="replace")
 
 
 def _header(file: Path) -> list[str]:

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext, one_of
 from penstock.connectors.kafka.courier import Courier, Outgoing, Transactions
@@ -19,6 +17,8 @@ from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError, SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
+from penstock.storage import durable
+from penstock.storage.tables import batches_in
 
 
 class TopicSink(BoundSink):
@@ -65,7 +65,7 @@ class TopicSink(BoundSink):
         numbered = ((f"{prefix}{number}", message) for number, message in enumerate(messages))
         self._courier.send(group, ((name, message) for name, message in numbered if name not in there))
         for path in staged:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def read(self) -> list[Any]:
         """What other runs have sent is left out."""
@@ -89,9 +89,7 @@ class TopicSink(BoundSink):
         ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
         noted = json.loads(note.read_text()) if note.exists() else None
         if noted is None or noted["batch"] != batch:
-            draft = note.with_suffix(".draft")
-            draft.write_text(json.dumps({"batch": batch, "ends": ends}))
-            draft.replace(note)
+            durable.write(note, json.dumps({"batch": batch, "ends": ends}))
             return set()
         time.sleep(SETTLED_S)
         before = {int(partition): end for partition, end in noted["ends"].items()}
@@ -129,7 +127,7 @@ class KafkaHopSink(TopicSink):
     """A topic by which one group of a run hands a stream to others; headers hold each event's birth."""
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
-        for rows in pq.ParquetFile(path).iter_batches():
+        for rows in batches_in(path):
             events = self._codec.from_columns(rows.select(self._codec.schema.names))
             for event, born in zip(events, rows.column(BORN).to_pylist(), strict=True):
                 yield Outgoing(None, [(BORN_HEADER, str(born))], self._codec.encode_json(event))

@@ -43,7 +43,7 @@ class LogSink(BoundSink):
         if self._log.positions().get(group, 0) <= batch:
             self._log.append([Parcel(lines, result_keys=keys)], {group: batch + 1})
         for path in staged:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
         batches = self._log.positions().get(group)

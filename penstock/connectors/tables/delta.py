@@ -17,7 +17,6 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
@@ -28,6 +27,7 @@ from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import needs
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.storage.tables import batches_in
 
 with needs():
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -94,7 +94,7 @@ class DeltaSink(BoundSink):
                 if self._compacted_every and batch % self._compacted_every == self._compacted_every - 1:
                     self._compact()
         for path in staged:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
         with self._explained():
@@ -193,7 +193,7 @@ class DeltaSink(BoundSink):
     def _rows(self, staged: list[Path]) -> pa.RecordBatchReader:
         def batches() -> Iterator[pa.RecordBatch]:
             for path in staged:
-                for rows in pq.ParquetFile(path).iter_batches(columns=self._schema.names):
+                for rows in batches_in(path, self._schema.names):
                     columns = [_kept(rows.column(field.name), field.type) for field in self._schema]
                     yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.app.stream import Sink
 from penstock.connectors.sink import BoundSink, other_run, present
@@ -21,6 +20,7 @@ from penstock.connectors.tables.rules import refuse_optional_key
 from penstock.errors import SinkError
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.storage.tables import batches_in
 
 Result = TypeVar("Result")
 Done = TypeVar("Done", covariant=True)
@@ -137,7 +137,7 @@ class TableSink(BoundSink):
         staged = present(files)
         self._again(lambda cursor: self._deliver(cursor, group, batch, staged))
         for path in staged:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
         return self._again(lambda cursor: self._reached(cursor, group))
@@ -198,7 +198,7 @@ class TableSink(BoundSink):
 
     def _rows(self, staged: list[Path]) -> Iterator[Row]:
         for path in staged:
-            for batch in pq.ParquetFile(path).iter_batches():
+            for batch in batches_in(path):
                 columns = [_values(batch.column(name)) for name in self._table.names]
                 yield from zip(*columns, strict=True)
 

@@ -1,7 +1,6 @@
 """Checkpoints that go on where others ended: how far their sources are read, and the watermark, carried over."""
 
 import json
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connectors.checkpoint import Position, batches
-from penstock.engine import durable
 from penstock.engine.group import Group
+from penstock.storage import durable
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Begun:
 
     def entry(self, log: str) -> list[str]:
         """The last entry of a log of Spark's, ``offsets`` or ``commits``, by lines."""
-        return (self.checkpoint / log / str(self.last)).read_text().splitlines()
+        return durable.read(self.checkpoint / log / str(self.last)).decode().splitlines()
 
     def offset(self, source: str) -> str:
         """How far a source has been read, in Spark's words; a dash where nothing has come."""
@@ -70,7 +69,7 @@ def continue_in(
     metadata |= {"batchWatermarkMs": watermark, "batchTimestampMs": time.time_ns() // 1_000_000}
     metadata["conf"] = {**metadata.get("conf", {}), "spark.sql.shuffle.partitions": str(partitions)}
     after = json.loads(completed) | {"nextBatchWatermarkMs": watermark}
-    shutil.rmtree(checkpoint / "sources", ignore_errors=True)
+    durable.remove(checkpoint / "sources")
     offsets = []
     for place, name in enumerate(sources):
         reader = next((one for one in begun if one.reads(name, external=name in group.sources)), None)
@@ -79,9 +78,9 @@ def continue_in(
             continue
         old, new = Position(reader.checkpoint, reader.sources.index(name), None), Position(checkpoint, place, None)
         if old.log.exists():
-            shutil.copytree(old.log, new.log)
+            durable.copy(old.log, new.log)
         if old.notes.exists():
-            shutil.copy(old.notes, new.notes)
+            durable.copy(old.notes, new.notes)
     _write(checkpoint / "offsets" / "0", [version, _json(metadata), *offsets])
     _write(checkpoint / "commits" / "0", [noted, _json(after), *others])
 
@@ -92,6 +91,6 @@ def _json(content: dict[str, Any]) -> str:
 
 def _write(path: Path, lines: Sequence[str]) -> None:
     """Write an entry of one of Spark's logs, whose checksum of an earlier one holds no longer."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    durable.make(path.parent)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     durable.write(path, "\n".join(lines))

@@ -5,7 +5,6 @@ manifest is written, which is the moment of the move; what is no longer needed i
 moment has the old layout, and after it the new one.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -15,7 +14,6 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.connectors.checkpoint import batches, offsets_checksum
-from penstock.engine import durable
 from penstock.engine.binding import Binding
 from penstock.engine.group import Group
 from penstock.engine.ledger import BatchRecord
@@ -35,6 +33,7 @@ from penstock.engine.moving.seeding import (
 from penstock.engine.stateful import time_mode_of
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
 from penstock.runtime.tally import ElementTally
+from penstock.storage import durable, journal
 
 ASSUMED_S, ASSUMED_RATE = 23.0, 65_000.0
 """What a move is expected to last: Spark's jobs, and so many instances a second; measured on two cores (`benchmarks/moving.py`)."""
@@ -112,8 +111,7 @@ class Move:
                 time=time.time(), before=before, after=self._described(layout, self._binding.groups),
                 instances=moved.total, checksum=moved.checksum, expected_s=round(_expected(moved), 1), took_s=round(took, 2),
             )  # fmt: skip
-            with (self._recording.directory / MOVES).open("ab") as file:
-                file.write(msgspec.json.encode(record) + b"\n")
+            journal.add(self._recording.directory / MOVES, msgspec.json.encode(record))
             say(f"{moved.total:,} instances were moved in {took:.1f} s, and counted again where they are now.")
         self.tidy(self._binding)
 
@@ -127,17 +125,16 @@ class Move:
         """Remove what a move has left behind, and what an attempt that did not come to its end has made."""
         recording, number = binding.recording, binding.layout.moves + 1
         for path in (recording.directory / "checkpoint").glob(f"*{MOVED}{number}"):
-            shutil.rmtree(path)
+            durable.remove(path)
         for path in recording.directory.glob(f"batches-*{MOVED}{number}.jsonl"):
-            path.unlink()
+            journal.remove(path)
         for former in binding.layout.former:
-            shutil.rmtree(recording.checkpoint(former.name), ignore_errors=True)
+            durable.remove(recording.checkpoint(former.name))
         if binding.layout.moves and recording.hops.exists():
             used = {stream for group in binding.groups for stream in group.hops}
-            for path in recording.hops.iterdir():
-                if path.name not in used:
-                    shutil.rmtree(path)
-        shutil.rmtree(_workshop(binding), ignore_errors=True)
+            for name in set(durable.names(recording.hops)) - used:
+                durable.remove(recording.hops / name)
+        durable.remove(_workshop(binding))
 
     def _kept_as(self, group: Group) -> int | None:
         """The generation of the checkpoint with which a group of the new layout can go on; None where it needs a new one."""
@@ -239,7 +236,7 @@ class Move:
                 instances = {} if moved is None else moved.instances
                 held = {bucket: instances.get((element.name, bucket), 0) for bucket in range(most)}
                 record.elements[element.name] = ElementTally(instances=held)
-        durable.write(self._recording.ledger(group.name), msgspec.json.encode(record) + b"\n")
+        journal.begin(self._recording.ledger(group.name), msgspec.json.encode(record))
 
     def _continued(self, begun: dict[str, Begun]) -> Layout:
         """The new layout, whose new groups count on at the sinks where the old ones have ended."""

@@ -1,10 +1,10 @@
 """The state of a group, read from the checkpoint that has it and written to one that does not, both by Spark."""
 
 import math
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from penstock.engine.stateful import HopProcessor, time_mode_of
 from penstock.runtime.pages import HEADER, Header, pages_for
 from penstock.runtime.wire import WIRE
 from penstock.runtime.wiring import WiringReference
+from penstock.storage import durable
 
 FEW_ROWS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "32"}
 """How many rows Spark hands to Python at once, where each is a page, which may be large."""
@@ -147,9 +148,11 @@ def seed(
     content = content.union(spark.createDataFrame(headers, HEADERS))
     label = F.element_at(F.array(*map(F.lit, labels)), F.col("bucket") + 1)
     content = content.withColumn("label", label)
-    with TemporaryDirectory(dir=workshop) as place:
-        (Path(place) / "one.txt").write_text("one\n")
-        frame = _sources(spark, wiring.topology, place)
+    place = workshop / uuid.uuid4().hex
+    try:
+        durable.make(place)
+        durable.write(place / "one.txt", "one\n")
+        frame = _sources(spark, wiring.topology, str(place))
         for hop in range(1, wiring.hops + 1):
             initial = content.where(F.col("hop") == hop).drop("hop", "bucket").groupBy("label")
             frame = (
@@ -167,6 +170,8 @@ def seed(
         with having(spark, settings):
             writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
             writer.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        durable.remove(place)
 
 
 def headers_of(
@@ -225,4 +230,4 @@ def _sources(spark: SparkSession, topology: Topology, place: str) -> DataFrame:
 
 def _operators(checkpoint: Path) -> list[int]:
     """The stateful operators of a checkpoint, by Spark's numbers."""
-    return sorted(int(path.name) for path in (checkpoint / "state").glob("[0-9]*") if path.name.isdigit())
+    return sorted(int(name) for name in durable.names(checkpoint / "state") if name.isdigit())

@@ -1,0 +1,158 @@
+"""Files that are there whole or not at all, and stay once the call returns: on a disk, in HDFS, in an object store."""
+
+import os
+import shutil
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from penstock.storage.place import in_objects, is_local, ours
+
+
+def read(path: Path) -> bytes:
+    """What a file holds.
+
+    Raises
+    ------
+    FileNotFoundError: it is not there.
+    """
+    if is_local(path):
+        return path.read_bytes()
+    content: bytes = ours(path).fs.cat_file(ours(path).path)  # in one call: to open it would ask for its size first
+    return content
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Put a file in the place of the one that is there, if there is one."""
+    data = content.encode() if isinstance(content, str) else content
+    if in_objects(path):  # an object is there whole or not at all
+        path.write_bytes(data)
+        return
+    draft = _drafted(path, data)
+    if is_local(path):
+        draft.replace(path)
+    else:
+        ours(path).fs.replace(str(draft), str(path))
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Put a file where there is none; returns whether there was none. Of several who try at once, one succeeds."""
+    if in_objects(path):
+        try:
+            ours(path).fs.pipe_file(ours(path).path, content, mode="create")
+        except OSError as error:
+            if _is_there(error):
+                return False
+            raise
+        return True
+    draft = _drafted(path, content)
+    try:
+        if not is_local(path):
+            return bool(ours(path).fs.rename_new(str(draft), str(path)))
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    return True
+
+
+def move(path: Path, to: Path) -> None:
+    """Move a file, in the place of the one that is there, if there is one; in an object store it is copied first.
+
+    Raises
+    ------
+    FileNotFoundError: it is not there.
+    """
+    if is_local(path):
+        os.replace(path, to)
+    elif in_objects(path):
+        ours(path).fs.cp_file(ours(path).path, ours(to).path)
+        path.unlink(missing_ok=True)
+    else:
+        ours(path).fs.replace(str(path), str(to))
+
+
+def names(directory: Path) -> list[str]:
+    """The names in a directory, in no order; none where there is no such directory.
+
+    In an object store a directory may hold an object that marks it, which is not one of them; `iterdir` would have it.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if is_local(directory):
+            return [path.name for path in directory.iterdir()]
+        here = ours(directory).path.rstrip("/")
+        found = (path.rstrip("/") for path in ours(directory).fs.ls(here, detail=False))
+        return [path.rpartition("/")[2] for path in found if path != here]
+    return []
+
+
+def sizes(directory: Path) -> dict[Path, int]:
+    """The files in a directory, in the order of their names, with their sizes in bytes."""
+    if is_local(directory):
+        return {path: path.stat().st_size for path in sorted(directory.iterdir()) if path.is_file()}
+    here = ours(directory).path.rstrip("/")
+    found = {one["name"].rstrip("/"): one for one in ours(directory).fs.ls(here, detail=True)}
+    files = {name: one for name, one in found.items() if name != here and one["type"] == "file"}
+    return {directory / name.rpartition("/")[2]: int(files[name]["size"]) for name in sorted(files)}
+
+
+def make(directory: Path) -> None:
+    """Make a directory, where a file needs one before it can be written."""
+    if is_local(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+
+
+def remove(tree: Path) -> None:
+    """Remove a directory and what it holds, if it is there."""
+    if is_local(tree):
+        shutil.rmtree(tree, ignore_errors=True)
+    else:
+        with suppress(FileNotFoundError):
+            ours(tree).fs.rm(ours(tree).path, recursive=True)
+
+
+def copy(tree: Path, to: Path) -> None:
+    """Copy a file, or a directory and what it holds."""
+    if tree.is_dir():
+        for name in names(tree):
+            copy(tree / name, to / name)
+        return
+    make(to.parent)
+    to.write_bytes(read(tree))
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to write to; `sync` before it is closed."""
+    return (
+        path.open("wb", buffering=1 << 20) if is_local(path) else path.open("wb")
+    )  # a store's has a buffer of its own
+
+
+def sync(file: BinaryIO) -> None:
+    """Have what was written to a file kept, where its being closed does not see to that."""
+    file.flush()
+    try:
+        number = file.fileno()
+    except (OSError, AttributeError):  # a store's has none
+        return
+    os.fsync(number)
+
+
+def _is_there(error: OSError) -> bool:
+    """Whether a store has refused to create an object since there is one of its name."""
+    answer = getattr(error.__cause__, "response", {})
+    return isinstance(error, FileExistsError) or answer.get("Error", {}).get("Code") == "PreconditionFailed"
+
+
+def _drafted(path: Path, data: bytes) -> Path:
+    """What is to be a file, under another name beside it."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
+    if not is_local(path):
+        ours(draft).fs.pipe_file(ours(draft).path, data)
+        return draft
+    with draft.open("wb") as file:
+        file.write(data)
+        sync(file)
+    return draft

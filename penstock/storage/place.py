@@ -1,0 +1,107 @@
+"""Places as texts: a path on a local disk, or a URI of a store, as a path of `pathlib`'s kind."""
+
+import errno
+import os
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from penstock.errors import ConfigurationError
+from penstock.extras import needs
+
+if TYPE_CHECKING:
+    from upath import UPath
+
+OBJECTS = ("s3a", "s3")
+"""Schemes of object stores: a file is there whole or not at all, and cannot be renamed. Spark knows S3 as ``s3a``."""
+TREES = ("hdfs", "webhdfs")
+"""Schemes of file systems whose files can be renamed at once."""
+
+
+PATIENCE = {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 5, "mode": "standard"}}
+"""With which S3 is asked, in seconds; credentials are found where its own tools find them."""
+STORES = (*OBJECTS, *TREES)
+
+
+def path_of(place: str | Path) -> Path:
+    """A path: Python's own, or one in a store, which has its methods.
+
+    Raises
+    ------
+    ConfigurationError: no such store is known. MissingExtraError: the module for it is not installed.
+    """
+    if not isinstance(place, str):
+        return place
+    scheme, colon, rest = place.partition("://")
+    if not colon:
+        return Path(place)
+    if scheme not in STORES:
+        known = ", ".join(f"{one}://" for one in ("s3a", *TREES))
+        raise ConfigurationError(
+            f"{place}: there is no store {scheme}://; there are {known}, and paths of a local disk."
+        )
+    if not urlsplit(place).netloc:
+        raise ConfigurationError(
+            f"{place} names no {'bucket' if scheme in OBJECTS else 'host'}: write {scheme}://NAME/..."
+        )
+    scheme = "s3a" if scheme in OBJECTS else scheme
+    uri = f"{scheme}://{rest.rstrip('/')}"
+    with needs():
+        if scheme in OBJECTS:
+            from upath.implementations.cloud import S3Path
+
+            return cast(Path, S3Path(uri, use_listings_cache=False, config_kwargs=PATIENCE))
+        from penstock.storage.hdfs import HdfsPath
+
+        return cast(Path, HdfsPath(uri))
+
+
+def absolute(place: str | Path) -> Path:
+    """A path that means the same in every process."""
+    path = path_of(place)
+    return path.expanduser().absolute() if is_local(path) else path
+
+
+def is_local(path: Path) -> bool:
+    """Whether a path is one of a disk that this machine has mounted."""
+    return isinstance(path, Path)
+
+
+def in_objects(path: Path) -> bool:
+    """Whether it is one in an object store."""
+    return not is_local(path) and ours(path).protocol in OBJECTS
+
+
+def ours(path: Path) -> "UPath":
+    """A path in a store as what it really is."""
+    return cast("UPath", path)
+
+
+def address(path: Path) -> str:
+    """What Spark is to be told of a path."""
+    return f"file://{path.absolute()}" if is_local(path) else str(path)
+
+
+def here_of(run: Path) -> Path:
+    """The directory of this machine that belongs to a run: its own, or one named after it where it lies in a store."""
+    if is_local(run):
+        return run
+    user = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
+    return user / f"{run.name}-{sha256(str(run).encode()).hexdigest()[:8]}"
+
+
+def make_here(run: Path) -> None:
+    """Make that directory.
+
+    Raises
+    ------
+    OSError: it cannot be made, or is another user's, who could change what is sent to executors from it.
+    """
+    here = here_of(run)
+    if not is_local(run):
+        here.parent.mkdir(mode=0o700, exist_ok=True)
+        if here.parent.is_symlink() or here.parent.stat().st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(here.parent))
+    here.mkdir(parents=True, exist_ok=True)

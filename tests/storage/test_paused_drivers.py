@@ -1,0 +1,72 @@
+"""A driver that is paused at some step of a commit, followed by another, and woken: each event is delivered once."""
+
+import pytest
+
+from penstock.connectors.files.sink import DirectorySink
+from penstock.engine.ledger import BatchRecord, Ledger, clear_staging, records_in
+from penstock.errors import RunLockedError
+from penstock.runtime.output import FileOutput, SinkFiles
+from penstock.runtime.tally import Tally
+from penstock.storage import durable, journal
+
+
+def attempt(sinks, batch, text):
+    """One try at a batch that writes a line to each sink."""
+    output = FileOutput([sink.files for sink in sinks], "0-00000")
+    for sink in sinks:
+        output.write_lines(sink.files.name, [text])
+    return BatchRecord.of(batch, 1_000_000, [Tally(stage=0, partition=0, files=output.close())], "offsets")
+
+
+def visible(directory):
+    names = sorted(name for name in durable.names(directory) if name.endswith(".jsonl"))
+    return [line for name in names for line in durable.read(directory / name).splitlines()]
+
+
+@pytest.mark.parametrize("step", ["before the line", "after the line", "between the sinks"])
+def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
+    def bound():
+        sinks = [DirectorySink(SinkFiles(name, "jsonl", str(places / name))) for name in ("one", "two")]
+        for sink in sinks:
+            sink.claim("run", ())
+        return sinks
+
+    sinks, followers = bound(), []
+    ledger = Ledger(places / "ledger", "main", sinks)
+    ledger.commit(attempt(sinks, 0, b"zero"))
+    record = attempt(sinks, 1, b"one, by the first")
+
+    def follow():
+        monkeypatch.undo()
+        others = bound()
+        follower = Ledger(places / "ledger", "main", others)
+        clear_staging(sink.files for sink in others)
+        if follower.last == 0:
+            follower.commit(attempt(others, 1, b"one, by the second"))
+        follower.commit(attempt(others, 2, b"two"))
+        followers.append(follower)
+
+    kinds = {"before the line": (journal.Journal, "append"), "after the line": (Ledger, "_publish")}
+    owner, name = kinds.get(step, (DirectorySink, "deliver"))
+    owner = type(ledger._journal) if owner is journal.Journal else owner
+    real, calls = getattr(owner, name), []
+
+    def paused(*given, **named):
+        calls.append(None)
+        if len(calls) == (2 if step == "between the sinks" else 1):
+            follow()
+        return real(*given, **named)
+
+    monkeypatch.setattr(owner, name, paused)
+    if step == "before the line":
+        with pytest.raises(RunLockedError):
+            ledger.commit(record)
+        made = b"one, by the second"
+    else:
+        assert ledger.commit(record)  # it was committed, and its follower has delivered it
+        made = b"one, by the first"
+    with pytest.raises(RunLockedError):
+        ledger.commit(attempt(sinks, 2, b"two, by the first"))
+    assert visible(places / "one") == visible(places / "two") == [b"zero", made, b"two"]
+    assert [one.batch for one in records_in(places / "ledger")] == [0, 1, 2]
+    followers[0].close()

@@ -1,0 +1,67 @@
+"""Files in each kind of place, and what is said of a place that cannot be used."""
+
+import pytest
+
+from penstock.errors import ConfigurationError, StoreError
+from penstock.storage import durable
+from penstock.storage.place import in_objects, ours, path_of
+from penstock.storage.reach import check
+
+
+def test_files_are_written_read_moved_and_removed(places):
+    durable.make(places)
+    durable.write(places / "one", "1")
+    durable.write(places / "one", b"2")
+    assert durable.read(places / "one") == b"2"
+    assert not durable.create(places / "one", b"3")
+    assert durable.create(places / "two", b"4")
+    durable.move(places / "one", places / "three = 3")
+    with pytest.raises(FileNotFoundError):
+        durable.move(places / "one", places / "three = 3")
+    assert sorted(durable.names(places)) == ["three = 3", "two"]
+    assert durable.sizes(places) == {places / "three = 3": 1, places / "two": 1}
+    if in_objects(places):  # as Spark marks directories
+        ours(places).fs.pipe_file(f"{ours(places / 'a').path}/", b"")
+    durable.make(places / "a" / "b")
+    durable.write(places / "a" / "b" / "c", b"5")
+    durable.copy(places / "a", places / "d")
+    assert durable.read(places / "d" / "b" / "c") == b"5"
+    durable.remove(places / "a")
+    durable.remove(places / "a")
+    assert not (places / "a").exists()
+    assert durable.names(places / "a") == []
+
+
+def test_a_file_of_several_blocks_is_whole(places):
+    durable.make(places)
+    with durable.opened(places / "large") as file:
+        for number in range(20):
+            file.write(bytes([number]) * 2_000_000)
+        durable.sync(file)
+        assert file.tell() == 40_000_000
+    content = durable.read(places / "large")
+    assert content == b"".join(bytes([number]) * 2_000_000 for number in range(20))
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("gs://bucket/x", "there is no store gs://"), ("s3a:///x", "names no bucket")]
+)
+def test_a_place_that_is_none_is_refused(place, said):
+    with pytest.raises(ConfigurationError, match=said):
+        path_of(place)
+
+
+def test_a_bucket_that_is_missing_and_a_wrong_key_are_said(s3):
+    with pytest.raises(StoreError, match="there is no bucket nowhere"):
+        check(path_of("s3a://nowhere/runs"))
+    check(path_of(f"{s3.uri}/runs"))
+
+
+def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_one(monkeypatch):
+    monkeypatch.setenv("PENSTOCK_WEBHDFS", "127.0.0.1:1")
+    place = path_of("hdfs://127.0.0.1:1/runs")
+    for asked in (place.exists, place.is_dir, place.is_file, lambda: durable.names(place)):
+        with pytest.raises(OSError, match="refused"):
+            asked()
+    with pytest.raises(StoreError, match="cannot be reached, or refuses"):
+        check(place)
