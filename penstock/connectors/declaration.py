@@ -87,6 +87,7 @@ class Jars:
     versions: by preference; ``{spark}`` stands for Spark's own.
     excluded: (group, regular expression of artifacts) that are left out, since Spark carries them.
     overridden: for each of ``versions`` (group, artifact, version) to use in place of what is asked for.
+    besides: (group, artifact, version) to fetch with it.
     """
 
     group: str
@@ -94,6 +95,7 @@ class Jars:
     versions: tuple[str, ...]
     excluded: tuple[tuple[str, str], ...] = ()
     overridden: tuple[tuple[tuple[str, str, str], ...], ...] = ()
+    besides: tuple[tuple[str, str, str], ...] = ()
 
 
 Reach = Literal["anywhere", "shared disk", "one machine"]

@@ -1,10 +1,12 @@
 """Jars from Maven Central, with what they depend on, by the Ivy that PySpark carries."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -21,12 +23,14 @@ MODULE = """\
   <info organisation="penstock" module="fetched"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-    <dependency org={group} name={artifact} rev={version} conf="default-&gt;default"/>
+    {dependencies}
     {exclusions}
     {overrides}
   </dependencies>
 </ivy-module>
 """
+ATTEMPTS = 2
+"""What is fetched is many small files; one that a server refuses now is given a moment later."""
 
 
 def jars_of(wanted: Iterable[Jars]) -> list[Path]:
@@ -88,8 +92,9 @@ class _Artifact:
         target, cache = self.directory, self.directory.parent
         if target.exists():
             return target
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        with _alone(cache), tempfile.TemporaryDirectory(dir=cache) as scratch:
+            if target.exists():
+                return target
             draft, module = Path(scratch) / "jars", Path(scratch) / "ivy.xml"
             module.write_text(self._module())
             ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
@@ -97,17 +102,21 @@ class _Artifact:
                 java_home() / "bin" / "java", "-jar", ivy, "-ivy", module, "-confs", "default", "-types", "jar", "bundle",
                 "-retrieve", f"{draft}/[artifact]-[revision](-[classifier]).[ext]", "-cache", cache / "ivy",
             ]  # fmt: skip
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode or not draft.is_dir() or "UNRESOLVED" in done.stdout:
-                raise JarNotFoundError(
-                    f"{self.jars.group}:{self.jars.artifact}:{self.version} cannot be fetched from Maven Central, and is not in {cache}: "
-                    "connect this machine once, or copy that directory from one that has it."
-                )
-            if not target.exists():
-                shutil.move(draft, target)
-        return target
+            for _ in range(ATTEMPTS):
+                done = subprocess.run(command, capture_output=True, text=True)
+                if not done.returncode and draft.is_dir() and "UNRESOLVED" not in done.stdout:
+                    shutil.move(draft, target)
+                    return target
+        raise JarNotFoundError(
+            f"{self.jars.group}:{self.jars.artifact}:{self.version} cannot be fetched from Maven Central{_why(done.stdout)}, and is not "
+            f"in {cache}: connect this machine once, or copy that directory from one that has it."
+        )
 
     def _module(self) -> str:
+        dependencies = [
+            f'<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} conf="default-&gt;default"/>'
+            for group, artifact, version in ((self.jars.group, self.jars.artifact, self.version), *self.jars.besides)
+        ]
         exclusions = [
             f'<exclude org={quoteattr(group)} module={quoteattr(artifact)} matcher="regexp"/>'
             for group, artifact in self.jars.excluded
@@ -117,6 +126,23 @@ class _Artifact:
             for group, artifact, version in self.overridden
         ]
         return MODULE.format(
-            group=quoteattr(self.jars.group), artifact=quoteattr(self.jars.artifact), version=quoteattr(self.version),
-            exclusions="\n    ".join(exclusions), overrides="\n    ".join(overrides),
-        )  # fmt: skip
+            dependencies="\n    ".join(dependencies),
+            exclusions="\n    ".join(exclusions),
+            overrides="\n    ".join(overrides),
+        )
+
+
+@contextmanager
+def _alone(cache: Path) -> Iterator[None]:
+    """Within the block no other process fetches: Ivy's cache of what it has downloaded is not made for two."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "fetching.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _why(said: str) -> str:
+    """What Ivy has said of it, in brackets."""
+    lines = said.splitlines()
+    telling = next((line for sign in ("Server access", "FAILED", "not found") for line in lines if sign in line), "")
+    return telling and f" ({telling.strip()})"

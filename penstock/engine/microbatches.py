@@ -64,7 +64,12 @@ class MicroBatches:
         return self._delivered.pop((query, batch), {})
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
-        """Run until the watch says that it is over; returns the report."""
+        """Run until the watch says that it is over; returns the report.
+
+        Of an input that has ended, in a start that was killed before it could say so, only the report is left to make.
+        """
+        if self._binding.recording.ended:
+            return self.move(spark, watch)
         started_us = time.time_ns() // 1000
         groups = self._where_wanted(spark, watch)
         queries: list[StreamingQuery] = []
@@ -95,6 +100,7 @@ class MicroBatches:
         """Move the run to where it is wanted, and read nothing that is not begun; returns the report."""
         groups = self._where_wanted(spark, watch)
         _close(groups)
+        self._note_progress(groups)
         return self._report(groups)
 
     def _where_wanted(self, spark: SparkSession, watch: Watch) -> list[BoundGroup]:

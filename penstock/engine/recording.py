@@ -102,7 +102,7 @@ class Recording:
         stored = _read(path)
         if stored is not None and not fresh and not stored.get("discarding"):
             self._check(stored, manifest)
-            manifest |= {"run": stored["run"], "orders": stored.get("orders", {})}
+            manifest |= {"run": stored["run"], "orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
             manifest["discarded"] = _discarded(stored)
         else:
             self._begin_anew(path, manifest, stored)
@@ -142,6 +142,11 @@ class Recording:
                 f"another --name than {self.directory.name}."
             )
         self._keep_manifest()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the input has ended; at a start, that an earlier one was killed before it had written its report."""
+        return bool(self.manifest.get("ended"))
 
     def note_end(self) -> None:
         """Keep that the input has ended, after which no event can come."""
@@ -190,6 +195,7 @@ class Recording:
         RunLockedError: another driver has taken the run over.
         """
         self._refuse_taken_over()
+        report |= {"ended": self.ended}
         _write_atomically(self.directory / "report.json", report)
         if copy is not None:
             try:
@@ -239,7 +245,7 @@ class Recording:
         os.truncate(log, 0)
 
     def _check(self, stored: dict[str, Any], present: dict[str, Any]) -> None:
-        if stored.get("ended"):
+        if stored.get("ended") and (_read(self.directory / "report.json") or {}).get("ended"):
             raise ConfigurationError(
                 f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. Start "
                 "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
@@ -283,9 +289,9 @@ class Recording:
             )
 
 
-def _read(manifest: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> dict[str, Any] | None:
     with suppress(FileNotFoundError):
-        content: dict[str, Any] = json.loads(durable.read(manifest))
+        content: dict[str, Any] = json.loads(durable.read(path))
         return content
     return None
 

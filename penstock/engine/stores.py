@@ -14,6 +14,22 @@ PASSED_ON = (
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "HADOOP_USER_NAME", "PENSTOCK_WEBHDFS",
 )  # fmt: skip
 """Of the driver's environment, what executors are told, too: where a store is, and no secret."""
+PARTS_OF_SDK = {
+    "3.5.0": (
+        ("software.amazon.awssdk", "s3", "2.35.4"),
+        ("software.amazon.awssdk", "s3-transfer-manager", "2.35.4"),
+        ("software.amazon.awssdk", "sts", "2.35.4"),
+        ("software.amazon.awssdk", "netty-nio-client", "2.35.4"),
+        ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+    )
+}
+"""By Hadoop's version, what of Amazon's SDK it uses, in the versions that it names: 12 MB, where the bundle that it asks for, of all
+of Amazon's services, has 686 MB, which every executor would fetch from the driver."""
+CARRIED = (
+    ("software.amazon.awssdk", "bundle"), ("io.netty", ".*"), ("org.apache.httpcomponents", ".*"), ("commons-codec", ".*"),
+    ("commons-logging", ".*"), ("org.slf4j", ".*"),
+)  # fmt: skip
+"""What those parts, and Hadoop, ask for that is not needed, or that Spark has."""
 
 
 def schemes_of(places: Iterable[object]) -> set[str]:
@@ -26,7 +42,10 @@ def jars_for(schemes: Iterable[str]) -> list[Jars]:
     """What Spark needs for stores; it reaches HDFS as it is."""
     if not set(OBJECTS) & set(schemes):
         return []
-    return [Jars("org.apache.hadoop", "hadoop-aws", (hadoop_version(),), (("org.wildfly.openssl", ".*"),))]
+    version = hadoop_version()
+    parts = PARTS_OF_SDK.get(version, ())
+    excluded = (("org.wildfly.openssl", ".*"), *(CARRIED if parts else ()))
+    return [Jars("org.apache.hadoop", "hadoop-aws", (version,), excluded, besides=parts)]
 
 
 def settings_for(schemes: Iterable[str]) -> dict[str, str]:

@@ -222,7 +222,7 @@ def test_a_given_cluster_is_measured_and_the_rest_is_left_out(tmp_path):
     ]
     given = {"cpu": None, "memory": 1536, "isolated": None, "command": "penstock bench s4", "say": said.append}
     with Cluster(nodes=1, directory=tmp_path / "cluster", memory=1536) as cluster:
-        assert campaign(cells, [], tmp_path / "s4", master=cluster.master, **given) == 0
+        assert campaign(cells, [], tmp_path / "s4", master=cluster.master, **given) == 0, said
     assert any("1 cells are left out" in line for line in said)
     found = {cell["name"]: cell for cell in read_cells(tmp_path / "s4")}
     assert {cell["kind"] for cell in found.values()} == {"grid", "resources"}

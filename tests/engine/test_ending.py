@@ -75,6 +75,21 @@ def test_all_windows_close_and_then_no_event_can_come(run_app, tmp_path):
         run_app("ending", **options)
 
 
+def test_a_run_killed_before_its_report_of_the_end_makes_it_when_started_again(run_app, tmp_path):
+    write(tmp_path / "in", range(2))
+    options = {"sources": {"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}}
+    first = run_app("ending", **options)
+    (first.directory / "report.json").unlink()
+    more = write(tmp_path / "in", range(2, 3), seed=2)
+    again = run_app("ending", **options)
+    assert again.report == json.loads((again.directory / "report.json").read_text())
+    counts = {**first.report["counts"], "queued": len(more), "accepted": first.report["counts"]["accepted"] + len(more)}
+    assert again.report["counts"] == counts  # what has come after the end is not read
+    assert told(again) == told(first)
+    with pytest.raises(ConfigurationError, match="has ended"):
+        run_app("ending", **options)
+
+
 @pytest.mark.slow
 def test_an_input_that_pauses_goes_on_and_ends_without_another_event(run_app, tmp_path):
     bids = write(tmp_path / "in", range(2))

@@ -87,40 +87,41 @@ def test_a_gate_is_changed_by_starting_the_query_anew(run_app):
     assert np.max(gaps(steered, steered.changed_at[0])) > 2
 
 
+@pytest.mark.timeout(600)
 def test_an_adapting_run_chooses_the_gate_of_its_adapter_and_an_adapter_that_died_gets_it_again(tmp_path):
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
     command = [
         sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", str(port), "--spool", str(tmp_path / "spool"),
         "--runs", str(tmp_path), "--name", "run", "--adapt", "--p95", "5s", "--master", "local[2]",
     ]  # fmt: skip
-    chance, accepted, over = random.Random(1), 0, time.monotonic() + 300
-    with (tmp_path / "said").open("wb") as said:
+    chance, accepted, over = random.Random(1), 0, time.monotonic() + 480
+    killed = given_again = False
+    with (tmp_path / "said").open("wb") as said, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
         try:
-            chosen = killed = None
-            while time.monotonic() < over:
+            while not given_again and time.monotonic() < over and process.poll() is None:
                 with suppress(httpx.TransportError):
                     body = [{"text": chance.choice("abcdefgh")} for _ in range(20)]
-                    answer = httpx.post(f"{url}/streams/Words", json=body, headers={"Idempotency-Key": str(accepted)})
+                    answer = client.post("/streams/Words", json=body, headers={"Idempotency-Key": str(accepted)})
                     accepted += answer.json().get("accepted", 0)
-                    chosen = chosen or next((one for one in decisions(tmp_path / "run") if one.kind == "apply"), None)
-                    gate = httpx.get(f"{url}/streams/Words/gate").json()
-                    if chosen is not None and gate["flush_timer_s"] == chosen.doors["Words"].flush_timer:
-                        if killed is not None:
-                            break
-                        adapter = subprocess.run(
-                            ["pgrep", "-f", f"penstock adapter .*--port {port}"], capture_output=True, text=True
-                        )
-                        os.kill(int(adapter.stdout.split()[0]), signal.SIGKILL)
-                        killed = time.monotonic()
-                time.sleep(0.02)
-            assert chosen is not None
-            assert killed is not None
-            assert time.monotonic() < over
+                    gate = client.get("/streams/Words/gate").json()
+                    applied = [one for one in decisions(tmp_path / "run") if one.kind == "apply"]
+                    if applied and gate["flush_timer_s"] == applied[-1].doors["Words"].flush_timer:
+                        given_again = killed
+                        if not killed:
+                            os.kill(process_id(f"penstock adapter .*--port {port}"), signal.SIGKILL)
+                            killed = True
+                time.sleep(0.05)
+            told = [str(one) for one in decisions(tmp_path / "run")]
+            assert killed and given_again, "\n".join([(tmp_path / "said").read_text()[-4000:], *told])
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
     counts = json.loads((tmp_path / "run" / "report.json").read_text())["counts"]
     assert counts["accepted"] >= accepted  # a request may have been answered by none of the two
     assert (counts["lost"], counts["duplicated"]) == (0, 0)
+
+
+def process_id(pattern):
+    """The first process whose command line matches the pattern."""
+    return int(subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True).stdout.split()[0])
