@@ -45,7 +45,7 @@ def available() -> bool:
 
 
 class Network:
-    """A context in which the network is there.
+    """A context in which the network is there. It leads nowhere else, so that what asks for names is refused at once.
 
     Raises
     ------
@@ -92,7 +92,6 @@ class Network:
         _ip("-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
         _ip("-n", namespace, "link", "set", "eth0", "up")
         _ip("-n", namespace, "link", "set", "lo", "up")
-        _ip("-n", namespace, "route", "add", "default", "via", f"{self._subnet}.1")
         if self._link is not None:
             self._shape(namespace, cable, self._link)
         return address

@@ -16,6 +16,8 @@ from penstock.engine.maven import fetch
 from penstock.engine.stores import hadoop_version
 
 DAEMONS = "org.apache.hadoop.hdfs.server"
+LOGGER = ("org.slf4j", "slf4j-simple", "1.7.36")
+"""By which its log has the reason where it does not come up."""
 
 
 class Hdfs(Server):
@@ -66,6 +68,7 @@ class Hdfs(Server):
             "dfs.datanode.http.address": self._at("data-http"),
             "dfs.datanode.ipc.address": self._at("data-ipc"),
             "dfs.datanode.hostname": self._host,
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",  # the addresses of namespaces have no names
             "dfs.replication": "1",
             "dfs.namenode.safemode.extension": "0",
             "dfs.heartbeat.interval": "1",
@@ -108,13 +111,13 @@ class Hdfs(Server):
         return self._directory / f"{name}.log"
 
     def _java(self, name: str, main: str, *arguments: str) -> Process:
-        jars = fetch(Jars("org.apache.hadoop", "hadoop-client-minicluster", (hadoop_version(),)))
+        jars = fetch(Jars("org.apache.hadoop", "hadoop-client-minicluster", (hadoop_version(),), besides=(LOGGER,)))
         spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
         logging = [f"{jar}" for pattern in ("log4j-*", "slf4j-api-*") for jar in spark.glob(f"{pattern}.jar")]
         path = os.pathsep.join([str(self._directory), f"{jars}/*", *logging])
-        return self._spawn(
-            [java_home() / "bin" / "java", "-Xmx256m", "-cp", path, f"{DAEMONS}.{main}", *arguments], self._log(name)
-        )
+        options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command = [java_home() / "bin" / "java", *options, "-cp", path, f"{DAEMONS}.{main}", *arguments]
+        return self._spawn(command, self._log(name))
 
 
 def _configuration(settings: Mapping[str, str]) -> str:
