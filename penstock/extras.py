@@ -14,6 +14,7 @@ EXTRA_OF = {
         ("httptools", "prometheus_client", "sse_starlette", "starlette", "uvicorn", "uvloop", "websockets"), "adapter"
     ),
     "confluent_kafka": "kafka",
+    **dict.fromkeys(("authlib", "cachetools", "fastavro", "grpc_tools", "httpx2"), "registry"),
     "datasketches": "sketches",
     "deltalake": "delta",
     "opentelemetry": "telemetry",

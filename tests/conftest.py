@@ -16,6 +16,7 @@ from support import Batches, load, write_batches
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.bench.servers.hdfs import Hdfs
 from penstock.bench.servers.postgres import PostgresServer, postgres_programs
+from penstock.bench.servers.registry import SchemaRegistry
 from penstock.bench.servers.s3 import S3, gateway
 from penstock.storage.place import path_of
 from penstock.testing import TopologyDriver
@@ -32,7 +33,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever asks for a server is marked as one who does."""
     for item in items:
-        if {"broker", "postgres", "secure", "s3", "hdfs"}.intersection(getattr(item, "fixturenames", ())):
+        if {"broker", "registry", "postgres", "secure", "s3", "hdfs"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
 
 
@@ -121,6 +122,14 @@ def on_spark(name: str, batches: Batches, directory: Path, spark: SharedSpark, *
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A Kafka broker; it may be killed, if it is started again."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """A schema registry, which takes a schema only if it reads what the one before it has written."""
+    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as running:
+        running.demand("BACKWARD")
         yield running
 
 

@@ -8,7 +8,7 @@ import click
 
 from penstock.app.duration import seconds
 from penstock.cli.arguments import AppCommand, loaded, pairs
-from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.place import KafkaPlace, has_registry
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
@@ -94,7 +94,12 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
 
 
 def _place(uri: str) -> KafkaPlace:
-    return KafkaPlace.of(Uri.parse(uri))
+    parsed = Uri.parse(uri)
+    if has_registry(parsed):
+        raise ConfigurationError(
+            f"{parsed.place}: the adapter sends and answers in JSON; leave registry out, and let what writes by one send to the topic."
+        )
+    return KafkaPlace.of(parsed)
 
 
 def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:

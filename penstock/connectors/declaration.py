@@ -88,6 +88,7 @@ class Jars:
     excluded: (group, regular expression of artifacts) that are left out, since Spark carries them.
     overridden: for each of ``versions`` (group, artifact, version) to use in place of what is asked for.
     besides: (group, artifact, version) to fetch with it.
+    archive: the classifier of a program that is packed as tar.gz, to be unpacked in place of jars.
     """
 
     group: str
@@ -96,6 +97,7 @@ class Jars:
     excluded: tuple[tuple[str, str], ...] = ()
     overridden: tuple[tuple[tuple[str, str, str], ...], ...] = ()
     besides: tuple[tuple[str, str, str], ...] = ()
+    archive: str = ""
 
 
 Reach = Literal["anywhere", "shared disk", "one machine"]

@@ -1,7 +1,7 @@
 """What every bound source can do, and how it tells Spark what to read. Knows no Spark."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Position
 
-RowKind = Literal["lines", "json", "messages", "texts", "fields", "columns"]
+RowKind = Literal["lines", "json", "messages", "framed", "texts", "fields", "columns"]
 """How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
-blank ones; the same with some fields apart, in ``beside``; the bytes of the only field in ``payload``; several
+blank ones; the same with some fields apart, in ``beside``; messages that `Frames` read, with or without such; the bytes of the only field in ``payload``; several
 fields as texts, in columns of their names; or typed columns."""
 
 
@@ -62,12 +62,24 @@ class Reckoning(NamedTuple):
     """The same by the source's partitions, where it has some."""
 
 
+class Frames(Protocol):
+    """Reads messages by the schemas that a registry has. It travels to executors."""
+
+    def prepare(self, messages: Iterable[bytes]) -> None:
+        """Called with messages before they are read; what fails here is no message's fault."""
+
+    def read(self, message: bytes, fit: Callable[[dict[str, Any] | bytes], Any]) -> Any:
+        """What ``fit`` makes of a message's values."""
+
+
 class BoundSource(ABC):
     """A declared source and where its events come from."""
 
     source: Source[Any]
     uri: str
     rows: RowKind
+    frames: Frames | None = None
+    """Of rows that are framed."""
 
     @abstractmethod
     def reading(self, spark: SparkView, started_us: int) -> Reading:

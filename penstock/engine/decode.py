@@ -14,14 +14,14 @@ from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import WiringReference
 
 if TYPE_CHECKING:
-    from penstock.connectors.source import RowKind
+    from penstock.connectors.source import BoundSource, Frames, RowKind
 
 TASK_SHIFT = 33
 """Below the source's number, ``minor`` is the task's number and the row's within it."""
 
 
 def decoder(
-    reference: WiringReference, number: int, rows: "RowKind", output: Callable[..., FileOutput] = FileOutput
+    reference: WiringReference, number: int, bound: "BoundSource", output: Callable[..., FileOutput] = FileOutput
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` is to call: the rows of a source in, tallies and what goes to the first hop out.
 
@@ -29,6 +29,7 @@ def decoder(
     ----------
     output: where rows for sinks go.
     """
+    rows, frames = bound.rows, bound.frames
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -42,7 +43,7 @@ def decoder(
             done += batch.num_rows
             if now is None and batch.num_rows:
                 now = batch.column("now")[0].as_py()
-            _enter(entrance, batch, rows, _lineage(batch, first, number))
+            _enter(entrance, batch, rows, frames, _lineage(batch, first, number))
             if len(stage.outbox):
                 yield stage.outbox.take()
         if now is not None:
@@ -53,26 +54,34 @@ def decoder(
 
 
 def typed(
-    reference: WiringReference, number: int, rows: "RowKind"
+    reference: WiringReference, number: int, bound: "BoundSource"
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` is to call for a query element: the rows of a source in, its events out, in columns."""
+    rows, frames = bound.rows, bound.frames
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wiring = reference.resolve()
         output = ColumnsOutput()
         entrance = Entrance(Stage(wiring, 0, 0, output), wiring.topology.sources[number])
         for batch in batches:
-            _enter(entrance, batch, rows, _lineage(batch, 0, number))
+            _enter(entrance, batch, rows, frames, _lineage(batch, 0, number))
             yield from output.take()
 
     return decode
 
 
-def _enter(entrance: Entrance, batch: pa.RecordBatch, rows: "RowKind", lineage: LineageColumns) -> None:
+def _enter(
+    entrance: Entrance, batch: pa.RecordBatch, rows: "RowKind", frames: "Frames | None", lineage: LineageColumns
+) -> None:
     if rows in ("lines", "json"):
         entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
     elif rows == "messages":
         entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
+    elif frames is not None:
+        present = [name for name in ("payload", "beside") if name in batch.schema.names]
+        messages = batch.select(present).to_pylist()
+        frames.prepare(message["payload"] for message in messages)
+        entrance.framed(messages, lineage, frames.read)
     elif rows == "texts":
         entrance.texts(batch.column("payload").to_pylist(), lineage)
     elif rows == "fields":

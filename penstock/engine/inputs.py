@@ -58,7 +58,7 @@ class Inputs:
         wiring = self._reading.resolve()
         schema = wiring.codec(wiring.topology.sources[number].event_type).schema
         marked = rows.alias(f"{MARK}{name}")
-        return marked.mapInArrow(typed(self._reading, number, bound.rows), from_arrow_schema(schema))
+        return marked.mapInArrow(typed(self._reading, number, bound), from_arrow_schema(schema))
 
     def count(self, query: StreamingQuery, batch: DataFrame) -> list[Tally]:
         """The tallies of what a micro-batch reads, which is under way.
@@ -74,7 +74,7 @@ class Inputs:
         session.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         frames = [
             frame.mapInArrow(
-                decoder(self._reading, self._numbers[name], self._bound[name].rows, LettersOutput),
+                decoder(self._reading, self._numbers[name], self._bound[name], LettersOutput),
                 from_arrow_schema(WIRE),
             )
             for name, frame in _rows_read(query, session).items()

@@ -19,7 +19,7 @@ from penstock.engine.java import java_home
 from penstock.errors import JarNotFoundError
 
 MODULE = """\
-<ivy-module version="2.0">
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="penstock" module="fetched"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
@@ -99,12 +99,15 @@ class _Artifact:
             module.write_text(self._module())
             ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
             command: list[str | Path] = [
-                java_home() / "bin" / "java", "-jar", ivy, "-ivy", module, "-confs", "default", "-types", "jar", "bundle",
+                java_home() / "bin" / "java", "-jar", ivy, "-ivy", module, "-confs", "default",
+                "-types", *(["tar.gz"] if self.jars.archive else ["jar", "bundle"]),
                 "-retrieve", f"{draft}/[artifact]-[revision](-[classifier]).[ext]", "-cache", cache / "ivy",
             ]  # fmt: skip
             for _ in range(ATTEMPTS):
                 done = subprocess.run(command, capture_output=True, text=True)
                 if not done.returncode and draft.is_dir() and "UNRESOLVED" not in done.stdout:
+                    if self.jars.archive:
+                        self._unpack(draft)
                     shutil.move(draft, target)
                     return target
         raise JarNotFoundError(
@@ -112,9 +115,19 @@ class _Artifact:
             f"in {cache}: connect this machine once, or copy that directory from one that has it."
         )
 
+    @staticmethod
+    def _unpack(draft: Path) -> None:
+        for archive in list(draft.iterdir()):
+            shutil.unpack_archive(archive, draft)
+            archive.unlink()
+
     def _module(self) -> str:
+        archive = quoteattr(self.jars.archive)
+        packed = f'<artifact name={quoteattr(self.jars.artifact)} type="tar.gz" ext="tar.gz" m:classifier={archive}/>'
+        parts = packed if self.jars.archive else ""
         dependencies = [
-            f'<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} conf="default-&gt;default"/>'
+            f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} "
+            f'conf="default-&gt;default" transitive="{str(not parts).lower()}">{parts}</dependency>'
             for group, artifact, version in ((self.jars.group, self.jars.artifact, self.version), *self.jars.besides)
         ]
         exclusions = [

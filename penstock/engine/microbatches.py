@@ -407,7 +407,7 @@ def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[Da
     inputs = Inputs(group.wiring, group.sources)
     frame, order = compile_native(spark, group.topology, group.sources, inputs, started_us)
     group = group.read_in(order)
-    writer = NativeWriter(group.topology, tuple(sink.files for sink in group.sinks))
+    writer = NativeWriter(group.topology, group.wiring, tuple(sink.files for sink in group.sinks))
 
     def tallies(batch: DataFrame, number: int) -> list[Tally]:
         taken = {

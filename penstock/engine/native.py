@@ -1,9 +1,10 @@
 """Groups made only of query-dialect elements: Spark plans the whole, no Python touches an event."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -22,8 +23,9 @@ from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
-from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, label
+from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label
 from penstock.runtime.tally import Births, SourceTally, Tally
+from penstock.runtime.wiring import WiringReference
 from penstock.storage import durable
 from penstock.storage.place import address, path_of
 from penstock.storage.tables import rows_of
@@ -123,8 +125,8 @@ def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:
 class NativeWriter:
     """Writes a native group's micro-batches to staged files."""
 
-    def __init__(self, topology: Topology, sinks: tuple[SinkFiles, ...]) -> None:
-        self._topology = topology
+    def __init__(self, topology: Topology, wiring: WiringReference, sinks: tuple[SinkFiles, ...]) -> None:
+        self._topology, self._wiring = topology, wiring
         self._sinks = {sink.label: sink for sink in sinks}
 
     def write(self, frame: DataFrame, read: dict[str, Births], counted: list[Tally]) -> list[Tally]:
@@ -170,12 +172,15 @@ class NativeWriter:
 
     def _write(self, frame: DataFrame, sink: SinkFiles) -> Iterator[StagedFile]:
         target = path_of(sink.directory) / STAGING / uuid.uuid4().hex
-        kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside else "json"
+        kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside or sink.frame else "json"
         counted = Observation()
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
         options = {**DIRECT, **WHOLE}
-        writer = (_prefixed(observed, sink.beside) if sink.beside else observed).write.format(kind).options(**options)
-        writer.save(address(target))
+        if sink.frame is not None:
+            observed = self._framed(observed, sink)
+        elif sink.beside:
+            observed = _prefixed(observed, sink.beside)
+        observed.write.format(kind).options(**options).save(address(target))
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):
             staged = target.with_name(f"{target.name}-{number:05d}.{suffix}")
@@ -183,6 +188,18 @@ class NativeWriter:
             rows = rows_of(staged) if sink.kind == "parquet" else int(counted.get["rows"]) if number == 0 else 0
             yield StagedFile(sink.label, str(staged), f"native-{number:05d}.{suffix}", rows, staged.stat().st_size)
         durable.remove(target)
+
+    def _framed(self, frame: DataFrame, sink: SinkFiles) -> DataFrame:
+        """Lines of messages that a schema registry makes."""
+        reference, name = self._wiring, self._topology.in_order[-1].emits[0].name
+
+        def lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            wiring = reference.resolve()
+            codec = wiring.codec(wiring.topology.stream(name).event_type)
+            for batch in batches:
+                yield pa.record_batch({"value": pa.array(framed(codec.from_columns(batch), sink)).cast(pa.string())})
+
+        return frame.mapInArrow(lines, "value string")
 
 
 def _prefixed(frame: DataFrame, beside: tuple[str, ...]) -> DataFrame:

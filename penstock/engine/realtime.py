@@ -88,10 +88,18 @@ class RealTime:
         for name, bound in binding.sources.items():
             if not isinstance(bound, KafkaSource):
                 raise ConfigurationError(f"Source {name} is {bound.uri}; real-time mode reads Kafka only.")
+            if bound.frames is not None:
+                raise ConfigurationError(
+                    f"Source {name} has a schema registry; real-time mode reads JSON only, in Spark's own code."
+                )
         for sink in self._topology.sinks:
             bound_sink = binding.sinks[sink.name]
             if not isinstance(bound_sink, KafkaSink):
                 raise ConfigurationError(f"Sink {sink.name} is {bound_sink.uri}; real-time mode writes to Kafka only.")
+            if bound_sink.framed:
+                raise ConfigurationError(
+                    f"Sink {sink.name} has a schema registry; real-time mode writes JSON only, in Spark's own code."
+                )
 
     def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Run until the watch says that it is over; returns the report."""

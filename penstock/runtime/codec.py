@@ -1,6 +1,5 @@
 """Codecs: events of one type as JSON, as MessagePack, and as Arrow columns."""
 
-import types
 import typing
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -13,6 +12,7 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
+from penstock.app.annotations import optional, plain
 from penstock.app.event import Event, field_types
 
 ARROW_SCALARS: dict[type, pa.DataType] = {
@@ -108,9 +108,21 @@ class Codec:
         values |= {name: self._of_text(name, text) for name, text in beside.items() if text is not None}
         return self.decode_json(self.encode_json(values))
 
+    def from_values(self, values: dict[str, Any] | bytes, beside: dict[str, bytes | None]) -> Any:
+        """An event from values in Python's own types, or from JSON, and the texts of fields beside it.
+
+        Raises
+        ------
+        As `from_message`.
+        """
+        if isinstance(values, bytes):
+            return self.from_message(values, beside) if beside else self.decode_json(values)
+        texts = {name: self._of_text(name, text) for name, text in beside.items() if text is not None}
+        return msgspec.convert(values | texts, self.event_type)
+
     def _of_text(self, name: str, text: bytes) -> Any:
         annotation = self._fields[name]
-        if _plain(annotation) is bytes:
+        if plain(annotation) is bytes:
             return text
         try:
             return msgspec.convert(text.decode(), annotation, strict=False)
@@ -126,16 +138,16 @@ FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
 
 def is_flat(annotation: Any) -> bool:
     """Whether a field is a plain scalar."""
-    return _plain(annotation) in FLAT
+    return plain(annotation) in FLAT
 
 
 def arrow_field(name: str, annotation: Any) -> pa.Field:
     """The Arrow field for an annotated field of an event."""
-    return pa.field(name, _arrow_type(annotation), nullable=_optional(annotation))
+    return pa.field(name, _arrow_type(annotation), nullable=optional(annotation))
 
 
 def _arrow_type(annotation: Any) -> pa.DataType:
-    kind = _plain(annotation)
+    kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
         return pa.list_(_arrow_type(arguments[0]))
@@ -151,25 +163,9 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     return next(ARROW_SCALARS[base] for base in kind.__mro__ if base in ARROW_SCALARS)
 
 
-def _plain(annotation: Any) -> Any:
-    """The annotation without `Annotated` and `| None`."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return _plain(arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return _plain(next(member for member in arguments if member is not type(None)))
-    return annotation
-
-
 def _exact_types(annotations: list[Any]) -> set[tuple[type, ...]]:
     """The combinations of types that fit a flat event as they stand; none where a field has constraints."""
     if any(typing.get_origin(annotation) is typing.Annotated for annotation in annotations) or len(annotations) > 12:
         return set()
-    choices = [(_plain(each), type(None)) if _optional(each) else (_plain(each),) for each in annotations]
+    choices = [(plain(each), type(None)) if optional(each) else (plain(each),) for each in annotations]
     return set(product(*choices))
-
-
-def _optional(annotation: Any) -> bool:
-    if typing.get_origin(annotation) is typing.Annotated:
-        return _optional(typing.get_args(annotation)[0])
-    return type(None) in typing.get_args(annotation)

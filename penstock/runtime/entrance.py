@@ -15,6 +15,8 @@ from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.stage import Stage
 
 _encode = msgspec.json.Encoder().encode
+Fit = Callable[[dict[str, Any] | bytes], Any]
+"""Makes an event of what a message says."""
 
 
 class Entrance:
@@ -53,6 +55,16 @@ class Entrance:
         self._decode_each(
             rows, lineage, lambda row: decode(row["payload"], row["beside"]), lambda row: bytes(row["payload"])
         )
+
+    def framed(self, rows: list[dict[str, Any]], lineage: LineageColumns, read: Callable[[bytes, Fit], Any]) -> None:
+        """Decode messages whose schemas are in a registry, some of whose fields may stand beside them."""
+        self._tally.rows += len(rows)
+        make = self._codec.from_values
+
+        def decode(row: dict[str, Any]) -> Any:
+            return read(row["payload"], lambda values: make(values, row.get("beside") or {}))
+
+        self._decode_each(rows, lineage, decode, lambda row: bytes(row["payload"]))
 
     def texts(self, payloads: list[bytes], lineage: LineageColumns) -> None:
         """Take events whose only field is a text, in UTF-8."""

@@ -3,7 +3,8 @@
 Files are complete but invisible until their batch is committed.
 """
 
-from collections.abc import Iterable, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Literal, Protocol
 from uuid import uuid4
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.runtime.lineage import Ints
+from penstock.runtime.text import text_of
+from penstock.schemas.frame import Frame
 from penstock.storage import durable
 from penstock.storage.place import path_of
 
@@ -37,6 +40,7 @@ class SinkFiles(msgspec.Struct, frozen=True):
     name: of the sink, or of the stream that makes the hop.
     beside: fields whose texts stand before each line of JSON, as a JSON array and a tab; see `divided`.
     rule: ``module:function`` of what refuses record batches (``ValueError``) that the sink cannot keep.
+    frame: makes messages of events, which then stand in lines as Base64, in place of JSON.
     """
 
     name: str
@@ -45,6 +49,7 @@ class SinkFiles(msgspec.Struct, frozen=True):
     role: Role = "sink"
     beside: tuple[str, ...] = ()
     rule: str = ""
+    frame: Frame | None = None
 
     @property
     def label(self) -> str:
@@ -217,6 +222,20 @@ class MemoryOutput:
 
     def close(self) -> list[StagedFile]:
         return []
+
+
+def texts_beside(events: Iterable[Any], files: SinkFiles) -> Iterator[Texts]:
+    """The texts that stand before each event's line."""
+    for event in events:
+        values = [getattr(event, name) for name in files.beside]
+        yield [None if value is None else text_of(value) for value in values]
+
+
+def framed(events: list[Any], files: SinkFiles) -> list[bytes]:
+    """The lines of events that a schema registry makes messages of."""
+    assert files.frame is not None
+    lines = [b64encode(files.frame.message(event)) for event in events]
+    return prefixed(texts_beside(events, files), lines) if files.beside else lines
 
 
 def prefixed(texts: Iterable[Texts], lines: Iterable[bytes]) -> list[bytes]:

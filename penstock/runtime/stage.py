@@ -15,9 +15,8 @@ from penstock.runtime.bodies import run_batch_body, run_event_body
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import DeadLetters
 from penstock.runtime.lineage import NONE
-from penstock.runtime.output import Output, prefixed
+from penstock.runtime.output import Output, SinkFiles, framed, prefixed, texts_beside
 from penstock.runtime.tally import Births, Tally
-from penstock.runtime.text import text_of
 from penstock.runtime.wire import TALLY, Outbox, PackedBlock
 from penstock.runtime.wiring import Wiring
 
@@ -108,18 +107,16 @@ class Stage:
             columns, batch = self.encoded(files.name, batch, keepable)
             self._output.write_columns(sink, columns, batch.lineage.born)
         else:
-            lines, batch = self.encoded(files.name, batch, lambda part: self._lines(part, files.beside))
+            lines, batch = self.encoded(files.name, batch, lambda part: self._lines(part, files))
             self._output.write_lines(sink, lines)
         if files.role != "hop":  # which is no result yet
             self.tally.births.append(Births.of(batch.lineage.born))
 
-    def _lines(self, batch: EventBatch, beside: tuple[str, ...]) -> list[bytes]:
+    def _lines(self, batch: EventBatch, files: SinkFiles) -> list[bytes]:
+        if files.frame is not None:
+            return framed(batch.events(self.wiring), files)
         lines = batch.lines(self.wiring)
-        if not beside:
-            return lines
-        values = ([getattr(event, name) for name in beside] for event in batch.events(self.wiring))
-        texts = ([None if value is None else text_of(value) for value in each] for each in values)
-        return prefixed(texts, lines)
+        return prefixed(texts_beside(batch.events(self.wiring), files), lines) if files.beside else lines
 
     def _send(self, element: Element, batch: EventBatch) -> None:
         pack = self._packed_columns if element.dialect == "batch" else self._packed_events

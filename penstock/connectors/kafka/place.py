@@ -23,6 +23,18 @@ OWN = Option(
     "a setting of Kafka's own in librdkafka's words, as `kafka.security.protocol`; of secrets `env:NAME` or `file:PATH`",
 )
 
+REGISTRY = "registry."
+"""Options of a Kafka URI that begin so are those of a schema registry's client, and handed on."""
+
+OWN_OF_REGISTRY = (
+    Option("registry", "the URL of a schema registry, by which values are Avro, Protobuf or JSON"),
+    Option("subject", "what the topic's schemas are called there; `TOPIC-value` unless given"),
+    Option(
+        "registry.NAME",
+        "a setting of Confluent's registry client, as `registry.basic.auth.user.info`; of secrets `env:NAME` or `file:PATH`",
+    ),
+)
+
 SPARK, CONNECTOR, TOKENS = "org.apache.spark", "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
 
 JARS = Jars(
@@ -115,3 +127,20 @@ def check_field(uri: Uri, option: str, field: str, event_type: type[Event]) -> N
         raise ConfigurationError(
             f"{uri.place}: {option}={field} is no field of {event_type.__name__}, which has {', '.join(fields)}."
         )
+
+
+def has_registry(uri: Uri) -> bool:
+    """Whether a topic's schemas are in a registry.
+
+    Raises
+    ------
+    ConfigurationError: something is said of one, and not where it is.
+    """
+    if "registry" not in uri.options and (uri.named(REGISTRY) or {"subject", "schema"} & uri.options.keys()):
+        raise ConfigurationError(f"{uri.place}: what is said of a schema registry needs its URL: write registry=URL.")
+    return "registry" in uri.options
+
+
+def subject_of(uri: Uri) -> str:
+    """What the schemas of a topic's values are called in its registry."""
+    return uri.options.get("subject") or f"{KafkaPlace.of(uri).topic}-value"

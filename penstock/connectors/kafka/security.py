@@ -73,7 +73,7 @@ def opened(options: Mapping[str, str]) -> dict[str, str]:
     ------
     ConfigurationError: there is no such variable, or the file cannot be read.
     """
-    given = {name: _value(name, value) for name, value in options.items()}
+    given = {name: value_of(f"kafka.{name}", value) for name, value in options.items()}
     return given | ({"sasl.oauthbearer.method": "oidc"} if _mechanism(given) == "OAUTHBEARER" else {})
 
 
@@ -96,11 +96,14 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
             f"{MECHANISMS[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
         )
     if location := given.get("ssl.ca.location"):
-        made |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text("ssl.ca.location", location)}
+        made |= {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": text_of("kafka.ssl.ca.location", location),
+        }
     if "ssl.certificate.location" in given or "ssl.key.location" in given:
         certificate, key = _both(given, "ssl.certificate.location", "ssl.key.location")
         made["ssl.keystore.type"] = "PEM"
-        made["ssl.keystore.certificate.chain"] = _text("ssl.certificate.location", certificate)
+        made["ssl.keystore.certificate.chain"] = text_of("kafka.ssl.certificate.location", certificate)
         made["ssl.keystore.key"] = _key("ssl.key.location", key)
         if "BEGIN PRIVATE KEY" in made["ssl.keystore.key"]:
             given.pop("ssl.key.password", None)  # there is nothing that it opens
@@ -124,7 +127,10 @@ def _tokens(given: Mapping[str, str]) -> dict[str, str]:
     if scope := given.get("sasl.oauthbearer.scope"):
         own["scope"] = scope
     if location := given.get("https.ca.location"):
-        own |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text("https.ca.location", location)}
+        own |= {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": text_of("kafka.https.ca.location", location),
+        }
     words = " ".join(f"{name}={_quoted(value)}" for name, value in own.items())
     return {
         "sasl.mechanism": "OAUTHBEARER",
@@ -135,7 +141,7 @@ def _tokens(given: Mapping[str, str]) -> dict[str, str]:
 
 def _key(name: str, path: str) -> str:
     """A private key that Java reads, too."""
-    text = _text(name, path)
+    text = text_of(f"kafka.{name}", path)
     kind = re.search("-----BEGIN (.*?)-----(.*?)-----END", text, re.DOTALL)
     mend = "write it anew with openssl pkcs8 -topk8"
     if kind is None or not kind[1].endswith("PRIVATE KEY"):
@@ -160,23 +166,33 @@ def _both(given: Mapping[str, str], one: str, other: str) -> tuple[str, str]:
     return given[one], given[other]
 
 
-def _value(name: str, given: str) -> str:
+def value_of(name: str, given: str) -> str:
+    """What a setting's text names as ``env:`` or ``file:``, or the text itself.
+
+    Raises
+    ------
+    ConfigurationError: there is no such variable, or the file cannot be read.
+    """
     if given.startswith(ENVIRONMENT):
         variable = given.removeprefix(ENVIRONMENT)
         if variable not in os.environ:
-            raise ConfigurationError(
-                f"kafka.{name}={given}: there is no variable {variable} in the environment; set it."
-            )
+            raise ConfigurationError(f"{name}={given}: there is no variable {variable} in the environment; set it.")
         return os.environ[variable]
-    return _text(name, given.removeprefix(FILE)).strip() if given.startswith(FILE) else given
+    return text_of(name, given.removeprefix(FILE)).strip() if given.startswith(FILE) else given
 
 
-def _text(name: str, path: str) -> str:
+def text_of(name: str, path: str) -> str:
+    """What is in the file that a setting names.
+
+    Raises
+    ------
+    ConfigurationError: it cannot be read.
+    """
     try:
         return Path(path).expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason: object = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigurationError(f"kafka.{name}: {path} cannot be read ({reason}); name a file that can.") from error
+        raise ConfigurationError(f"{name}: {path} cannot be read ({reason}); name a file that can.") from error
 
 
 def _quoted(value: str) -> str:

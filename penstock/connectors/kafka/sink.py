@@ -3,20 +3,33 @@
 import json
 import time
 from abc import abstractmethod
+from base64 import b64decode
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext, one_of
 from penstock.connectors.kafka.courier import Courier, Outgoing, Transactions
-from penstock.connectors.kafka.place import BORN_HEADER, JARS, OWN, KafkaPlace, header_fields
+from penstock.connectors.kafka.place import (
+    BORN_HEADER,
+    JARS,
+    OWN,
+    OWN_OF_REGISTRY,
+    KafkaPlace,
+    has_registry,
+    header_fields,
+    subject_of,
+)
 from penstock.connectors.kafka.topic import ID_HEADER, SETTLED_S, Topic, name_of
 from penstock.connectors.sink import BoundSink, present
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError, SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
+from penstock.schemas.schema import FORMATS
 from penstock.storage import durable
 from penstock.storage.tables import batches_in
 
@@ -73,11 +86,15 @@ class TopicSink(BoundSink):
         starts, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
         ours = f"{self._run}/"
         return [
-            self._codec.decode_json(message.value() or b"")
+            self.event(message.value() or b"")
             for messages in self._topic.read(starts, ends)
             for message in messages
             if (name_of(message) or "").startswith(ours)
         ]
+
+    def event(self, message: bytes) -> Any:
+        """The event in a message's value."""
+        return self._codec.decode_json(message)
 
     @abstractmethod
     def messages(self, path: Path) -> Iterator[Outgoing]:
@@ -99,7 +116,7 @@ class TopicSink(BoundSink):
 
 
 class KafkaSink(TopicSink):
-    """Values are JSON, keys those of the sink; headers hold an id, and the fields that the URI names."""
+    """Values are JSON, or what a schema registry says, keys those of the sink; headers hold an id, and the fields that the URI names."""
 
     def __init__(self, sink: Sink, uri: Uri, options: Options, context: SinkContext) -> None:
         self.headers = header_fields(uri, sink.stream.event_type)
@@ -109,18 +126,48 @@ class KafkaSink(TopicSink):
         self._key = sink.key
         files = SinkFiles(sink.name, "jsonl", str(context.output), beside=(*sink.key, *self.headers.values()))
         transactions = options.get("transactions") == "yes"
+        self._uri = uri if has_registry(uri) else None
         super().__init__(sink.stream, KafkaPlace.of(uri), context.output.parent, files, transactions=transactions)
+
+    @property
+    def framed(self) -> bool:
+        """Whether values are what a schema registry says."""
+        return self._uri is not None
+
+    def claim(self, run: str, discarded: Collection[str]) -> None:
+        super().claim(run, discarded)
+        if self._uri is not None:
+            self._agree_on_schema(self._uri)
+
+    def _agree_on_schema(self, uri: Uri) -> None:
+        from penstock.connectors.kafka.schema_registry import Frames, Registry, frame_of  # needs an extra
+
+        registry = Registry.of(uri)
+        own = None if uri.options.get("schema") == "latest" else FORMATS[uri.options.get("schema", "avro")]
+        try:
+            frame = frame_of(registry, subject_of(uri), self._codec.event_type, own)
+        except SourceError as error:
+            raise SinkError(f"Sink {self.files.name}: {error}") from error
+        self.files = msgspec.structs.replace(self.files, frame=frame)
+        self._frames = Frames(registry)
+
+    def event(self, message: bytes) -> Any:
+        if self.files.frame is None:
+            return super().event(message)
+        self._frames.prepare([message])
+        return self._frames.read(message, lambda values: self._codec.from_values(values, {}))
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
         lines = path.read_bytes().splitlines()
+        read = bytes if self.files.frame is None else b64decode
         if not self.files.beside:
-            yield from (Outgoing(None, [], line) for line in lines)
+            yield from (Outgoing(None, [], read(line)) for line in lines)
             return
         for texts, value in zip(*divided(lines), strict=True):
             parts, fields = texts[: len(self._key)], texts[len(self._key) :]
             key = "/".join(part for part in parts if part is not None) if parts else None
             pairs = zip(self.headers, fields, strict=True)
-            yield Outgoing(key, [(header, text) for header, text in pairs if text is not None], value)
+            yield Outgoing(key, [(header, text) for header, text in pairs if text is not None], read(value))
 
 
 class KafkaHopSink(TopicSink):
@@ -140,12 +187,18 @@ def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> Kafka
 KAFKA = SinkConnector(
     "kafka",
     "HOST:PORT/TOPIC",
-    "messages of a topic, with JSON events as values and the sink's key as theirs",
+    "messages of a topic, with JSON events, or what a schema registry says, as values and the sink's key as theirs",
     (
         Option(
             "transactions", "`yes`: a micro-batch is a transaction, once for who reads committed", one_of("yes", "no")
         ),
         Option("header.NAME", "the field that the header of a name holds", FIELD),
+        *OWN_OF_REGISTRY,
+        Option(
+            "schema",
+            "with a registry: `avro` (the default), `protobuf` or `json`, made from the event type; or `latest`, the one that is there",
+            one_of(*FORMATS, "latest"),
+        ),
         OWN,
     ),
     reach="shared disk",

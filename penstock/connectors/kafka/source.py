@@ -7,7 +7,17 @@ from penstock.app.stream import Source
 from penstock.connectors.admission import ADMISSION, Admission
 from penstock.connectors.checkpoint import Position
 from penstock.connectors.declaration import FIELD, Option, Options, SourceConnector, SourceContext, one_of
-from penstock.connectors.kafka.place import BORN_HEADER, JARS, OWN, KafkaPlace, check_field, header_fields
+from penstock.connectors.kafka.place import (
+    BORN_HEADER,
+    JARS,
+    OWN,
+    OWN_OF_REGISTRY,
+    KafkaPlace,
+    check_field,
+    has_registry,
+    header_fields,
+    subject_of,
+)
 from penstock.connectors.kafka.topic import Topic
 from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
@@ -33,7 +43,16 @@ class KafkaSource(BoundSource):
         if self._key is not None:
             check_field(uri, "key", self._key, source.event_type)
         self.rows: RowKind = "messages" if self._key or self._headers else "json"
+        if has_registry(uri):
+            self._read_framed(uri)
         self.topic = Topic(self.place)
+
+    def _read_framed(self, uri: Uri) -> None:
+        from penstock.connectors.kafka.schema_registry import Frames, Registry, check_fits  # needs an extra
+
+        registry = Registry.of(uri)
+        check_fits(registry, subject_of(uri), self.source.event_type)
+        self.rows, self.frames = "framed", Frames(registry)
 
     def options(self) -> dict[str, str]:
         """What the connector is told of the topic."""
@@ -104,12 +123,13 @@ def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContex
 KAFKA = SourceConnector(
     "kafka",
     "HOST:PORT/TOPIC",
-    "the messages of a topic, whose values are JSON events",
+    "the messages of a topic, whose values are JSON events, or what a schema registry says",
     (
         Option("start", "where a new run begins: `earliest` (the default) or `latest`", one_of("earliest", "latest")),
         Option("key", "the field that the message's key fills", FIELD),
         Option("header.NAME", "the field that the header of a name fills", FIELD),
         *ADMISSION,
+        *OWN_OF_REGISTRY,
         OWN,
     ),
     jars=(JARS,),

@@ -1,0 +1,53 @@
+"""A real schema registry on this machine: Apicurio's, whose interface is also Confluent's, with its schemas in memory."""
+
+from pathlib import Path
+
+import httpx
+
+from penstock.bench.servers.process import HOST, Server, await_ready, free_port, spawn
+from penstock.connectors.declaration import Jars
+from penstock.engine.java import java_home
+from penstock.engine.maven import fetch
+
+APICURIO = Jars("io.apicurio", "apicurio-registry-app", ("2.6.13.Final",), archive="all")
+"""The newest that Java 17 runs and that Maven Central has with all that it is part of."""
+
+
+class SchemaRegistry(Server):
+    """A context in which it runs.
+
+    Parameters
+    ----------
+    directory: for its log.
+
+    Raises
+    ------
+    ClusterError: it does not come up; names its log.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._port = directory, free_port()
+
+    @property
+    def url(self) -> str:
+        """For a Kafka URI's ``registry``."""
+        return f"http://{HOST}:{self._port}/apis/ccompat/v7"
+
+    def __enter__(self) -> "SchemaRegistry":
+        self._directory.mkdir(parents=True, exist_ok=True)
+        runner = next(fetch(APICURIO).glob("*-runner.jar"))
+        settings = {"QUARKUS_HTTP_HOST": HOST, "QUARKUS_HTTP_PORT": str(self._port)}
+        log = self._directory / "registry.log"
+        self._process = spawn([java_home() / "bin" / "java", "-Xmx256m", "-jar", runner], log, settings)
+        await_ready("schema registry", self._process, log, self._answers)
+        return self
+
+    def demand(self, rule: str) -> None:
+        """Take only schemas that go with those before by a rule, as ``BACKWARD``."""
+        httpx.put(f"{self.url}/config", json={"compatibility": rule}).raise_for_status()
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/subjects", timeout=1).is_success
+        except httpx.HTTPError:
+            return False

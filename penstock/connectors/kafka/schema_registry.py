@@ -1,0 +1,261 @@
+"""A schema registry: what its URI options say, and what is asked of it, by Confluent's own client."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.app.event import Event
+from penstock.app.masked import masked
+from penstock.connectors.kafka import security
+from penstock.connectors.kafka.place import REGISTRY
+from penstock.connectors.uri import Uri
+from penstock.errors import ConfigurationError, EventSchemaError, SourceError
+from penstock.extras import needs
+from penstock.schemas.fitting import Leniency, misfits
+from penstock.schemas.frame import Frame, divide
+from penstock.schemas.schema import Kind, Schema, Values
+
+with needs():
+    from authlib.common.errors import AuthlibBaseError
+    from confluent_kafka import schema_registry as confluent
+    from httpx2 import HTTPError
+
+SECRETS = ("basic.auth.user.info", "bearer.auth.token", "bearer.auth.client.secret", "ssl.key.password")
+FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+PATIENCE = {"timeout": 10, "max.retries": 2}
+
+T = TypeVar("T")
+
+
+class MessageError(ValueError):
+    """A message that is not what its topic's registry says; names the schema."""
+
+
+class UnknownSchemaError(ValueError):
+    """There is no schema of a number, or of a name."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry, and what is asked of it. It travels to executors, with the secrets that were read in the driver.
+
+    Parameters
+    ----------
+    settings: of the client, in its own words; in place of a file's path what is in it.
+    """
+
+    url: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, uri: Uri) -> "Registry":
+        """What a Kafka URI names.
+
+        Raises
+        ------
+        ConfigurationError: a secret stands in it, or what it names cannot be read.
+        """
+        url, own = uri.options["registry"], uri.named(REGISTRY)
+        if not re.fullmatch(r"https?://[^@\s]+", url):
+            raise ConfigurationError(
+                f"{uri.place}: registry={masked(url)} must be a URL as http://HOST:8081, without a user or a password: these go into "
+                "registry.basic.auth.user.info=env:NAME."
+            )
+        settings = {}
+        for name, given in own.items():
+            if name in SECRETS and not given.startswith((security.ENVIRONMENT, security.FILE)):
+                raise ConfigurationError(
+                    f"{REGISTRY}{name} holds a secret, which others could read here: write {REGISTRY}{name}=env:NAME or "
+                    f"{REGISTRY}{name}=file:PATH."
+                )
+            label = f"{REGISTRY}{name}"
+            settings[name] = security.text_of(label, given) if name in FILES else security.value_of(label, given)
+        registry = cls(url, tuple(settings.items()))
+        registry._client()  # which checks the settings
+        return registry
+
+    def schema(self, number: int) -> Schema:
+        """The schema of a number.
+
+        Raises
+        ------
+        UnknownSchemaError: the registry has none. SourceError: it does not answer, or refuses.
+        """
+        return self._with_parts(self._asked(lambda client: client.get_schema(number), str(number)))
+
+    def latest(self, subject: str) -> tuple[int, int, Schema]:
+        """The number, the version and the text of a subject's newest schema.
+
+        Raises
+        ------
+        As `schema`.
+        """
+        found = self._asked(lambda client: client.get_latest_version(subject), subject)
+        return int(found.schema_id or 0), int(found.version or 0), self._with_parts(found.schema)
+
+    def register(self, subject: str, schema: Schema) -> int:
+        """The number of a schema, which the subject has from now on.
+
+        Raises
+        ------
+        EventSchemaError: the registry refuses it, since it does not go with those that the subject has.
+        SourceError: it does not answer, or refuses us.
+        """
+        given = confluent.Schema(schema.text, schema.kind, [])
+        return int(self._asked(lambda client: client.register_schema(subject, given), subject))
+
+    def _with_parts(self, found: Any) -> Schema:
+        """A schema with those that it refers to, each after its own."""
+        parts: dict[str, str] = {}
+
+        def gather(references: Iterable[Any]) -> None:
+            for one in references:
+                if one.name not in parts:
+                    part = self._version(one.subject, one.version).schema
+                    gather(part.references or ())
+                    parts[one.name] = part.schema_str
+
+        gather(found.references or ())
+        return Schema(found.schema_type or "AVRO", found.schema_str, tuple(parts.items()))
+
+    def _version(self, subject: str, version: int) -> Any:
+        return self._asked(lambda client: client.get_version(subject, version), subject)
+
+    def _asked(self, question: Callable[[Any], T], what: str) -> T:
+        try:
+            return question(self._client())
+        except confluent.SchemaRegistryError as error:
+            if error.http_status_code == 404:
+                raise UnknownSchemaError(f"the registry {self.url} has no schema {what}") from error
+            if error.http_status_code in (409, 422):
+                raise EventSchemaError(
+                    f"The registry {self.url} refuses the schema of {what} ({error.error_message}): mend the event type, or write "
+                    "schema=latest to use the one that is there."
+                ) from error
+            raise SourceError(
+                f"The registry {self.url} refuses us ({error}); check registry.basic.auth.user.info, or what else it asks for."
+            ) from error
+        except (HTTPError, OSError, ValueError, TypeError, AuthlibBaseError) as error:
+            raise SourceError(
+                f"The registry {self.url} does not answer as one ({error}); check that one runs there, and the address."
+            ) from error
+
+    def _client(self) -> confluent.SchemaRegistryClient:
+        return _client(self)
+
+
+@lru_cache(maxsize=8)
+def _client(registry: Registry) -> confluent.SchemaRegistryClient:
+    with tempfile.TemporaryDirectory() as scratch:
+        settings: dict[str, Any] = {"url": registry.url, **PATIENCE}
+        for name, value in registry.settings:
+            settings[name] = value
+            if name in FILES:  # read when the client is made
+                settings[name] = str(Path(scratch) / name)
+                Path(settings[name]).write_text(value)
+        try:
+            return confluent.SchemaRegistryClient(settings)
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigurationError(
+                f"The registry {registry.url}: a setting does not fit ({error}); mend registry.NAME."
+            ) from error
+
+
+class Frames:
+    """Reads the messages of a topic whose schemas are in a registry. It travels to executors."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def prepare(self, messages: Iterable[bytes]) -> None:
+        """Ask for the schemas of messages that are about to be read. What the registry does not know is no one's failure here.
+
+        Raises
+        ------
+        SourceError: it does not answer; so no message is to blame, and the micro-batch is to be repeated.
+        """
+        readers = _readers(self._registry)
+        for number in {divided[0] for message in messages if (divided := divide(message))} - readers.keys():
+            try:
+                readers[number] = self._registry.schema(number).reader()
+            except (UnknownSchemaError, EventSchemaError) as error:
+                readers[number] = _refusal(error)
+
+    def read(self, message: bytes, fit: Callable[[Values | bytes], Any]) -> Any:
+        """What ``fit`` makes of a message's values, or of its JSON.
+
+        Raises
+        ------
+        MessageError: it is none that the registry knows, or does not fit; names the schema.
+        """
+        divided = divide(message)
+        if divided is None:
+            raise MessageError("no number of a schema stands before the message; what has sent it used no registry")
+        number, payload = divided
+        try:
+            return fit(_readers(self._registry)[number](payload))
+        except Exception as error:
+            raise MessageError(f"{error or type(error).__name__} (schema {number})") from error
+
+
+@lru_cache(maxsize=8)
+def _readers(registry: Registry) -> dict[int, Callable[[bytes], Values | bytes]]:
+    """By the numbers of schemas, which never change."""
+    return {}
+
+
+def _refusal(error: ValueError | EventSchemaError) -> Callable[[bytes], Values | bytes]:
+    def refuse(payload: bytes) -> Values:
+        raise error
+
+    return refuse
+
+
+def frame_of(registry: Registry, subject: str, event_type: type[Event], own: Kind | None) -> Frame:
+    """How events become a topic's messages.
+
+    Parameters
+    ----------
+    own: the format of the schema that is made from the event type and registered; None for the newest that is there.
+
+    Raises
+    ------
+    EventSchemaError: the schema that is there has no place for the events, or the registry refuses theirs; or there is none.
+    SourceError: it does not answer, or refuses us.
+    """
+    if own is not None:
+        schema = Schema.of(event_type, own)
+        return Frame(registry.register(subject, schema), schema)
+    try:
+        number, version, schema = registry.latest(subject)
+    except UnknownSchemaError as error:
+        raise EventSchemaError(f"{error}: register a schema, or leave schema=latest out.") from error
+    wrong = list(misfits(event_type, schema.event_type(), Leniency(texts=True)))
+    if wrong:
+        raise EventSchemaError(
+            f"{event_type.__name__} does not fit version {version} of {subject}: it {', '.join(wrong)}. Change the event type."
+        )
+    return Frame(number, schema)
+
+
+def check_fits(registry: Registry, subject: str, event_type: type[Event]) -> None:
+    """See that a topic's newest schema has what an event type needs; a subject that is not there has none to check.
+
+    Raises
+    ------
+    EventSchemaError: it has not. SourceError: the registry does not answer.
+    """
+    try:
+        _, version, schema = registry.latest(subject)
+    except UnknownSchemaError:
+        return
+    wrong = list(misfits(schema.event_type(), event_type, Leniency(absences=schema.kind == "PROTOBUF")))
+    if wrong:
+        raise EventSchemaError(
+            f"Version {version} of {subject} does not fit {event_type.__name__}: it {', '.join(wrong)}. Change the event type; what "
+            "may be missing needs a default."
+        )

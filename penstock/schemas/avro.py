@@ -1,0 +1,201 @@
+"""Avro, by `fastavro`. Python's numbers of any size, and what Avro has no type for, are texts."""
+
+import io
+import json
+import re
+import typing
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import fastavro
+import msgspec
+from fastavro.schema import SchemaParseException
+
+from penstock.app.annotations import optional, plain
+from penstock.app.event import Event, field_types
+from penstock.errors import EventSchemaError
+from penstock.schemas.schema import Schema, Values, made_type
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+PRIMITIVES: dict[type, Any] = {
+    bool: "boolean",
+    int: "long",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    datetime: {"type": "long", "logicalType": "timestamp-micros"},
+    date: {"type": "int", "logicalType": "date"},
+    time: {"type": "long", "logicalType": "time-micros"},
+    UUID: {"type": "string", "logicalType": "uuid"},
+    timedelta: "string",
+    Decimal: "string",
+}
+INT = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+LONG = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+PYTHON = {
+    "boolean": bool, "int": INT, "long": LONG, "float": float, "double": float, "string": str, "bytes": bytes,
+    "date": date, "timestamp-millis": datetime, "timestamp-micros": datetime, "local-timestamp-millis": datetime,
+    "local-timestamp-micros": datetime, "time-millis": time, "time-micros": time, "uuid": UUID, "decimal": Decimal,
+}  # fmt: skip
+KEPT = (bytes, datetime, date, time, Decimal, UUID)
+
+
+def text_of(event_type: type[Event]) -> str:
+    """The Avro schema of an event type."""
+    return json.dumps(_record(event_type, set()))
+
+
+def event_type_of(schema: Schema) -> type[Event]:
+    """An event type for an Avro record."""
+    parsed, named = _parsed(schema)
+    kind = _python(parsed, named, ())
+    if not (isinstance(kind, type) and issubclass(kind, Event)):
+        raise EventSchemaError("The Avro schema is no record, and events are records: wrap what it has in one.")
+    return kind
+
+
+def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
+    """Reads a record without a header."""
+    parsed, _ = _parsed(schema)
+
+    def read(payload: bytes) -> Values:
+        stream = io.BytesIO(payload)
+        values = fastavro.schemaless_reader(stream, parsed, None)
+        left = len(payload) - stream.tell()
+        if left:
+            raise ValueError(f"{left} bytes are left behind the record")
+        if not isinstance(values, dict):
+            raise ValueError("the schema is no record")
+        return values
+
+    return read
+
+
+def writer_of(schema: Schema) -> Callable[[Any], bytes]:
+    """Writes a record without a header."""
+    parsed, _ = _parsed(schema)
+    made = event_type_of(schema)
+
+    def write(event: Any) -> bytes:
+        values = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(event), made), builtin_types=KEPT)
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, parsed, values)
+        return stream.getvalue()
+
+    return write
+
+
+def _parsed(schema: Schema) -> tuple[Any, dict[str, Any]]:
+    """The schema, and the types that have names, by these."""
+    named: dict[str, Any] = {}
+    try:
+        for _, text in schema.parts:
+            fastavro.parse_schema(json.loads(text), named)
+        return fastavro.parse_schema(json.loads(schema.text), named), named
+    except (SchemaParseException, ValueError, KeyError, TypeError) as error:
+        raise EventSchemaError(f"This is no Avro schema ({error!r}): {schema.text[:200]}") from error
+
+
+def _record(event_type: type[Event], seen: set[str]) -> Any:
+    if event_type.__name__ in seen:
+        return event_type.__name__
+    seen.add(event_type.__name__)
+    annotations = field_types(event_type)
+    fields = []
+    for info in msgspec.structs.fields(event_type):
+        name, annotation = info.encode_name, annotations[info.name]
+        if not NAME.fullmatch(name):
+            raise EventSchemaError(f"Field {event_type.__name__}.{name}: Avro allows letters, digits and '_' in names.")
+        default = _default(info)
+        kind = _avro(annotation, seen, f"{event_type.__name__}.{name}")
+        if isinstance(kind, list) and default is not msgspec.NODEFAULT and default is not None:
+            kind = kind[::-1]  # a default is of a union's first type
+        fields.append({"name": name, "type": kind, **({} if default is msgspec.NODEFAULT else {"default": default})})
+    return {"type": "record", "name": event_type.__name__, "fields": fields}
+
+
+def _default(info: msgspec.structs.FieldInfo) -> Any:
+    """A default that stands in an Avro schema as it does in JSON; others are left out."""
+    value: Any = info.default
+    if info.default_factory is not msgspec.NODEFAULT:
+        value = info.default_factory()
+    value = value.value if isinstance(value, Enum) else value
+    return (
+        value
+        if value is None or isinstance(value, bool | int | float | str) or value in ([], {})
+        else msgspec.NODEFAULT
+    )
+
+
+def _avro(annotation: Any, seen: set[str], path: str) -> Any:
+    if optional(annotation):
+        return ["null", _avro(plain(annotation), seen, path)]
+    kind = plain(annotation)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is list:
+        return {"type": "array", "items": _avro(arguments[0], seen, f"{path}[]")}
+    if origin is dict:
+        return {"type": "map", "values": _avro(arguments[1], seen, f"{path}{{}}")}
+    if origin is Literal:
+        return PRIMITIVES[type(arguments[0])]
+    if issubclass(kind, Event):
+        return _record(kind, seen)
+    if issubclass(kind, Enum):
+        symbols = [member.value for member in kind]
+        if all(isinstance(symbol, str) and NAME.fullmatch(symbol) for symbol in symbols) and kind.__name__ not in seen:
+            seen.add(kind.__name__)
+            return {"type": "enum", "name": kind.__name__, "symbols": symbols}
+        return kind.__name__ if kind.__name__ in seen else PRIMITIVES[type(symbols[0])]
+    return next(PRIMITIVES[base] for base in kind.__mro__ if base in PRIMITIVES)
+
+
+def _python(kind: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Any:
+    """The annotation for a type of Avro's."""
+    if isinstance(kind, list):
+        others = [one for one in kind if one != "null"]
+        if len(others) != 1:
+            raise EventSchemaError(f"Avro's union {kind} is of several types; an event's field may be of one, or null.")
+        return _python(others[0], named, inside) | None if len(kind) > 1 else _python(others[0], named, inside)
+    if isinstance(kind, str):
+        if kind in PYTHON:
+            return PYTHON[kind]
+        kind = named.get(kind, kind)
+    form = kind.get("type") if isinstance(kind, dict) else kind
+    if isinstance(kind, dict) and kind.get("logicalType") in PYTHON:
+        return PYTHON[kind["logicalType"]]
+    if form == "array":
+        return list[_python(kind["items"], named, inside)]  # type: ignore[misc]
+    if form == "map":
+        return dict[str, _python(kind["values"], named, inside)]  # type: ignore[misc]
+    if form == "enum":
+        return Literal[tuple(kind["symbols"])]
+    if form == "fixed":
+        return Annotated[bytes, msgspec.Meta(min_length=kind["size"], max_length=kind["size"])]
+    if form in ("record", "error"):
+        name = kind["name"]
+        if name in inside:
+            raise EventSchemaError(f"Avro's record {name} holds itself, which no event can.")
+        fields = [(field, _python(field["type"], named, (*inside, name))) for field in kind["fields"]]
+        return made_type(
+            name.rpartition(".")[2], [(field["name"], python, _given(field, python)) for field, python in fields]
+        )
+    if isinstance(form, dict) or form in PYTHON:
+        return _python(form, named, inside)
+    raise EventSchemaError(f"Avro's type {form!r} has no counterpart among the types of events.")
+
+
+def _given(field: dict[str, Any], python: Any) -> Any:
+    """A field's default as Python has it."""
+    if "default" not in field:
+        return msgspec.NODEFAULT
+    if plain(python) is bytes and isinstance(field["default"], str):
+        return field["default"].encode("latin-1")
+    try:
+        return msgspec.convert(field["default"], python, strict=False)
+    except msgspec.ValidationError:  # as a number of days for a date
+        return msgspec.NODEFAULT

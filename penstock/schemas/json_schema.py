@@ -1,0 +1,136 @@
+"""JSON Schema. Its messages are JSON, which an event type reads as it does elsewhere."""
+
+import json
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from penstock.app.event import Event
+from penstock.app.event import json_schema as schema_of_event
+from penstock.errors import EventSchemaError
+from penstock.schemas.schema import Schema, Values, made_type
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+FORMS = {"date-time": datetime, "date": date, "time": time, "duration": timedelta, "uuid": UUID}
+SCALARS = {"string": str, "integer": int, "number": float, "boolean": bool}
+
+
+def text_of(event_type: type[Event]) -> str:
+    """The JSON Schema of an event type."""
+    whole = schema_of_event(event_type)
+    parts = whole.pop("$defs", {})
+    if "$ref" in whole:  # registries look for the type of what is described at the top
+        whole = parts.pop(event_type.__name__)
+    return json.dumps({"$schema": DRAFT, **whole, **({"$defs": parts} if parts else {})})
+
+
+def event_type_of(schema: Schema) -> type[Event]:
+    """An event type for an object."""
+    try:
+        whole = json.loads(schema.text)
+    except ValueError as error:
+        raise EventSchemaError(f"This is no JSON Schema ({error}): {schema.text[:200]}") from error
+    kind = _Reading(whole, dict(schema.parts)).python(whole, str(whole.get("title", "Made")), ())
+    if not (isinstance(kind, type) and issubclass(kind, Event)):
+        raise EventSchemaError("The JSON Schema is no object with properties, and events are.")
+    return kind
+
+
+def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
+    """JSON is left to the event type."""
+    return bytes
+
+
+def writer_of(schema: Schema) -> Callable[[Any], bytes]:
+    """Writes JSON, as everywhere; of what the schema knows."""
+    made = event_type_of(schema)
+    encode = msgspec.json.Encoder().encode
+
+    def write(event: Any) -> bytes:
+        return encode(msgspec.convert(msgspec.to_builtins(event), made))
+
+    return write
+
+
+class _Reading:
+    """A schema that is being read.
+
+    Parameters
+    ----------
+    parts: what it refers to besides itself, by name.
+    """
+
+    def __init__(self, whole: Any, parts: dict[str, str]) -> None:
+        self._whole, self._parts = whole, parts
+
+    def python(self, kind: Any, name: str, inside: tuple[str, ...]) -> Any:
+        """The annotation for a schema."""
+        if "$ref" in kind:
+            return self._referred(kind["$ref"], inside)
+        if "enum" in kind or "const" in kind:
+            return self._choice(kind["enum"] if "enum" in kind else [kind["const"]])
+        for union in ("anyOf", "oneOf"):
+            if union in kind:
+                return self._union(kind[union], name, inside)
+        form = kind.get("type")
+        if isinstance(form, list):
+            return self._union([{**kind, "type": each} for each in form], name, inside)
+        if form == "object" or "properties" in kind:
+            return self._object(kind, name, inside)
+        if form == "array":
+            return list[self.python(kind.get("items", {}), name, inside)]  # type: ignore[misc]
+        if form == "string":
+            return bytes if kind.get("contentEncoding") == "base64" else FORMS.get(kind.get("format", ""), str)
+        if form in SCALARS:
+            return SCALARS[form]
+        raise EventSchemaError(f"JSON Schema's {json.dumps(kind)[:100]} has no counterpart among the types of events.")
+
+    def _referred(self, place: str, inside: tuple[str, ...]) -> Any:
+        if place in inside:
+            raise EventSchemaError(f"JSON Schema's {place} holds itself, which no event can.")
+        document, _, pointer = place.partition("#")
+        try:
+            found = json.loads(self._parts[document]) if document else self._whole
+            for step in filter(None, pointer.split("/")):
+                found = found[step.replace("~1", "/").replace("~0", "~")]
+        except (KeyError, ValueError, TypeError) as error:
+            raise EventSchemaError(f"JSON Schema's {place} is not to be found.") from error
+        own = _Reading(json.loads(self._parts[document]), self._parts) if document else self
+        return own.python(found, str(found.get("title") or pointer.rpartition("/")[2] or "Made"), (*inside, place))
+
+    def _choice(self, values: list[Any]) -> Any:
+        kinds = {type(value) for value in values if value is not None}
+        if len(kinds) != 1 or not kinds <= {str, int}:
+            raise EventSchemaError(f"JSON Schema's enum {values} is not of texts alone, or of whole numbers alone.")
+        choice: Any = Literal[tuple(value for value in values if value is not None)]
+        return choice | None if None in values else choice
+
+    def _union(self, kinds: list[Any], name: str, inside: tuple[str, ...]) -> Any:
+        others = [kind for kind in kinds if kind.get("type") != "null"]
+        if len(others) != 1:
+            raise EventSchemaError(
+                f"JSON Schema's {name} is of several types; an event's field may be of one, or null."
+            )
+        python = self.python(others[0], name, inside)
+        return python | None if len(kinds) > 1 else python
+
+    def _object(self, kind: Any, name: str, inside: tuple[str, ...]) -> Any:
+        if "properties" not in kind:
+            more = kind.get("additionalProperties")
+            if not isinstance(more, dict):
+                raise EventSchemaError(f"JSON Schema's {name} is an object of which nothing is said.")
+            return dict[str, self.python(more, name, inside)]  # type: ignore[misc]
+        required = set(kind.get("required", ()))
+        fields: list[tuple[str, Any, Any]] = []
+        for field, given in kind["properties"].items():
+            python = self.python(given, field.title(), inside)
+            if field in required:
+                fields.append((field, python, msgspec.NODEFAULT))
+            elif "default" in given and given["default"] is not None:
+                fields.append((field, python, msgspec.convert(given["default"], python, strict=False)))
+            else:
+                fields.append((field, python | None, None))
+        return made_type("".join(part.title() if part.islower() else part for part in name.split()), fields)
