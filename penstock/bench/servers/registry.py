@@ -4,6 +4,7 @@ from pathlib import Path
 
 import httpx
 
+from penstock.bench.cluster.node import Node
 from penstock.bench.servers.process import HOST, Server, await_ready, free_port, spawn
 from penstock.connectors.declaration import Jars
 from penstock.engine.java import java_home
@@ -19,26 +20,28 @@ class SchemaRegistry(Server):
     Parameters
     ----------
     directory: for its log.
+    node: of a cluster, on which it runs; this machine unless given.
 
     Raises
     ------
     ClusterError: it does not come up; names its log.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, node: Node | None = None) -> None:
         self._directory, self._port = directory, free_port()
+        self._host, self._spawn = (HOST, spawn) if node is None else (node.address, node.spawn)
 
     @property
     def url(self) -> str:
         """For a Kafka URI's ``registry``."""
-        return f"http://{HOST}:{self._port}/apis/ccompat/v7"
+        return f"http://{self._host}:{self._port}/apis/ccompat/v7"
 
     def __enter__(self) -> "SchemaRegistry":
         self._directory.mkdir(parents=True, exist_ok=True)
         runner = next(fetch(APICURIO).glob("*-runner.jar"))
-        settings = {"QUARKUS_HTTP_HOST": HOST, "QUARKUS_HTTP_PORT": str(self._port)}
+        settings = {"QUARKUS_HTTP_HOST": self._host, "QUARKUS_HTTP_PORT": str(self._port)}
         log = self._directory / "registry.log"
-        self._process = spawn([java_home() / "bin" / "java", "-Xmx256m", "-jar", runner], log, settings)
+        self._process = self._spawn([java_home() / "bin" / "java", "-Xmx256m", "-jar", runner], log, settings)
         await_ready("schema registry", self._process, log, self._answers)
         return self
 
