@@ -1,23 +1,15 @@
 """A real HDFS on this machine: a NameNode and a DataNode, each a process to be killed."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import httpx
-import pyspark
 
 from penstock.bench.cluster.node import Node
+from penstock.bench.servers.hadoop import configuration, daemon
 from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, kill, spawn
-from penstock.connectors.declaration import Jars
-from penstock.engine.java import java_home
-from penstock.engine.maven import fetch
-from penstock.engine.stores import hadoop_version
 
 DAEMONS = "org.apache.hadoop.hdfs.server"
-LOGGER = ("org.slf4j", "slf4j-simple", "1.7.36")
-"""By which its log has the reason where it does not come up."""
 
 
 class Hdfs(Server):
@@ -45,6 +37,11 @@ class Hdfs(Server):
         return f"hdfs://{self._at('rpc')}"
 
     @property
+    def configuration(self) -> Path:
+        """The directory with what clients of Hadoop's read."""
+        return self._directory
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """What a process needs to know to use it."""
         return {"PENSTOCK_WEBHDFS": self._at("http")}
@@ -52,8 +49,8 @@ class Hdfs(Server):
     def __enter__(self) -> "Hdfs":
         self._directory.mkdir(parents=True, exist_ok=True)
         local = {"fs.defaultFS": self.uri}
-        (self._directory / "core-site.xml").write_text(_configuration(local))
-        (self._directory / "hdfs-site.xml").write_text(_configuration(self._settings()))
+        (self._directory / "core-site.xml").write_text(configuration(local))
+        (self._directory / "hdfs-site.xml").write_text(configuration(self._settings()))
         self._java("namenode", "namenode.NameNode", "-format", "-force").wait()
         self.start()
         return self
@@ -111,18 +108,4 @@ class Hdfs(Server):
         return self._directory / f"{name}.log"
 
     def _java(self, name: str, main: str, *arguments: str) -> Process:
-        jars = fetch(Jars("org.apache.hadoop", "hadoop-client-minicluster", (hadoop_version(),), besides=(LOGGER,)))
-        spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
-        logging = [f"{jar}" for pattern in ("log4j-*", "slf4j-api-*") for jar in spark.glob(f"{pattern}.jar")]
-        path = os.pathsep.join([str(self._directory), f"{jars}/*", *logging])
-        options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        command = [java_home() / "bin" / "java", *options, "-cp", path, f"{DAEMONS}.{main}", *arguments]
-        return self._spawn(command, self._log(name))
-
-
-def _configuration(settings: Mapping[str, str]) -> str:
-    entries = (
-        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
-        for name, value in settings.items()
-    )
-    return f"<configuration>\n{''.join(entries)}</configuration>\n"
+        return self._spawn(daemon(self._directory, f"{DAEMONS}.{main}", *arguments), self._log(name))
