@@ -24,7 +24,9 @@ from penstock.engine.steering import Steering
 from penstock.engine.stores import settings_for
 from penstock.engine.warmup import warm_up
 from penstock.engine.watch import Watch, interruptible
-from penstock.errors import ConfigurationError, RunFailedError
+from penstock.errors import ConfigurationError, PenstockError, RunFailedError
+from penstock.storage.place import is_local
+from penstock.storage.reach import is_of_store, refusal
 
 
 @dataclass(frozen=True)
@@ -155,12 +157,17 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         recording.write_report(report, options.report)
         if watch.failure is not None:
             raise watch.failure
-    except (ConnectionError, Py4JNetworkError) as error:
-        if not watch.interrupted:
+    except Exception as error:
+        if watch.interrupted and isinstance(error, ConnectionError | Py4JNetworkError):
+            raise RunFailedError(
+                "The run was told to stop, and Spark at the same moment (a signal to the whole group), so there is no report. Nothing is "
+                "lost: running again resumes."
+            ) from error
+        if is_local(recording.directory) or isinstance(error, PenstockError) or not is_of_store(error):
             raise
         raise RunFailedError(
-            "The run was told to stop, and Spark at the same moment (a signal to the whole group), so there is no report. Nothing is "
-            "lost: running again resumes."
+            f"The run stopped: {str(refusal(recording.directory, error)).removesuffix('.')}. Nothing is lost: what was not committed is "
+            f"still queued, and running again resumes ({recording.log.name} has the details)."
         ) from error
     finally:
         live.close()

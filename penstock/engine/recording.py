@@ -20,7 +20,7 @@ from penstock.engine.progress import ProgressFile, Sums
 from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, here_of, is_local, make_here
-from penstock.storage.reach import check
+from penstock.storage.reach import check, is_of_store
 
 LOCK_PATIENCE = 30.0
 
@@ -207,9 +207,12 @@ class Recording:
     def release(self) -> None:
         """Let another process run this run; called once nothing of this one is left."""
         if self.manifest and not is_local(self.directory):  # the lock is of this machine
-            with suppress(PenstockError, OSError):
+            try:
                 self._driver["released"] = time.time()
                 self._keep_manifest()
+            except Exception as error:  # what has stopped the run is said, and not what stops this
+                if not (isinstance(error, PenstockError) or is_of_store(error)):
+                    raise
         fcntl.flock(self.log, fcntl.LOCK_UN)
         self.log.close()
 
