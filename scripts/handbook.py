@@ -23,8 +23,8 @@ from penstock.cli.main import cli
 
 ROOT = Path(__file__).parent.parent
 PARTS = (
-    "", "app.reducers", "testing", "errors", "client", "planner", "queueing", "allocation", "connectors", "engine",
-    "adapter",
+    "", "app.reducers", "testing", "errors", "client", "planner", "queueing", "allocation", "connectors", "schemas",
+    "engine", "adapter",
 )  # fmt: skip
 
 
