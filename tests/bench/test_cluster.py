@@ -44,7 +44,7 @@ def test_nodes_have_addresses_counters_and_limits_of_their_own(tmp_path):
             node.spawn([sys.executable, "-c", call], tmp_path / "call.log").wait()
             busy.wait()
             loads = sampler.loads(began, time.time())
-        assert 0.3 < loads[node.name].processor < 0.65  # it would be one, without the limit
+        assert 0.05 < loads[node.name].processor < 0.65  # it would be one, without the limit; less, beside other tests
         span = time.time() - began
         assert loads[other.name].received_bytes * span > 0.9e6
         assert loads[cluster.client.name].sent_bytes * span < 1e5

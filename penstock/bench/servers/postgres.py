@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import psycopg
@@ -13,6 +14,7 @@ from penstock.errors import ClusterError
 
 ACCOUNTS = ("postgres", "nobody")
 """PostgreSQL refuses to run as root. Where we are root, it runs as the first of these that exists."""
+ATTEMPTS = 10
 
 
 def postgres_programs() -> Path | None:
@@ -64,12 +66,23 @@ class PostgresServer(Server):
         return self
 
     def start(self) -> None:
-        """Start it, after a crash too, and wait until it answers."""
+        """Start it, after a crash too, and wait until it answers.
+
+        It refuses to start for as long as a process of a server that was killed has yet to notice.
+        """
         log = self._directory / "postgres.log"
         data = self._directory / "data"
         settings = ["-c", f"unix_socket_directories={data}", "-c", f"listen_addresses={HOST}", "-p", str(self._port)]
-        self._process = spawn([*self._as_account(), self._programs / "postgres", "-D", data, *settings], log)
-        await_ready("PostgreSQL server", self._process, log, self._answers)
+        for left in reversed(range(ATTEMPTS)):
+            self._process = spawn([*self._as_account(), self._programs / "postgres", "-D", data, *settings], log)
+            try:
+                await_ready("PostgreSQL server", self._process, log, self._answers)
+            except ClusterError:
+                if self._process.poll() is None or not left:
+                    raise
+                time.sleep(1)
+            else:
+                return
 
     def _answers(self) -> bool:
         try:
