@@ -173,8 +173,7 @@ def test_a_kill_between_the_end_of_the_input_and_of_the_run_changes_nothing(run_
     if moment == "planned":
         assert len(ledger) <= planned
     manifest = json.loads((run / "manifest.json").read_text())
-    if manifest.get("ended"):
-        pytest.skip("the run had ended before it was killed")
+    (run / "report.json").unlink(missing_ok=True)  # a slow machine may come here after the run's very end
     result = run_app(
         "ending", sources={"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}, partitions=manifest["partitions"]
     )
