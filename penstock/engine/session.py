@@ -51,6 +51,7 @@ STREAMING = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }

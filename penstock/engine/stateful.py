@@ -1,6 +1,7 @@
 """A keyed hop on Spark: one group per partition, whose containers keep pages in the state store."""
 
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,8 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from penstock.errors import TopologyError
-from penstock.runtime.hop import run_hop
+from penstock.runtime.arrivals import Arrivals
+from penstock.runtime.hop import Hop
 from penstock.runtime.output import FileOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK
@@ -73,18 +75,18 @@ class HopProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Called by Spark with all rows of a partition."""
         wiring = self._reference.resolve()
-        blocks: list[bytes] = []
+        arrivals = Arrivals(wiring, _local_directory())
         now = 0.0
         for frame in rows:
             hop = frame["hop"]
             for moment in frame.loc[hop == CLOCK, "block"]:
                 now = int.from_bytes(moment, "little") / 1e6
-            blocks.extend(frame.loc[hop == self._hop, "block"])
+            for block in frame.loc[hop == self._hop, "block"]:
+                arrivals.add(block)
             passing = (hop != self._hop) & ((hop != CLOCK) | (self._hop < wiring.hops))
             if passing.any():
                 yield frame.loc[passing].drop(columns=["label"])
-            del frame  # which would keep the blocks that are read below
-        yield self._run(self._stage(wiring, key), blocks, timerValues, now)
+        yield from self._run(self._stage(wiring, key), arrivals, timerValues, now)
 
     def handleExpiredTimer(
         self,
@@ -98,7 +100,7 @@ class HopProcessor(StatefulProcessor):
         if self._hop < wiring.hops:
             moment = timerValues.getCurrentProcessingTimeInMs() * 1000
             stage.outbox.tell_time(moment, wiring.partitions)
-        yield self._run(stage, [], timerValues, 0.0)
+        yield from self._run(stage, Arrivals(wiring), timerValues, 0.0)
 
     def close(self) -> None:
         """Called by Spark at the end; there is nothing to release."""
@@ -109,15 +111,16 @@ class HopProcessor(StatefulProcessor):
         output = FileOutput(wiring.sinks, f"{self._hop}-{partition:05d}{call}")
         return Stage(wiring, self._hop, partition, output)
 
-    def _run(self, stage: Stage, blocks: list[bytes], timers: TimerValues, now: float) -> Any:
+    def _run(self, stage: Stage, arrivals: Arrivals, timers: TimerValues, now: float) -> Iterator[pd.DataFrame]:
         processing_ms, watermark_ms = timers.getCurrentProcessingTimeInMs(), timers.getCurrentWatermarkInMs()
         if processing_ms > 0:
             now = processing_ms / 1000
         watermark = watermark_ms / 1000 if watermark_ms > 0 else None
-        due = run_hop(stage.wiring, stage, blocks, self._store, now, watermark)
+        hop = Hop(stage, arrivals, self._store, now, watermark)
+        for rows in hop.run():
+            yield rows.to_pandas()
         if time_mode_of(stage.wiring, self._hop) != "None":
-            self._set_timer(None if due is None else math.ceil(due * 1000))
-        return stage.finish().to_pandas()
+            self._set_timer(None if hop.due is None else math.ceil(hop.due * 1000))
 
     def _set_timer(self, due: int | None) -> None:
         stored = self._timer.get()
@@ -131,3 +134,8 @@ class HopProcessor(StatefulProcessor):
         else:
             self._handle.registerTimer(due)
             self._timer.update((due,))
+
+
+def _local_directory() -> str | None:
+    """Where Spark lets this worker keep files, which go with the application."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None

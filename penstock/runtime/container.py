@@ -57,7 +57,8 @@ class Instance(msgspec.Struct, Generic[State], array_like=True):
 
 
 class Container:
-    """Handles a micro-batch's events for one element: instance by instance, in order of delivery.
+    """Handles a micro-batch's events for one element, in order, in one delivery or several: each is handled and, but for the last,
+    settled.
 
     An event is applied wholly or not at all: if a hook raises, the instance is put back to what it
     was before, and the event becomes a dead letter.
@@ -81,11 +82,16 @@ class Container:
         self._live: dict[bytes, Instance[Any]] = {}
         self._made: set[bytes] = set()
         """Instances that did not exist before this batch."""
+        self._touched: dict[bytes, int] = {}
+        """The instances to which events were applied, in the order of their first ones, and the birth of the last of each."""
+        self._settled: dict[bytes, bytes] = {}
+        """Instances as settled deliveries have left them."""
         self._calls_back = overrides(self.prototype, "on_batch")
         self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
+        self._batch = _Batch([], Delivery(stage.wiring, []), set())
 
     def handle(self, delivery: Delivery) -> None:
-        """Apply events, which are in order, and call ``on_batch`` on the instances they touched."""
+        """Apply events, which are in order and come after those of earlier deliveries."""
         events, lineage = delivery.events, delivery.lineage
         late = self._latecomers.refuse_all(self._context.watermark, lineage, delivery.row)
         self._emitter = self._new_emitter(lineage.judged())
@@ -121,7 +127,20 @@ class Container:
                 add(emissions, row)
             if saved and identity in saved:
                 saved[identity].since.append(row)
-        self._finish_batch(batch, lineage)
+
+    def settle(self) -> None:
+        """Be done with a delivery, after which another comes: its events are applied for good, and what they caused is routed."""
+        for identity in self._note_touched():
+            self._live[identity].touched = self._context.now
+            try:
+                self._keepable(identity, self._live[identity])
+            except StateError:
+                self._redo(identity, self._batch.rows_of(identity))
+                if self._is_untouched(identity):
+                    continue
+            self._settled[identity] = self._encode(self._live[identity])
+        self._bury_failed()
+        self._route()
 
     def _without_result(
         self, identity: bytes, row: int, error: BaseException, lineage: LineageColumns
@@ -140,21 +159,34 @@ class Container:
         self._bury(error, int(lineage.born[row]))
         return emissions
 
-    def _finish_batch(self, batch: "_Batch", lineage: LineageColumns) -> None:
+    def _note_touched(self) -> dict[bytes, int]:
+        """Of the delivery's instances, to which events were applied, the last of these events."""
+        last, born = self._batch.last_rows(), self._batch.delivery.lineage.born
+        self._touched.update({identity: int(born[row]) for identity, row in last.items()})
+        return last
+
+    def _finish_batch(self) -> None:
         """Call ``on_batch`` on the instances that were touched, see that their state can be kept, bury what failed."""
-        born = lineage.born.tolist()
-        for identity, row in batch.last_rows().items():
+        self._note_touched()
+        for identity, born in list(self._touched.items()):
             try:
-                self._end_batch(identity, born[row])
+                self._end_batch(identity, born)
             except FAULTS as error:
-                self._recover(identity, born[row], error)
-        for identity in self._made - batch.last_rows().keys():  # made for events of which none could be applied
+                self._recover(identity, born, error)
+        for identity in self._made - self._touched.keys():  # made for events of which none could be applied
             self._forget(identity)
-        delivery = batch.delivery
-        for row, failure in sorted(batch.failed.items()):
+        self._bury_failed()
+
+    def _bury_failed(self) -> None:
+        delivery = self._batch.delivery
+        for row, failure in sorted(self._batch.failed.items()):
             if failure is not None:
-                stream, origin = delivery.streams[row], lineage.row(row)
+                stream, origin = delivery.streams[row], delivery.lineage.row(row)
                 self._stage.letters.bury(self.element.name, stream, delivery.again(row), failure, origin)
+
+    def _route(self) -> None:
+        for batch in self._emitter.batches():
+            self._stage.route(batch)
 
     def _end_batch(self, identity: bytes, born: int) -> None:
         """Call ``on_batch`` on an instance.
@@ -176,9 +208,8 @@ class Container:
 
     def _recover(self, identity: bytes, born: int, error: BaseException) -> None:
         """Undo an end of the batch that failed; if an event has led to it, the instance's batch is handled anew."""
-        rows = self._batch.rows_of(identity)
-        if self._redo(identity, rows):
-            if all(row in self._batch.failed for row in rows):
+        if self._redo(identity, self._batch.rows_of(identity)):
+            if self._is_untouched(identity):
                 return
             try:
                 self._end_batch(identity, born)
@@ -187,6 +218,13 @@ class Container:
                 error = another
         self._restore(identity, len(self._batch.identities))
         self._bury(error, born)
+
+    def _is_untouched(self, identity: bytes) -> bool:
+        """Whether none of an instance's events is left that was applied; it is then no longer among those that were touched."""
+        if identity in self._settled or any(row not in self._batch.failed for row in self._batch.rows_of(identity)):
+            return False
+        del self._touched[identity]
+        return True
 
     def _redo(self, identity: bytes, rows: list[int]) -> bool:
         """Apply an instance's events again and look at its state after each: one that leaves what cannot be kept fails.
@@ -202,7 +240,7 @@ class Container:
         except StateError:
             pass
         self._emitter.drop(rows)
-        self._adopt(identity, key, self._revive(self._pages.stored(self._number(identity), identity)))
+        self._adopt(identity, key, self._before(identity))
         for row in rows:
             if row in batch.late:
                 continue
@@ -222,18 +260,18 @@ class Container:
         return True
 
     def finish(self) -> float | None:
-        """Fire what is due, write the state, route what was emitted.
+        """End the micro-batch: call ``on_batch``, fire what is due, write the state, route what was emitted.
 
         Returns the time at which a timer of this container is next due, if there is one.
         """
+        self._finish_batch()
         self._fire()
         self._drop_empty()
         self._note_timers()
         self._sweep()
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
         self._pages.flush(self._key.hashes)
-        for batch in self._emitter.batches():
-            self._stage.route(batch)
+        self._route()
         return min(self._pages.header.due.values(), default=None)
 
     def _new_emitter(self, causes: LineageColumns) -> Emitter:
@@ -244,7 +282,7 @@ class Container:
     def _open_all(self, batch: "_Batch") -> None:
         """Bring to life the instance of every event: read from its page, or made on first use."""
         first = batch.first_rows()
-        identities = list(first)
+        identities = [identity for identity in first if identity not in self._live]
         numbers = self._pages.numbers(self._key.hashes(identities)).tolist()
         value, events, header = self._key.value, batch.delivery.events, self._pages.header
         for identity, number in zip(identities, numbers, strict=True):
@@ -264,6 +302,11 @@ class Container:
             interval = None if every is None else ((clock or 0.0) // every + 1) * every
             entry = Instance(self.prototype(), self._context.now, None, interval)
         return entry
+
+    def _before(self, identity: bytes) -> Instance[Any]:
+        """An instance as it was before the delivery."""
+        settled = self._settled.get(identity)
+        return self._decode(settled) if settled else self._revive(self._pages.stored(self._number(identity), identity))
 
     def _adopt(self, identity: bytes, key: Any, entry: Instance[Any], page: Page | None = None) -> None:
         """Make an entry the living one of its instance."""
@@ -295,7 +338,7 @@ class Container:
         batch = self._batch
         key, saved = self._live[identity].state.key, batch.saved.get(identity)
         if saved is None:
-            instance = self._revive(self._pages.stored(self._number(identity), identity))
+            instance = self._before(identity)
             rows = [row for row in batch.rows_of(identity) if row < before and row not in batch.failed]
         else:
             instance, rows = self._decode(saved.content), saved.since
@@ -479,7 +522,7 @@ class _Saved(NamedTuple):
 
 
 class _Batch:
-    """A micro-batch's events for one container, and which of them have not been applied."""
+    """A delivery's events for one container, and which of them have not been applied."""
 
     def __init__(self, identities: Sequence[bytes], delivery: Delivery, late: set[int]) -> None:
         self.identities, self.delivery, self.late = identities, delivery, late
@@ -501,8 +544,8 @@ class _Batch:
         return {identity: row for row, identity in enumerate(self.identities) if row not in self.failed}
 
     def rows_of(self, identity: bytes) -> list[int]:
-        """An instance's events."""
-        return self._by_identity[identity]
+        """An instance's events; it may have none, where it was touched by an earlier delivery."""
+        return self._by_identity.get(identity, [])
 
     @cached_property
     def _by_identity(self) -> dict[bytes, list[int]]:

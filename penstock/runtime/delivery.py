@@ -1,37 +1,77 @@
-"""What a micro-batch delivers to one keyed element in one partition, in order."""
+"""What is delivered to one keyed element in one partition, in order: a micro-batch's events, or some of them."""
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.app.stream import Stream
-from penstock.runtime.lineage import LineageColumns
+from penstock.runtime.lineage import Ints, LineageColumns, in_order, joined
+from penstock.runtime.wire import Block
 from penstock.runtime.wiring import Wiring
 
 _raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
+@dataclass(frozen=True)
+class Part:
+    """Events of one block: all of them, or those whose turn has come."""
+
+    stream: Stream[Any]
+    events: list[Any]
+    lineage: LineageColumns
+    numbers: Ints
+    """Their numbers among the emissions of one event."""
+    encoded: memoryview
+    """The events of the whole block, as they travelled."""
+    rows: list[int] | None
+    """Where these stand in the block; None for all of it."""
+
+    @classmethod
+    def of(cls, block: Block, wiring: Wiring) -> "Part":
+        """A block, decoded."""
+        _, stream = wiring.deliveries[block.target]
+        events = wiring.codec(stream.event_type).decode_block(block.events)
+        return cls(stream, events, block.lineage_columns, block.numbers, block.events, None)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def divided(self, mask: NDArray[np.bool_]) -> "tuple[Part, Part]":
+        """The events that a mask marks, and the others."""
+        return self._take(mask), self._take(~mask)
+
+    def _take(self, mask: NDArray[np.bool_]) -> "Part":
+        if mask.all():
+            return self
+        rows = np.flatnonzero(mask).tolist()
+        places = rows if self.rows is None else [self.rows[row] for row in rows]
+        events = [self.events[row] for row in rows]
+        lineage, numbers = self.lineage.take(mask), self.numbers[mask]
+        return replace(self, events=events, lineage=lineage, numbers=numbers, rows=places)
+
+    def raws(self) -> list[msgspec.Raw]:
+        """The events as they travelled."""
+        raws = _raws(self.encoded)
+        return raws if self.rows is None else [raws[row] for row in self.rows]
+
+
 class Delivery:
-    """Events with the streams by which they came and their lineages, all of one length.
+    """Events with the streams by which they came and their lineages, all of one length and in the order of delivery."""
 
-    Parameters
-    ----------
-    blocks: the events as they travelled; none where all are of scalars, which no hook can change.
-    order: where each event stands in the blocks; None where that is its own place.
-    """
-
-    def __init__(
-        self,
-        wiring: Wiring,
-        streams: list[Stream[Any]],
-        events: list[Any],
-        lineage: LineageColumns,
-        blocks: list[memoryview],
-        order: list[int] | None,
-    ) -> None:
-        self.streams, self.events, self.lineage = streams, events, lineage
-        self._wiring, self._blocks, self._order = wiring, blocks, order
+    def __init__(self, wiring: Wiring, parts: list[Part]) -> None:
+        self._wiring, self._parts = wiring, parts
+        self.streams: list[Stream[Any]] = [part.stream for part in parts for _ in part.events]
+        self.events: list[Any] = [event for part in parts for event in part.events]
+        self.lineage = joined([part.lineage for part in parts])
+        order = in_order(self.lineage, [part.numbers for part in parts])
+        self._order = None if order is None else order.tolist()
+        if order is not None:
+            self.lineage = self.lineage.take(order)
+            self.streams, self.events = self._in_order(self.streams), self._in_order(self.events)
 
     def __len__(self) -> int:
         return len(self.events)
@@ -47,5 +87,7 @@ class Delivery:
 
     @cached_property
     def _encoded(self) -> list[msgspec.Raw]:
-        raws = [raw for block in self._blocks for raw in _raws(block)]
-        return raws if self._order is None else [raws[row] for row in self._order]
+        return self._in_order([raw for part in self._parts for raw in part.raws()])
+
+    def _in_order(self, things: list[Any]) -> list[Any]:
+        return things if self._order is None else [things[row] for row in self._order]

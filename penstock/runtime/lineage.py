@@ -71,3 +71,19 @@ class LineageColumns(NamedTuple):
             return self
         born = self.born.max() if len(self.born) else NONE
         return LineageColumns(*(np.full(rows, value, np.int64) for value in (born, NONE, LAST, 0)))
+
+
+def joined(parts: Sequence[LineageColumns]) -> LineageColumns:
+    """The lineages of some events, then those of others, and so on."""
+    return LineageColumns(*np.concatenate([np.empty((4, 0), np.int64), *map(np.stack, parts)], axis=1))
+
+
+def in_order(lineage: LineageColumns, numbers: Sequence[Ints]) -> Ints | None:
+    """How to put events in the order of delivery; None where they are.
+
+    Parameters
+    ----------
+    numbers: of the events among the emissions of one event, part by part.
+    """
+    order = np.lexsort((np.concatenate([np.empty(0, np.int64), *numbers]), lineage.minor, lineage.major))
+    return None if np.array_equal(order, np.arange(len(order))) else order

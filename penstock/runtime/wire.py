@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.runtime.lineage import NONE, LineageColumns
+from penstock.runtime.lineage import NONE, Ints, LineageColumns
 
 WIRE = pa.schema(
     [
@@ -31,7 +31,8 @@ TALLY = -1
 CLOCK = -2
 """The ``hop`` of a row that tells every partition the micro-batch's processing time."""
 
-EVENTS_PER_BLOCK = 100_000
+EVENTS_PER_BLOCK = 8192
+"""At most: a hop decodes whole blocks, and may hold one of each partition that has sent it some."""
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +52,11 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
         """The events' lineages."""
         return LineageColumns(*np.frombuffer(self.lineage, np.int64).reshape(4, -1))
 
+    @property
+    def numbers(self) -> Ints:
+        """The events' numbers among the emissions of one event."""
+        return self.first + np.arange(len(self.lineage_columns.born))
+
 
 class PackedBlock(NamedTuple):
     """An encoded block, the partition that it goes to, and how many events it holds."""
@@ -66,6 +72,8 @@ class Outbox:
     def __init__(self) -> None:
         self._rows: list[tuple[int, int, bytes, int]] = []
         self._sent = 0
+        self.bytes = 0
+        """Of the blocks that are here."""
         self._encode = msgspec.msgpack.Encoder().encode
 
     def __len__(self) -> int:
@@ -101,6 +109,7 @@ class Outbox:
         for block in blocks:
             self._rows.append((hop, block.bucket, block.content, NONE))
             self._sent += block.events
+            self.bytes += len(block.content)
 
     def add(self, kind: int, bucket: int, content: bytes, time: int = NONE) -> None:
         """Send a tally or the clock."""
@@ -114,7 +123,7 @@ class Outbox:
     def take(self) -> pa.RecordBatch:
         """All rows so far, which are then no longer here."""
         columns = list(zip(*self._rows, strict=True)) or [()] * len(WIRE)
-        self._rows = []
+        self._rows, self.bytes = [], 0
         return pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(columns, WIRE, strict=True)], schema=WIRE
         )

@@ -15,8 +15,9 @@ from penstock.app.event import Event
 from penstock.app.stream import Sink, Source
 from penstock.app.window.windowing import FOREVER, SECOND
 from penstock.errors import PenstockError, TopologyError
+from penstock.runtime.arrivals import Arrivals
 from penstock.runtime.entrance import Entrance
-from penstock.runtime.hop import run_hop
+from penstock.runtime.hop import Hop
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
 from penstock.runtime.output import LETTERS, MemoryOutput
 from penstock.runtime.pages import MemoryStore
@@ -279,8 +280,9 @@ class _Attempt:
         yield from rows.filter(pc.invert(here)).to_batches()
         arrived = rows.filter(here)
         for partition in range(self._wiring.partitions):
-            blocks = arrived.filter(pc.equal(arrived["bucket"], partition))["block"].to_pylist()
+            arrivals = Arrivals(self._wiring)
+            for block in arrived.filter(pc.equal(arrived["bucket"], partition))["block"].to_pylist():
+                arrivals.add(block)
             stage = self._stage(hop, partition)
             store = self.stores[hop, partition]
-            run_hop(self._wiring, stage, blocks, store, self._driver.now.timestamp(), self.watermark)
-            yield stage.finish()
+            yield from Hop(stage, arrivals, store, self._driver.now.timestamp(), self.watermark).run()
