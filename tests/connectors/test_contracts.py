@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from penstock import App
 from penstock.connectors import (
@@ -117,6 +118,15 @@ class TestLogAsSource(SourceContract):
 class TestGenerator(SourceContract):
     def connect(self, directory):
         return "generator:poisson?rate=1000&count=30&seed=5"
+
+
+class TestDeltaAsSource(SourceContract):
+    def connect(self, directory):
+        at = directory / "table"
+        if not at.exists():
+            for rows in (SAMPLES[:3], SAMPLES[3:], SAMPLES):
+                write_deltalake(at, pa.table(Codec(Sample).to_columns(rows)), mode="append")
+        return f"delta:{at}"
 
 
 class TestReplay(SourceContract):

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from support import TOPOLOGIES, load
 
 from penstock.adapter import EventLog
-from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.planner.record import record_of
 from penstock.runtime.codec import Codec
 
@@ -91,6 +92,28 @@ def test_the_log_is_followed_through_the_gate(run_app, tmp_path):
     assert seen(result)["w0"] == 35
     counts = result.report["counts"]
     assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (102, 101, 1)
+
+
+def test_a_delta_table_is_followed_from_one_run_into_the_next(run_app, tmp_path):
+    write(tmp_path / "in", "jsonl")
+    table = f"delta:{tmp_path / 'table'}"
+    first = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "sinks": {"Out": table}}
+    run_app("passing", name="first", **first)
+    second = {"name": "second", "sources": {"Words": f"{table}?max_rows=2"}}
+    result = run_app("passing", **second)
+    assert result.report["batches"] == 2
+    assert seen(result) == {"a": 2, "b": 1}
+    (tmp_path / "in" / "b.jsonl").write_text(lines([("c", 4), ("a", 5)]))
+    run_app("passing", name="first", **first)
+    DeltaTable(tmp_path / "table").create_checkpoint()
+    (tmp_path / "table" / "_delta_log" / f"{0:020}.json").unlink()
+    result = run_app("passing", **second)
+    assert seen(result) == {"a": 3, "b": 1, "c": 1}
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["processed"], counts["queued"], counts["lost"]) == (5, 5, 0, 0)
+    DeltaTable(tmp_path / "table").delete("text = 'b'")
+    with pytest.raises((SourceError, RunFailedError), match="deletes or rewrites rows in version"):
+        run_app("passing", **second)
 
 
 def test_what_the_gate_holds_back_is_queued(run_app, tmp_path):

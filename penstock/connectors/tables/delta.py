@@ -6,7 +6,6 @@ again is known by it, and of two drivers that deliver one batch at once, Delta r
 """
 
 import os
-import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
 from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
 from penstock.connectors.tables.rules import refuse_optional_key
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError
@@ -36,23 +36,11 @@ with needs():
 OWNER = "penstock.run"
 """The property of a table that says whose it is."""
 
-STORAGE = "storage."
-"""Options of a URI that begin so are the store's."""
-
 TRIES, PAUSE_S = 20, 0.05
 """How often a version that another writer was quicker than is tried again, and the first pause before it."""
 
 COMPACTED_EVERY = 100
 """Micro-batches."""
-
-SECRET = re.compile("secret|token|password|account_key|access_key$|sas", re.IGNORECASE)
-"""Settings of stores that hold what others must not read."""
-
-REASON = 500
-"""Characters of what the library says that are passed on."""
-
-COLOURS = re.compile(r"\x1b\[\d+m↳?")
-"""Its way to set off one line from the next on a screen."""
 
 
 class DeltaSink(BoundSink):
@@ -229,9 +217,8 @@ class DeltaSink(BoundSink):
         except (DeltaError, OSError) as error:
             if isinstance(error, SinkError):
                 raise
-            reason = " ".join(COLOURS.sub("", str(error)).split())[:REASON] or type(error).__name__
             raise SinkError(
-                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason}); mend that and run again, or choose "
+                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, or choose "
                 "another place."
             ) from error
 
@@ -259,16 +246,9 @@ def _quoted(name: str) -> str:
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:
-    at = uri.place if "://" in uri.place else str(Path(uri.place).expanduser().resolve())
-    storage = uri.named(STORAGE)
-    secrets = [name for name in storage if SECRET.search(name)]
-    if secrets:
-        raise ConfigurationError(
-            f"Sink {sink.name}: storage.{secrets[0]} holds a secret, which others could read here: set {secrets[0]} in the "
-            "environment instead."
-        )
+    storage = storage_of(f"Sink {sink.name}", uri)
     files = SinkFiles(sink.name, "parquet", str(context.output))
-    return DeltaSink(sink, at, files, options.get("compact", COMPACTED_EVERY), storage)
+    return DeltaSink(sink, place_of(uri), files, options.get("compact", COMPACTED_EVERY), storage)
 
 
 DELTA = SinkConnector(
@@ -281,7 +261,7 @@ DELTA = SinkConnector(
             f"after how many micro-batches small files are put together: {COMPACTED_EVERY}; 0 for never",
             WHOLE,
         ),
-        Option("storage.NAME", "a setting of the store's, as `storage.AWS_ENDPOINT_URL`"),
+        STORAGE_OPTION,
     ),
     reach="shared disk",
     bind=_bind,
