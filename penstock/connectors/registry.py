@@ -53,6 +53,7 @@ ROWS: dict[Side, dict[str, str]] = {
         "sqlite": f"{HERE}.tables.sqlite:SQLITE",
         "postgresql": f"{HERE}.tables.postgresql:POSTGRESQL",
         "delta": f"{HERE}.tables.delta:DELTA",
+        "iceberg": f"{HERE}.tables.iceberg:ICEBERG",
     },
 }
 

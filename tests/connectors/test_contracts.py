@@ -75,6 +75,21 @@ class TestDeltaMerged(TestDelta):
     key = ("name",)
 
 
+class TestIceberg(SinkContract):
+    def connect(self, directory):
+        (directory / "lake").mkdir(exist_ok=True)
+        catalog = f"catalog.uri=sqlite:///{directory / 'lake.sqlite'}&catalog.warehouse=file://{directory / 'lake'}"
+        return f"iceberg:lake/results.samples?{catalog}"
+
+
+class TestIcebergMerged(TestIceberg):
+    key = ("name",)
+
+
+class TestIcebergMergedByTwoFields(TestIceberg):
+    key = ("name", "number")
+
+
 @pytest.mark.servers
 class TestKafka(SinkContract):
     shared = True
