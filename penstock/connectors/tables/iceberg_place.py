@@ -61,7 +61,12 @@ class IcebergPlace(NamedTuple):
 
     def open(self) -> Catalog:
         """The catalog, by the library's own configuration and what the URI says."""
-        catalog = load_catalog(self.catalog, **self.properties)
+        try:
+            catalog = load_catalog(self.catalog, **self.properties)
+        except Exception as error:
+            if "already exists" not in str(error):
+                raise
+            catalog = load_catalog(self.catalog, **self.properties)  # another process has just made its tables
         warehouse = catalog.properties.get(WAREHOUSE, "")
         if urlsplit(warehouse).scheme == "file" or warehouse.startswith("/"):
             catalog.properties.setdefault(PY_IO_IMPL, DURABLE)
