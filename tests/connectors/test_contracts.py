@@ -122,6 +122,24 @@ class TestPostgresql(SinkContract):
         return self.uri
 
 
+@pytest.mark.servers
+class TestIcebergInPostgresql(SinkContract):
+    """A catalog that several machines may use."""
+
+    key = ("name",)
+
+    @pytest.fixture(autouse=True)
+    def _catalog(self, postgres):
+        self.uri = postgres.uri.replace("postgresql://", "postgresql%2Bpsycopg://")
+        self.name = f"lake{time.time_ns()}"
+
+    def connect(self, directory):
+        (directory / "lake").mkdir(exist_ok=True)
+        return (
+            f"iceberg:{self.name}/results.samples?catalog.uri={self.uri}&catalog.warehouse=file://{directory / 'lake'}"
+        )
+
+
 class TestLogAsSource(SourceContract):
     def connect(self, directory):
         log = EventLog(directory / "spool")

@@ -346,3 +346,20 @@ def test_durations_are_numbers_of_seconds(tmp_path):
     rows = sequence(tmp_path, event_type=Timed)
     events = [msgspec.json.decode(row, type=Timed) for row in rows.read(0, rows.end(0.0), 0.0).payloads]
     assert events == [Timed(timedelta(milliseconds=100)), Timed(timedelta(seconds=-3, microseconds=-1))]
+
+
+@pytest.mark.servers
+def test_a_table_in_a_store_is_followed(s3, tmp_path, monkeypatch):
+    monkeypatch.setattr(delta_source, "LOOKED_EVERY_S", 0.0)
+    at, storage = f"{s3.uri.replace('s3a://', 's3://')}/{tmp_path.name}", {"AWS_ALLOW_HTTP": "true"}
+
+    def add(*names):
+        rows = pa.table({"name": list(names), "number": [1] * len(names)})
+        write_deltalake(at, rows, mode="append", storage_options=storage)
+
+    add("a", "b")
+    source = Source("Rows", Row, uri=f"delta:{at}?storage.AWS_ALLOW_HTTP=true")
+    rows = bind_source(source, None, SourceContext()).sequence
+    assert names(rows) == ["a", "b"]
+    add("c")
+    assert names(rows) == ["a", "b", "c"]

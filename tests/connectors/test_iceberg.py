@@ -223,3 +223,18 @@ def test_a_catalog_that_cannot_be_used_is_one_sentence(tmp_path):
     unknown = bind_sinks([Sink("Out", Stream("Samples", Sample), "iceberg:unknown/a.b")], {}, tmp_path)["Out"]
     with pytest.raises(SinkError, match=r"PYICEBERG_CATALOG__UNKNOWN__URI"):
         unknown.claim("run-1", ())
+
+
+@pytest.mark.servers
+def test_a_table_in_a_store_is_written(s3, tmp_path):
+    warehouse = f"{s3.uri.replace('s3a://', 's3://')}/{tmp_path.name}"
+    given = {
+        "uri": f"sqlite:///{tmp_path / 'lake.sqlite'}", "warehouse": warehouse,
+        "s3.endpoint": s3.environment["AWS_ENDPOINT_URL"], "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+    }  # fmt: skip
+    uri = "iceberg:lake/results.samples?" + "&".join(f"catalog.{name}={value}" for name, value in given.items())
+    sink = bind_sinks([Sink("Out", Stream("Samples", Sample), uri, ("name",))], {}, tmp_path / "output")["Out"]
+    sink.claim("run-1", ())
+    for batch in (0, 1, 1):
+        sink.deliver("main", batch, stage(sink, SAMPLES))
+    assert len(sink.read()) == len(SAMPLES)
