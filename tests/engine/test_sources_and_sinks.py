@@ -103,6 +103,8 @@ def test_a_delta_table_is_followed_from_one_run_into_the_next(run_app, tmp_path)
     second = {"name": "second", "sources": {"Words": f"{table}?max_rows=2"}}
     result = run_app("passing", **second)
     assert result.report["batches"] == 2
+    told = [record_of(json.loads(line)) for line in (result.directory / "progress.jsonl").read_text().splitlines()]
+    assert [one.sources[0].waiting for one in told if one is not None and one.ran] == [1, 0]
     assert seen(result) == {"a": 2, "b": 1}
     (tmp_path / "in" / "b.jsonl").write_text(lines([("c", 4), ("a", 5)]))
     run_app("passing", name="first", **first)
