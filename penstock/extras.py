@@ -17,6 +17,7 @@ EXTRA_OF = {
     **dict.fromkeys(("authlib", "cachetools", "fastavro", "grpc_tools", "httpx2"), "registry"),
     "datasketches": "sketches",
     "deltalake": "delta",
+    **dict.fromkeys(("pyiceberg", "pyiceberg_core", "sqlalchemy"), "iceberg"),
     "opentelemetry": "telemetry",
     "psycopg": "postgresql",
     **dict.fromkeys(("fsspec", "requests", "s3fs", "upath"), "stores"),

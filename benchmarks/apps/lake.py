@@ -1,4 +1,4 @@
-"""Numbers into two Delta tables: each of them as a row, and the sum of each key as the only row of its key."""
+"""Numbers into two tables of a lake: each of them as a row, and the sum of each key as the only row of its key."""
 
 from penstock import App, Event, ProcessingElement
 

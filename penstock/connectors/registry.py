@@ -41,6 +41,7 @@ ROWS: dict[Side, dict[str, str]] = {
         "kafka": f"{HERE}.kafka.source:KAFKA",
         "replay": f"{HERE}.replay:REPLAY",
         "generator": f"{HERE}.generator:GENERATOR",
+        "delta": f"{HERE}.tables.delta_source:DELTA",
     },
     "sinks": {
         "jsonl": f"{HERE}.files.sink:JSONL",
@@ -52,6 +53,7 @@ ROWS: dict[Side, dict[str, str]] = {
         "sqlite": f"{HERE}.tables.sqlite:SQLITE",
         "postgresql": f"{HERE}.tables.postgresql:POSTGRESQL",
         "delta": f"{HERE}.tables.delta:DELTA",
+        "iceberg": f"{HERE}.tables.iceberg:ICEBERG",
     },
 }
 

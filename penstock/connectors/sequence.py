@@ -46,6 +46,16 @@ class Sequence(ABC):
         """The number of the first event that can still be read."""
         return 0
 
+    def bookmark(self, number: int) -> Any:
+        """What an offset keeps beside a number, in JSON's types, so that the events from there on are found again.
+
+        None, where the number says it all, as it does unless what came before an event may go.
+        """
+        return None
+
+    def turn_to(self, bookmark: Any) -> None:  # noqa: B027 - most need no bookmarks
+        """Told what `bookmark` has said, before events from its number on are asked for."""
+
     def identity(self) -> str | None:
         """What tells this sequence from any other in its place; None, if nothing does."""
         return None
@@ -124,6 +134,8 @@ class SequenceSource(BoundSource):
 
     def reckon(self, position: Position) -> Reckoning:
         first, done = self._done(position)
+        if position.offset is not None:
+            self.sequence.turn_to(position.offset.get("mark"))
         self._started = self._started or time.time()
         return Reckoning(done - first, self.waiting(self._started, done))
 

@@ -42,9 +42,9 @@ class FollowDataSource(DataSource):
 class Range(InputPartition):
     """Events of a sequence for one task."""
 
-    def __init__(self, start: int, end: int, started: float) -> None:
+    def __init__(self, start: int, end: int, started: float, mark: Any) -> None:
         super().__init__((start, end, started))
-        self.start, self.end, self.started = start, end, started
+        self.start, self.end, self.started, self.mark = start, end, started, mark
 
 
 class FollowReader(DataSourceStreamReader):
@@ -58,8 +58,9 @@ class FollowReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         """The start of the sequence, and of its clock."""
-        start = self._followed.open().sequence.start()
-        return {"first": start, "end": start, "started": time.time()}
+        sequence = self._followed.open().sequence
+        start = sequence.start()
+        return _marked({"first": start, "end": start, "started": time.time()}, "first_mark", sequence.bookmark(start))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Some limit, so that the admission is asked; `ReadAllAvailable` goes past it."""
@@ -67,10 +68,15 @@ class FollowReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes."""
-        waiting = self._followed.open().waiting(start["started"], start["end"])
+        source = self._followed.open()
+        source.sequence.turn_to(_mark(start))
+        waiting = source.waiting(start["started"], start["end"])
         self._end = {**start, "end": start["end"] + waiting}
         admitted = waiting if isinstance(limit, ReadAllAvailable) else self._admission.admit(waiting, time.time())
-        return {**start, "end": start["end"] + admitted}
+        if not admitted:
+            return start
+        end = start["end"] + admitted
+        return _marked({**start, "end": end}, "mark", source.sequence.bookmark(end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The end of the sequence when a micro-batch was last asked for, so that a progress says what it has left."""
@@ -78,16 +84,29 @@ class FollowReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Contiguous ranges of nearly one size."""
+        if start["started"] != end["started"]:  # the first batch again: Spark has asked anew where it starts
+            start = {**end, "end": end["first"], "mark": end.get("first_mark")}
         edges = np.linspace(start["end"], end["end"], self._parts + 1).astype(int).tolist()
-        return [Range(low, high, end["started"]) for low, high in pairwise(edges) if low < high]
+        return [Range(low, high, end["started"], _mark(start)) for low, high in pairwise(edges) if low < high]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One range, as Arrow record batches."""
         assert isinstance(partition, Range)
         sequence = self._followed.open().sequence
+        sequence.turn_to(partition.mark)
         for low in range(partition.start, partition.end, READ_AT_ONCE):
             high = min(low + READ_AT_ONCE, partition.end)
             events = sequence.read(low, high, partition.started)
             numbers = np.arange(low, high, dtype=np.int64)
             columns = [pa.array(events.payloads, pa.binary()), pa.array(events.born, pa.int64()), pa.array(numbers)]
             yield pa.RecordBatch.from_arrays(columns, schema=ROWS)
+
+
+def _marked(offset: dict[str, Any], name: str, mark: Any) -> dict[str, Any]:
+    """An offset with a bookmark, if the sequence has one."""
+    return offset if mark is None else {**offset, name: mark}
+
+
+def _mark(offset: dict[str, Any]) -> Any:
+    """Where an offset's events are found: its own bookmark, or that of the run's start."""
+    return offset.get("mark", offset.get("first_mark"))

@@ -162,7 +162,7 @@ def _positions(offset: Any) -> Positions | None:
             return None
     if not isinstance(offset, dict) or not offset:
         return None
-    if set(offset) == {"first", "end", "started"}:
+    if set(offset) >= {"first", "end", "started"}:  # some have bookmarks, too
         return {"": int(offset["end"])}
     if not all(isinstance(partitions, dict) for partitions in offset.values()):
         return None

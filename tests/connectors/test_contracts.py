@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from penstock import App
 from penstock.connectors import (
@@ -74,6 +75,21 @@ class TestDeltaMerged(TestDelta):
     key = ("name",)
 
 
+class TestIceberg(SinkContract):
+    def connect(self, directory):
+        (directory / "lake").mkdir(exist_ok=True)
+        catalog = f"catalog.uri=sqlite:///{directory / 'lake.sqlite'}&catalog.warehouse=file://{directory / 'lake'}"
+        return f"iceberg:lake/results.samples?{catalog}"
+
+
+class TestIcebergMerged(TestIceberg):
+    key = ("name",)
+
+
+class TestIcebergMergedByTwoFields(TestIceberg):
+    key = ("name", "number")
+
+
 @pytest.mark.servers
 class TestKafka(SinkContract):
     shared = True
@@ -106,6 +122,24 @@ class TestPostgresql(SinkContract):
         return self.uri
 
 
+@pytest.mark.servers
+class TestIcebergInPostgresql(SinkContract):
+    """A catalog that several machines may use."""
+
+    key = ("name",)
+
+    @pytest.fixture(autouse=True)
+    def _catalog(self, postgres):
+        self.uri = postgres.uri.replace("postgresql://", "postgresql%2Bpsycopg://")
+        self.name = f"lake{time.time_ns()}"
+
+    def connect(self, directory):
+        (directory / "lake").mkdir(exist_ok=True)
+        return (
+            f"iceberg:{self.name}/results.samples?catalog.uri={self.uri}&catalog.warehouse=file://{directory / 'lake'}"
+        )
+
+
 class TestLogAsSource(SourceContract):
     def connect(self, directory):
         log = EventLog(directory / "spool")
@@ -117,6 +151,15 @@ class TestLogAsSource(SourceContract):
 class TestGenerator(SourceContract):
     def connect(self, directory):
         return "generator:poisson?rate=1000&count=30&seed=5"
+
+
+class TestDeltaAsSource(SourceContract):
+    def connect(self, directory):
+        at = directory / "table"
+        if not at.exists():
+            for rows in (SAMPLES[:3], SAMPLES[3:], SAMPLES):
+                write_deltalake(at, pa.table(Codec(Sample).to_columns(rows)), mode="append")
+        return f"delta:{at}"
 
 
 class TestReplay(SourceContract):

@@ -106,23 +106,14 @@ def test_a_worker_of_the_cluster_is_killed(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_delta_tables_are_exact_after_kills_and_never_seen_in_part(tmp_path):
+@pytest.mark.parametrize(("to", "source"), [("delta", "files"), ("iceberg", "delta")])
+def test_tables_of_a_lake_are_exact_after_kills_and_never_seen_in_part(tmp_path, to, source):
     command = [
-        sys.executable,
-        str(ROOT / "benchmarks" / "delta.py"),
-        "--events",
-        "6000",
-        "--batches",
-        "30",
-        "--keys",
-        "7",
-    ]
+        sys.executable, str(ROOT / "benchmarks" / "lake.py"), "--to", to, "--source", source, "--events", "6000",
+        "--batches", "30", "--keys", "7", "--kills", "3",
+    ]  # fmt: skip
     told = subprocess.run(
-        [*command, "--kills", "3"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
     assert told.returncode == 0, told.stdout + told.stderr
     found = json.loads(told.stdout)

@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from support import TOPOLOGIES, load
 
 from penstock.adapter import EventLog
-from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.planner.record import record_of
 from penstock.runtime.codec import Codec
 
@@ -91,6 +93,49 @@ def test_the_log_is_followed_through_the_gate(run_app, tmp_path):
     assert seen(result)["w0"] == 35
     counts = result.report["counts"]
     assert (counts["accepted"], counts["processed"], counts["dead_lettered"]) == (102, 101, 1)
+
+
+def test_a_delta_table_is_followed_from_one_run_into_the_next(run_app, tmp_path):
+    write(tmp_path / "in", "jsonl")
+    table = f"delta:{tmp_path / 'table'}"
+    first = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "sinks": {"Out": table}}
+    run_app("passing", name="first", **first)
+    second = {"name": "second", "sources": {"Words": f"{table}?max_rows=2"}}
+    result = run_app("passing", **second)
+    assert result.report["batches"] == 2
+    told = [record_of(json.loads(line)) for line in (result.directory / "progress.jsonl").read_text().splitlines()]
+    assert [one.sources[0].waiting for one in told if one is not None and one.ran] == [1, 0]
+    assert seen(result) == {"a": 2, "b": 1}
+    (tmp_path / "in" / "b.jsonl").write_text(lines([("c", 4), ("a", 5)]))
+    run_app("passing", name="first", **first)
+    DeltaTable(tmp_path / "table").create_checkpoint()
+    (tmp_path / "table" / "_delta_log" / f"{0:020}.json").unlink()
+    result = run_app("passing", **second)
+    assert seen(result) == {"a": 3, "b": 1, "c": 1}
+    counts = result.report["counts"]
+    assert (counts["accepted"], counts["processed"], counts["queued"], counts["lost"]) == (5, 5, 0, 0)
+    DeltaTable(tmp_path / "table").delete("text = 'b'")
+    with pytest.raises((SourceError, RunFailedError), match="deletes or rewrites rows in version"):
+        run_app("passing", **second)
+
+
+def test_spark_reads_the_tables_of_lakes(run_app, spark, tmp_path):
+    """By the files that a table names, since there is no connector for this version of Spark."""
+    catalog = {"uri": f"sqlite:///{tmp_path / 'lake.sqlite'}", "warehouse": f"file://{tmp_path / 'lake'}"}
+    (tmp_path / "lake").mkdir()
+    given = "&".join(f"catalog.{name}={value}" for name, value in catalog.items())
+    sinks = {"Out": f"delta:{tmp_path / 'table'}?compact=1", "Memory": f"iceberg:lake/results.words?{given}"}
+    write(tmp_path / "in", "jsonl")
+    for name in ("b", "c"):
+        (tmp_path / "in" / f"{name}.jsonl").write_text(lines([(name, 4)]))
+    run_app("passing", sources={"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"}, sinks=sinks)
+    delta = DeltaTable(tmp_path / "table")
+    iceberg = load_catalog("lake", **catalog).load_table("results.words")
+    files = [task.file.file_path for task in iceberg.scan().plan_files()]
+    assert len(delta.file_uris()) < delta.version()
+    for named in (delta.file_uris(), files):
+        rows = spark.get().read.parquet(*named).collect()
+        assert sorted((row.text, row.size) for row in rows) == sorted([*WORDS, ("b", 4), ("c", 4)])
 
 
 def test_what_the_gate_holds_back_is_queued(run_app, tmp_path):

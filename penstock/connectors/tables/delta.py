@@ -6,7 +6,6 @@ again is known by it, and of two drivers that deliver one batch at once, Delta r
 """
 
 import os
-import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,19 +14,18 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
 from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
+from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
 from penstock.connectors.tables.rules import refuse_optional_key
 from penstock.connectors.uri import Uri
-from penstock.errors import ConfigurationError, SinkError
+from penstock.errors import SinkError
 from penstock.extras import needs
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
-from penstock.storage.tables import batches_in
 
 with needs():
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -36,23 +34,11 @@ with needs():
 OWNER = "penstock.run"
 """The property of a table that says whose it is."""
 
-STORAGE = "storage."
-"""Options of a URI that begin so are the store's."""
-
 TRIES, PAUSE_S = 20, 0.05
 """How often a version that another writer was quicker than is tried again, and the first pause before it."""
 
 COMPACTED_EVERY = 100
 """Micro-batches."""
-
-SECRET = re.compile("secret|token|password|account_key|access_key$|sas", re.IGNORECASE)
-"""Settings of stores that hold what others must not read."""
-
-REASON = 500
-"""Characters of what the library says that are passed on."""
-
-COLOURS = re.compile(r"\x1b\[\d+m↳?")
-"""Its way to set off one line from the next on a screen."""
 
 
 class DeltaSink(BoundSink):
@@ -69,7 +55,7 @@ class DeltaSink(BoundSink):
         self.place = self.uri
         self._at, self._storage, self._compacted_every, self._key = at, storage, compacted_every, sink.key
         self._codec = Codec(sink.stream.event_type)
-        self._schema = pa.schema([_kept_field(sink.name, field) for field in self._codec.schema])
+        self._schema = kept_schema(sink.name, "Delta", self._codec.schema)
         self._run = ""
         refuse_optional_key(sink, self._codec.schema)
 
@@ -163,7 +149,7 @@ class DeltaSink(BoundSink):
                 if self._key:
                     self._merge(table, staged, commit)
                 else:
-                    rows = self._rows(staged)
+                    rows = kept_rows(staged, self._schema)
                     write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
             except CommitFailedError:
                 if attempt == TRIES - 1:
@@ -175,29 +161,16 @@ class DeltaSink(BoundSink):
 
     def _merge(self, table: DeltaTable, staged: list[Path], commit: CommitProperties) -> None:
         """Upsert rows by key; of a key's rows the last one counts."""
-        rows = self._rows(staged).read_all()
-        row = pa.array(range(len(rows)), pa.int64())
-        last = (
-            pa.table({**{name: rows[name] for name in self._key}, "": row}).group_by(self._key).aggregate([("", "max")])
-        )
+        rows = last_of_each(kept_rows(staged, self._schema).read_all(), self._key)
         same_key = " AND ".join(f"ours.{_quoted(name)} = theirs.{_quoted(name)}" for name in self._key)
         merger = table.merge(
-            rows.take(last["_max"].sort()),
+            rows,
             same_key,
             source_alias="ours",
             target_alias="theirs",
             commit_properties=commit,
         )
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
-
-    def _rows(self, staged: list[Path]) -> pa.RecordBatchReader:
-        def batches() -> Iterator[pa.RecordBatch]:
-            for path in staged:
-                for rows in batches_in(path, self._schema.names):
-                    columns = [_kept(rows.column(field.name), field.type) for field in self._schema]
-                    yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-        return pa.RecordBatchReader.from_batches(self._schema, batches())
 
     def _compact(self) -> None:
         """Make few files of many, and remove those that no version of the last week needs."""
@@ -229,29 +202,10 @@ class DeltaSink(BoundSink):
         except (DeltaError, OSError) as error:
             if isinstance(error, SinkError):
                 raise
-            reason = " ".join(COLOURS.sub("", str(error)).split())[:REASON] or type(error).__name__
             raise SinkError(
-                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason}); mend that and run again, or choose "
+                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, or choose "
                 "another place."
             ) from error
-
-
-def _kept_field(sink: str, field: pa.Field) -> pa.Field:
-    """A field as a Delta table can have it: there are no durations in one."""
-    if pa.types.is_duration(field.type):
-        return pa.field(field.name, pa.float64(), field.nullable)
-    if "duration" in str(field.type):
-        raise ConfigurationError(
-            f"Sink {sink}: Delta keeps no durations within lists, dicts or events, as {field.name} has them; make them "
-            "numbers of seconds."
-        )
-    return field
-
-
-def _kept(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_duration(column.type):
-        return pc.divide(column.cast(pa.int64()).cast(kind), 1e6)
-    return column.cast(kind)
 
 
 def _quoted(name: str) -> str:
@@ -259,16 +213,9 @@ def _quoted(name: str) -> str:
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:
-    at = uri.place if "://" in uri.place else str(Path(uri.place).expanduser().resolve())
-    storage = uri.named(STORAGE)
-    secrets = [name for name in storage if SECRET.search(name)]
-    if secrets:
-        raise ConfigurationError(
-            f"Sink {sink.name}: storage.{secrets[0]} holds a secret, which others could read here: set {secrets[0]} in the "
-            "environment instead."
-        )
+    storage = storage_of(f"Sink {sink.name}", uri)
     files = SinkFiles(sink.name, "parquet", str(context.output))
-    return DeltaSink(sink, at, files, options.get("compact", COMPACTED_EVERY), storage)
+    return DeltaSink(sink, place_of(uri), files, options.get("compact", COMPACTED_EVERY), storage)
 
 
 DELTA = SinkConnector(
@@ -281,7 +228,7 @@ DELTA = SinkConnector(
             f"after how many micro-batches small files are put together: {COMPACTED_EVERY}; 0 for never",
             WHOLE,
         ),
-        Option("storage.NAME", "a setting of the store's, as `storage.AWS_ENDPOINT_URL`"),
+        STORAGE_OPTION,
     ),
     reach="shared disk",
     bind=_bind,

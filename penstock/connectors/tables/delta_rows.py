@@ -1,0 +1,152 @@
+"""The rows of a Delta table's files as events in JSON."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.app.event import Event
+from penstock.connectors.tables.delta_log import Added, DeltaLog
+from penstock.errors import SourceError
+from penstock.runtime.codec import Codec
+
+KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_date,
+    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
+    lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
+)  # fmt: skip
+"""Of each, one type can be made another."""
+
+
+class RowReader:
+    """Reads the columns that an event type has as fields; others are left out.
+
+    A column that a file lacks, as one that was added later, is null there; a partition's column has the value of the
+    file's partition. Durations are numbers of seconds.
+
+    Raises
+    ------
+    SourceError: the table lacks a column that events require, or one is of another type.
+    """
+
+    def __init__(self, log: DeltaLog, event_type: type[Event]) -> None:
+        self._log, self._type = log, event_type
+        self._schema = Codec(event_type).schema
+        self._encode = msgspec.json.Encoder().encode
+        self._sizes: tuple[str, list[int]] = ("", [])
+        self._kept: tuple[tuple[str, int] | None, pa.Table | None] = (None, None)
+        self._check()
+
+    def payloads(self, file: Added, start: int, end: int) -> list[bytes]:
+        """Some rows of a file."""
+        payloads: list[bytes] = []
+        for rows in self._read(file, start, end):
+            payloads.extend(self._encoded(file, rows))
+        if len(payloads) != end - start:
+            raise self._log.refusal(
+                f"says that {file.path} has {file.rows} rows, and it has others",
+                "mend the table's statistics, and start afresh with --fresh",
+            )
+        return payloads
+
+    def _read(self, file: Added, start: int, end: int) -> Iterator[pa.Table]:
+        """The row groups that hold some rows, cut to them."""
+        if self._sizes[0] != file.path:
+            self._sizes = (file.path, self._log.opened(file.path, _groups))
+        first = 0
+        for number, size in enumerate(self._sizes[1]):
+            low, high = max(start, first), min(end, first + size)
+            if low < high:
+                yield self._group(file.path, number).slice(low - first, high - low)
+            first += size
+
+    def _group(self, path: str, number: int) -> pa.Table:
+        """A row group, of which the last one is kept: it is asked for in parts."""
+        if self._kept[0] != (path, number):
+            self._kept = (None, None)
+            self._kept = ((path, number), self._log.opened(path, lambda file: self._cut(file, number)))
+        return self._kept[1]
+
+    def _cut(self, file: pq.ParquetFile, number: int) -> pa.Table:
+        there = set(file.schema_arrow.names)
+        return file.read_row_group(number, columns=[name for name in self._schema.names if name in there])
+
+    def _encoded(self, file: Added, rows: pa.Table) -> Iterator[bytes]:
+        columns = {}
+        for field in self._schema:
+            try:
+                columns[field.name] = self._column(file, rows, field).to_pylist(maps_as_pydicts="strict")
+            except (pa.ArrowException, ValueError) as error:
+                raise self._log.refusal(
+                    f"has in {file.path} a column {field.name} that cannot be read as {field.type} ({error})",
+                    f"give {self._type.__name__}.{field.name} the column's type",
+                ) from error
+        optional = {field.name for field in self._schema if field.nullable}
+        for values in zip(*columns.values(), strict=True):
+            row = zip(columns, values, strict=True)
+            yield self._encode({name: value for name, value in row if value is not None or name in optional})
+
+    def _column(self, file: Added, rows: pa.Table, field: pa.Field) -> Any:
+        if field.name in rows.column_names:
+            return fitted(rows[field.name], field.type)
+        value = file.partition.get(field.name)
+        if value is None or value == "":
+            return pa.nulls(len(rows), field.type)
+        wanted = self._log.columns[field.name].type
+        given = pa.array([value])
+        if isinstance(value, str) and pa.types.is_timestamp(wanted) and wanted.tz and not value.endswith("Z"):
+            given = given.cast(pa.timestamp("us"))
+        return pa.repeat(fitted(given.cast(wanted), field.type)[0], len(rows))
+
+    def _check(self) -> None:
+        there = self._log.columns
+        missing = [field.name for field in self._schema if not field.nullable and field.name not in there]
+        if missing:
+            raise SourceError(
+                f"{self._log.what}: delta:{self._log.at} has no column {', '.join(missing)}, which {self._type.__name__} requires; "
+                f"it has {', '.join(sorted(there))}."
+            )
+        for field in self._schema:
+            if field.name in there and not fits(there[field.name].type, field.type):
+                raise SourceError(
+                    f"{self._log.what}: column {field.name} of delta:{self._log.at} is of type {there[field.name].type}, but "
+                    f"{self._type.__name__}.{field.name} needs {_kept(field.type)}."
+                )
+
+
+def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of a type can fill a field without loss."""
+    if pa.types.is_duration(wanted) or pa.types.is_floating(wanted):
+        return bool(pa.types.is_floating(there) or pa.types.is_integer(there))
+    if pa.types.is_nested(wanted):
+        return bool(there.id == wanted.id) and _casts(there, wanted)
+    return any(kind(there) and kind(wanted) for kind in KINDS)
+
+
+def _casts(there: pa.DataType, wanted: pa.DataType) -> bool:
+    try:
+        pa.nulls(0, there).cast(wanted)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def fitted(column: Any, wanted: pa.DataType) -> Any:
+    """A column as a field's type has it."""
+    if pa.types.is_duration(wanted):
+        micros = pc.round(pc.multiply(column.cast(pa.float64()), 1e6))
+        return micros.cast(pa.int64()).cast(wanted)
+    if pa.types.is_timestamp(wanted) and column.type.tz is None:
+        return column.cast(pa.timestamp("us")).cast(wanted)
+    return column.cast(wanted)
+
+
+def _kept(wanted: pa.DataType) -> pa.DataType:
+    return pa.float64() if pa.types.is_duration(wanted) else wanted
+
+
+def _groups(file: pq.ParquetFile) -> list[int]:
+    return [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]

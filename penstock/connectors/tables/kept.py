@@ -1,0 +1,57 @@
+"""How tables of a lake keep an event's fields: as their own types, durations as seconds."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import ConfigurationError
+from penstock.storage.tables import batches_in
+
+
+def kept_schema(sink: str, table: str, schema: pa.Schema) -> pa.Schema:
+    """The columns of a kind of table for an event type.
+
+    Raises
+    ------
+    ConfigurationError: it has durations where there can be none.
+    """
+    return pa.schema([_kept_field(sink, table, field) for field in schema])
+
+
+def kept_rows(staged: Sequence[Path], schema: pa.Schema) -> pa.RecordBatchReader:
+    """Staged events as rows of such columns."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in staged:
+            for rows in batches_in(path, schema.names):
+                columns = [_kept(rows.column(field.name), field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Of the rows of one key the last one, for each key."""
+    row = pa.array(range(len(rows)), pa.int64())
+    last = pa.table({**{name: rows[name] for name in key}, "": row}).group_by(list(key)).aggregate([("", "max")])
+    return rows.take(last["_max"].sort())
+
+
+def _kept_field(sink: str, table: str, field: pa.Field) -> pa.Field:
+    """A field as such a table can have it: there are no durations in one."""
+    if pa.types.is_duration(field.type):
+        return pa.field(field.name, pa.float64(), field.nullable)
+    if "duration" in str(field.type):
+        raise ConfigurationError(
+            f"Sink {sink}: {table} keeps no durations within lists, dicts or events, as {field.name} has them; make them "
+            "numbers of seconds."
+        )
+    return field
+
+
+def _kept(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_duration(column.type):
+        return pc.divide(column.cast(pa.int64()).cast(kind), 1e6)
+    return column.cast(kind)
