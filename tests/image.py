@@ -38,11 +38,11 @@ class Image:
         self.environment = {
             "PATH": f"{stand_ins}:{python}/bin:{os.environ['PATH']}",
             "HOME": str(directory / "home" / "penstock"),
+            "PIP_COMPILE": "0",  # here it would take a minute
             **{name: os.environ[name] for name in ("JAVA_HOME", "PIP_FIND_LINKS", "PIP_CERT") if name in os.environ},
         }
         for instruction, given in instructions():
             getattr(self, f"_{instruction.lower()}")(given)
-        self.environment.pop("PIP_FIND_LINKS", None)
 
     def moved(self, text: str) -> str:
         """Places of the image, as they are called on this machine."""

@@ -4,9 +4,7 @@ It is no Kubernetes: nothing is scheduled, isolated, limited or forbidden. What 
 """
 
 import json
-import os
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -123,9 +121,7 @@ class Kubelet:
 
     def kill(self, name: str) -> None:
         """``kill -9`` all that runs in a Pod's container."""
-        process = self.processes[name]
-        os.killpg(process.pid, signal.SIGKILL)
-        kill(process)
+        kill(self.processes.pop(name))
 
     def _value(self, pod: Resource, variable: Resource) -> str:
         source = variable.get("valueFrom", {})
@@ -166,7 +162,7 @@ class Kubelet:
         known = self.resources[kind]
         if method == "POST":
             return 201, self.create(kind, body)
-        if method == "PATCH" and name not in known:
+        if method == "PATCH" and name not in known and {"spec", "data"} & set(body):  # all of it: "apply on the server"
             return 201, self.create(kind, body)
         if name is not None and name not in known:
             return 404, _status(404, f"{kind} {name}")
@@ -218,7 +214,10 @@ def _handler(kubelet: Kubelet) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers.get("Content-Length") or 0)
             body = yaml.safe_load(self.rfile.read(length)) if length else {}
             query = {name: values[-1] for name, values in parse_qs(target.query).items()}
-            code, answer = kubelet.answer(self.command, target.path, query, body)
+            if self.headers.get("Upgrade"):  # to a web socket, without which Spark watches by plain HTTP
+                code, answer = 503, _status(503, "no web sockets")
+            else:
+                code, answer = kubelet.answer(self.command, target.path, query, body)
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
             if answer is None:  # a watch, in which nothing happens: Spark also asks for lists

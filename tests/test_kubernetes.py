@@ -228,7 +228,8 @@ def check(place, kubelet):
     assert len(list(lines_of(path_of(f"{place}/runs/words") / "starts.jsonl"))) == 2
     for resource in kubelet.created:
         validate(resource)
-    executors = [each for each in kubelet.created if each["metadata"].get("labels", {}).get("spark-role") == "executor"]
+    pods = [each for each in kubelet.created if each["kind"] == "Pod"]
+    executors = [pod for pod in pods if pod["metadata"].get("labels", {}).get("spark-role") == "executor"]
     assert len(executors) >= 4  # two of each driver
     for executor in executors:
         [container] = executor["spec"]["containers"]
