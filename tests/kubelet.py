@@ -23,10 +23,11 @@ from penstock.bench.servers.process import kill
 
 NAMESPACE = "default"
 KINDS = {
-    "pods": "Pod",
-    "services": "Service",
-    "configmaps": "ConfigMap",
-    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "pods": ("v1", "Pod"),
+    "services": ("v1", "Service"),
+    "configmaps": ("v1", "ConfigMap"),
+    "persistentvolumeclaims": ("v1", "PersistentVolumeClaim"),
+    "networkpolicies": ("networking.k8s.io/v1", "NetworkPolicy"),
 }
 PATIENCE_S = 30.0
 
@@ -77,7 +78,8 @@ class Kubelet:
         """Take a resource in; a Pod is started."""
         metadata = resource.setdefault("metadata", {})
         with self._lock:
-            self.created.append(json.loads(json.dumps({"kind": KINDS[kind], "apiVersion": "v1"} | resource)))
+            version, singular = KINDS[kind]
+            self.created.append(json.loads(json.dumps({"kind": singular, "apiVersion": version} | resource)))
             metadata |= {"uid": str(uuid4()), "namespace": NAMESPACE, "resourceVersion": "1"}
             metadata["creationTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             self.resources[kind][metadata["name"]] = resource
@@ -153,7 +155,7 @@ class Kubelet:
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Resource) -> tuple[int, Any]:
         """A request's status and answer; None is an answer that goes on without an end."""
-        match = re.fullmatch(rf"/api/v1/namespaces/{NAMESPACE}/(\w+)(?:/([\w.-]+))?", path)
+        match = re.fullmatch(rf"/apis?/[\w./]+/namespaces/{NAMESPACE}/(\w+)(?:/([\w.-]+))?", path)
         if match is None or match[1] not in KINDS:
             return 404, _status(404, f"{method} {path}")
         kind, name = match[1], match[2]
@@ -169,8 +171,8 @@ class Kubelet:
         if method == "GET" and name is None:
             items = [each for each in known.values() if _selected(each, query.get("labelSelector", ""))]
             return 200, {
-                "kind": f"{KINDS[kind]}List",
-                "apiVersion": "v1",
+                "kind": f"{KINDS[kind][1]}List",
+                "apiVersion": KINDS[kind][0],
                 "metadata": {"resourceVersion": "1"},
                 "items": items,
             }
