@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RECIPE = ROOT / "deploy" / "Dockerfile"
 PLACES = re.compile(
-    r"(?:(?<=local://)|(?<![\w./]))/(?=(?:opt|app|work|runs|spool|home/penstock|tmp/penstock|var/lib/apt)\b)"
+    r"(?:(?<=local://)|(?<=local\\://)|(?<![\w./]))/(?=(?:opt|app|work|runs|spool|home/penstock|tmp/penstock|var/lib/apt)\b)"
 )
 OF_THE_SYSTEM = ("apt-get", "useradd", "chown")
 """Commands whose part this machine has played before: its own packages, and its own user."""

@@ -146,7 +146,7 @@ class Kubelet:
                 assert time.monotonic() < deadline, source["name"]
                 time.sleep(0.05)
             for key, text in self.resources["configmaps"][source["name"]].get("data", {}).items():
-                (place / key).write_text(self._resolved(text, pod))
+                (place / key).write_text(self.image.moved(self._resolved(text, pod)))
         return place
 
     def _resolved(self, text: str, pod: Resource) -> str:
