@@ -34,13 +34,15 @@ ATTEMPTS = 2
 
 
 def jars_of(wanted: Iterable[Jars]) -> list[Path]:
-    """The files of some artifacts; fetched from Maven Central when they are first needed.
+    """The files of some artifacts that Spark lacks; fetched from Maven Central when they are first needed.
 
     Raises
     ------
     JarNotFoundError: they cannot be fetched.
     """
-    return [file for jars in dict.fromkeys(wanted) for file in sorted(fetch(jars).glob("*.jar"))]
+    spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
+    files = [file for jars in dict.fromkeys(wanted) for file in sorted(fetch(jars).glob("*.jar"))]
+    return [file for file in files if not (spark / file.name).exists()]  # an image may have put them there
 
 
 def fetch(jars: Jars) -> Path:
