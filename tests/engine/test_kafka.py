@@ -197,6 +197,29 @@ def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener,
     assert not [file for file in files for secret in secrets if secret in file.read_bytes()]
 
 
+def test_a_user_who_may_do_no_more_than_a_run_needs(run_app, secure):
+    """What the how-to names is enough, and with less Spark is not even started."""
+    secure.create("acl-in")
+    secure.create("acl-out")
+    producer = Producer({"bootstrap.servers": secure.broker.brokers})
+    for text in "aba":
+        producer.produce("acl-in", json.dumps({"text": text}))
+    producer.flush()
+    secure.allow("acl-in", "WRITE")
+    secure.allow("acl-out", "READ", "WRITE")
+    secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
+    options = {
+        "file": APPS, "sources": {"Words": secure.uri("acl-in", sasl_username="carol")},
+        "sinks": {"Out": secure.uri("acl-out", sasl_username="carol") + "&transactions=yes"},
+    }  # fmt: skip
+    with pytest.raises(SourceError, match="may not read this topic"):
+        run_app("app", **options)
+    secure.allow("acl-in", "READ")
+    result = run_app("app", **options)
+    assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
+    assert result.report["counts"]["lost"] == result.report["counts"]["queued"] == 0
+
+
 COMPACTED = {
     "cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "100",
 }  # fmt: skip
