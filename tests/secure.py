@@ -11,7 +11,19 @@ from threading import Thread
 from urllib.parse import parse_qs
 
 from adapters import required
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)  # fmt: skip
 
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.engine.java import java_home
@@ -100,7 +112,8 @@ class TokenServer:
 
 
 class SecureBroker:
-    """The broker, with ``alice``, who logs in by SCRAM, PLAIN or a token, or is known by the certificate ``client``."""
+    """The broker, with ``alice``, who logs in by SCRAM, PLAIN or a token, or is known by the certificate ``client``, and may do all;
+    and ``carol``, who logs in by SCRAM, and may do what she is allowed."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -133,16 +146,54 @@ class SecureBroker:
             "EXPIRED": ("SASL_SSL", {**login, **tls, "ssl.keystore.location": str(expired)}),
             "MUTUAL": ("SSL", {**tls, **mutual}),
         }
+        access = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:alice;User:CN=client",
+        }
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.url}/keys"
-        self.broker = KafkaBroker(directory / "kafka", listeners=listeners, java_options=(allowed,))
+        self.broker = KafkaBroker(directory / "kafka", listeners=listeners, java_options=(allowed,), settings=access)
 
     def __enter__(self) -> "SecureBroker":
         self.broker.__enter__()
-        admin = AdminClient({"bootstrap.servers": self.broker.brokers})
+        self._admin = AdminClient({"bootstrap.servers": self.broker.brokers})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            alice = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-            admin.alter_user_scram_credentials([alice])["alice"].result()
+            for name in ("alice", "carol"):
+                user = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+                self._admin.alter_user_scram_credentials([user])[name].result()
         return self
+
+    def create(self, topic: str) -> None:
+        """Make a topic, of which carol is allowed nothing."""
+        self._admin.create_topics([NewTopic(topic)])[topic].result()
+
+    def allow(self, name: str, *operations: str, kind: str = "TOPIC", prefix: bool = False) -> None:
+        """Allow carol something with a topic, or what else ``kind`` says, of a name, or of all names that begin so."""
+        pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
+        rules = [
+            AclBinding(
+                ResourceType[kind], name, pattern, "User:carol", "*", AclOperation[operation], AclPermissionType.ALLOW
+            )
+            for operation in operations
+        ]
+        for done in self._admin.create_acls(rules).values():
+            done.result()
+        while not set(rules) <= set(self._rules(name)):
+            time.sleep(0.05)
+
+    def forbid(self, name: str) -> None:
+        """Take all that again."""
+        for done in self._admin.delete_acls([self._all(name)]).values():
+            done.result()
+        while self._rules(name):
+            time.sleep(0.05)
+
+    def _rules(self, name: str) -> list[AclBinding]:
+        return self._admin.describe_acls(self._all(name)).result()
+
+    @staticmethod
+    def _all(name: str) -> AclBindingFilter:
+        any_pattern, any_operation, any_way = ResourcePatternType.ANY, AclOperation.ANY, AclPermissionType.ANY
+        return AclBindingFilter(ResourceType.ANY, name, any_pattern, None, None, any_operation, any_way)
 
     def __exit__(self, *_: object) -> None:
         self.broker.kill()

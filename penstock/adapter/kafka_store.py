@@ -31,7 +31,7 @@ class KafkaStore:
     """
 
     def __init__(self, place: KafkaPlace, index: StreamLog, remember: float) -> None:
-        self._topic = Topic(place, create=True)
+        self._topic = Topic(place, create=True, needs=("read", "write"))
         self._index, self._remember = index, remember
         self.expire = index.expire
         self.size = index.size

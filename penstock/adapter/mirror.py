@@ -22,7 +22,7 @@ class KafkaMirror:
     """
 
     def __init__(self, place: KafkaPlace, log: StreamLog, key: tuple[str, ...]) -> None:
-        self._topic = Topic(place, create=True)
+        self._topic = Topic(place, create=True, needs=("read",))
         self._log, self._key = log, key
         self._stopped = Flag()
 

@@ -18,6 +18,7 @@ from penstock.app.loader import AppReference
 from penstock.app.topology import Topology
 from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs
 from penstock.connectors.kafka.place import KAFKA
+from penstock.connectors.lag import waiting_of
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
 from penstock.storage.place import path_of
@@ -306,13 +307,9 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         shown = ", ".join(f"{name} {value / 1000:.2f} s" for name, value in latency.items())
         lines.append(f"  latency             {shown} (measured, intended send time to committed result)")
     for name, partitions in report["lag"].items():
-        behind = {partition: events for partition, events in partitions.items() if events}
-        if behind:
-            worst = max(behind, key=lambda partition: behind[partition])
-            lines.append(
-                f"  lag                 {name}: {sum(behind.values()):,} events in {len(behind)} of {len(partitions)} partitions, "
-                f"most in partition {worst} ({behind[worst]:,}; measured)"
-            )
+        waiting = waiting_of(partitions)
+        if waiting.rows:
+            lines.append(f"  lag                 {name}: {waiting} (measured)")
     if counts["dead_letters"]:
         lines.append(f"  dead letters        {counts['dead_letters']:,} in {_relative(directory / 'dead-letters')}/")
     lines.append(f"  report              {_relative(directory / 'report.json')}")

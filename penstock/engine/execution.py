@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from penstock.app.application import App
 from penstock.app.display import table
 from penstock.app.loader import AppReference, reference
+from penstock.connectors.lag import waiting_in
 from penstock.connectors.sink import BoundSink
 from penstock.engine.binding import Binding
 from penstock.engine.listener import listen
@@ -152,7 +153,7 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
     try:
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
-        with interruptible(), _session(binding, way, steering) as spark:
+        with interruptible(), _session(binding, way, live, steering) as spark:
             report = way.stream(spark, watch)
         recording.write_report(report, options.report)
         if watch.failure is not None:
@@ -176,7 +177,7 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
 
 
 @contextmanager
-def _session(binding: Binding, way: Way, steering: Steering | None) -> Iterator[SparkSession]:
+def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) -> Iterator[SparkSession]:
     """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
     with _given(options.spark, binding) if options.spark is not None else _own(binding) as spark:
@@ -187,6 +188,7 @@ def _session(binding: Binding, way: Way, steering: Steering | None) -> Iterator[
             if progress.get("name") in way.names:  # a session that is given may have other queries
                 delivered = way.delivered(progress["name"], progress.get("batchId", -1))
                 recording.note_progress({**progress, "delivered": delivered} if delivered else progress)
+                live.waiting(waiting_in(progress, recording.manifest.get("orders", {}).get(progress["name"], ())))
                 if steering is not None:
                     steering.progressed(progress)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.status import Status
 
+from penstock.connectors.lag import Waiting, said
 from penstock.engine.ledger import BatchRecord
 
 
@@ -32,6 +33,7 @@ class Live:
         self._status: Status | None = None
         self._recent: deque[tuple[float, float, int]] = deque(maxlen=50)
         self._last: tuple[float, BatchRecord] | None = None
+        self._waiting: Mapping[str, Waiting] = {}
         self._since = time.monotonic()
 
     @property
@@ -53,6 +55,10 @@ class Live:
         self._recent.append((now - seconds, now, events))
         self._last = (seconds, record)
 
+    def waiting(self, found: Mapping[str, Waiting]) -> None:
+        """Note what waits at sources, as Spark has said after a micro-batch; called from another thread."""
+        self._waiting = {**self._waiting, **found}
+
     def phase(self, text: str) -> None:
         """What goes on before the first batch is committed; how long it has gone on is added."""
         if self._status is not None and self._last is None:
@@ -65,9 +71,11 @@ class Live:
         seconds, record = self._last
         latency = record.latency_ms.quantile(0.5)
         waited = "" if latency is None else f" · latency p50 {latency / 1000:.2f} s"
+        lag = said(self._waiting)
         self._status.update(
             f"{snapshot.taken:,} events in · {snapshot.left:,} out · {snapshot.dead:,} dead letters · "
             f"{self._rate():,.0f}/s · batch {record.batch}: {seconds:.2f} s{waited}{_held(snapshot.watermarks)}"
+            + (f" · {lag}" if lag else "")
         )
 
     def close(self) -> None:

@@ -180,7 +180,7 @@ class RealTime:
         return rows.where(fits).select(*columns), bad
 
     def _start_writing(self, name: str, frame: DataFrame, place: KafkaPlace) -> StreamingQuery:
-        Topic(place, create=True)
+        Topic(place, create=True, needs=("read", "write"))
         writer = frame.writeStream.queryName(name).format("kafka").outputMode("update")
         writer = writer.options(**place.for_connector(), topic=place.topic, includeHeaders="true")
         writer = writer.option("checkpointLocation", str(self._recording.checkpoint(name)))

@@ -1,13 +1,11 @@
 """One progress of a query, as Spark reports it after a micro-batch, from Spark 3.4 on."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-Positions = Mapping[str, int]
-"""How far a source has been read: a count of rows by partition."""
+from penstock.connectors.lag import Positions, Waiting, behind, positions_of
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,14 @@ class SourceRecord:
         )
 
     @property
-    def waiting(self) -> int | None:
-        """Rows that were there and were left for later, at most; None where that is not said."""
-        return None if self.end is None or self.latest is None else _difference(self.latest, self.end)
+    def lag(self) -> Waiting | None:
+        """Rows that were there and were left for later, at most, and at which partitions; None where that is not said."""
+        return behind(self.end, self.latest)
 
     @property
-    def lag(self) -> Mapping[str, int]:
-        """The same by partition, where the source has some."""
-        end, latest = self.end or {}, self.latest or {}
-        return {name: max(0, latest[name] - end.get(name, 0)) for name in latest if name and end}
+    def waiting(self) -> int | None:
+        """The rows of that."""
+        return None if self.lag is None else self.lag.rows
 
 
 @dataclass(frozen=True)
@@ -147,31 +144,10 @@ def _rows(source: Mapping[str, Any]) -> int:
 
 
 def _source(source: Mapping[str, Any]) -> SourceRecord:
-    start, end, latest = (_positions(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
+    start, end, latest = (positions_of(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
     if start is None and end is not None:
         start = {} if source.get("startOffset") is None else None
     return SourceRecord(str(source.get("description", "")), _rows(source), start, end, latest)
-
-
-def _positions(offset: Any) -> Positions | None:
-    """Offsets that count rows: Kafka's, by topic and partition, and those of Penstock's own sources."""
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except json.JSONDecodeError:
-            return None
-    if not isinstance(offset, dict) or not offset:
-        return None
-    if set(offset) >= {"first", "end", "started"}:  # some have bookmarks, too
-        return {"": int(offset["end"])}
-    if not all(isinstance(partitions, dict) for partitions in offset.values()):
-        return None
-    flat = {
-        f"{topic}/{partition}": position
-        for topic, partitions in offset.items()
-        for partition, position in partitions.items()
-    }
-    return flat if all(isinstance(position, int) for position in flat.values()) else None
 
 
 def _difference(later: Positions, earlier: Positions) -> int:

@@ -5,12 +5,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from penstock.planner.record import SourceRecord
 from penstock.planner.verdict import Verdict
 from penstock.ui.follower import Follower
 
 RECENT = 30
 """Micro-batches that are looked at for dead letters and late events."""
 SILENT_S = 60.0
+LAGGED, LAGGED_BY = 3, 0.9
+"""So many micro-batches leave such a share of what waits, and more than they take, at one partition of several that is skewed."""
 LASTED = 5
 """Micro-batches of which the longest says how long one may take in silence: three times as long."""
 
@@ -20,6 +23,9 @@ MENDS = {
     "rate rising": "Plan for the rate to come: penstock plan --what-if rate=2x, or run with --adapt.",
     "state growing": "Let instances expire (expires=), or close windows by a watermark.",
     "skewed": "Spread the busiest keys, or aggregate before the key.",
+    "skewed partition": (
+        "One task reads a partition, however many cores there are: have its senders give messages other keys, or none, so that they spread."
+    ),
     "slow sink": "Look at the sink: its commits take longer than the work. Larger micro-batches make fewer of them.",
     "garbage collection": "Give Spark more memory (--conf spark.driver.memory=4g), or take smaller micro-batches (max_rows).",
     "trigger too short": "Set a longer trigger: penstock tune says which.",
@@ -47,7 +53,12 @@ class Cause(NamedTuple):
 
 def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[Cause]:
     """All that is to be said, the gravest first; never empty."""
-    found = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(follower, verdicts, state)]
+    found = [
+        *_of_silence(follower),
+        *_of_counts(follower),
+        *_of_verdicts(follower, verdicts, state),
+        *_of_lag(follower, state),
+    ]
     faults = [one for one in found if one.fault]
     if faults:
         return faults
@@ -121,6 +132,25 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
             "late events", f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}.",
             MENDS["late events"], sure=True, fault=True,
         )  # fmt: skip
+
+
+def _of_lag(follower: Follower, state: str) -> Iterator[Cause]:
+    """A partition that lags alone."""
+    for name, several in follower.told(LAGGED).items() if state == "running" else ():
+        lagging = [_lagging(one) for one in several]
+        if len(lagging) == LAGGED and lagging[-1] is not None and len(set(lagging)) == 1:
+            yield Cause(
+                "skewed partition", f"waiting at {name}: {several[-1].lag}; the last {LAGGED} micro-batches have all left more there than they "
+                "took.", MENDS["skewed partition"], sure=True, fault=True,
+            )  # fmt: skip
+
+
+def _lagging(told: SourceRecord) -> str | None:
+    """The partition at which nearly all waits that a micro-batch has left, where that is more than it took."""
+    if told.lag is None or told.lag.worst is None or told.lag.rows <= told.taken:
+        return None
+    name, rows = told.lag.worst
+    return name if rows >= LAGGED_BY * told.lag.rows else None
 
 
 def _event_times(follower: Follower) -> list[dict[str, Any]]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
+from penstock.connectors.lag import Waiting
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.moving.layout import Former, Layout
 from penstock.engine.overview import manifest_of, state_of
 from penstock.engine.report import Totals
 from penstock.errors import SourceError
 from penstock.planner.decisions import Decision
-from penstock.planner.record import Record, record_of
+from penstock.planner.record import Record, SourceRecord, record_of
 from penstock.runtime.histogram import Histogram
 from penstock.ui.tail import Tail
 
@@ -149,6 +150,30 @@ class Follower:
     def present(self) -> list[str]:
         """The groups that run now."""
         return [name for name in self.groups if name not in self._former]
+
+    def told(self, last: int = 1) -> dict[str, list[SourceRecord]]:
+        """What Spark last said of each source and hop, the newest last.
+
+        Parameters
+        ----------
+        last: of so many micro-batches.
+        """
+        orders = self.manifest.get("orders", {})
+        by_query: dict[str | None, deque[Record]] = {name: deque(maxlen=last) for name in self.present}
+        for record in self.progress:
+            if record.sources and record.name in by_query:
+                by_query[record.name].append(record)
+        return {
+            source: list(several)
+            for name in self.present
+            for source, several in zip(
+                orders.get(name, ()), zip(*(one.sources for one in by_query[name]), strict=False), strict=False
+            )
+        }
+
+    def waiting(self) -> dict[str, Waiting]:
+        """What waits at each source and hop, where it tells, as of its query's last micro-batch."""
+        return {name: waiting for name, several in self.told().items() if (waiting := several[-1].lag) is not None}
 
     def _find_groups(self) -> None:
         layout = Layout.of(self.manifest, {}, None)

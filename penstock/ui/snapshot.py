@@ -1,7 +1,7 @@
 """What the page shows of a run, as plain data: a pure function of what was followed and forecast."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -9,9 +9,10 @@ from typing import Any
 
 from penstock.app.drawing import nodes_and_edges
 from penstock.app.picture import drawn
+from penstock.connectors.lag import said
 from penstock.engine.ledger import BatchRecord
 from penstock.engine.letters import last_letters
-from penstock.planner.record import Record, SourceRecord
+from penstock.planner.record import Record
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
@@ -118,7 +119,7 @@ def _lately(follower: Follower) -> dict[str, Any]:
                 rate += tally.accepted / span if source in seen.external else 0.0
             for element, one in record.elements.items():
                 elements.setdefault(element, _Lately(span)).add(one)
-    totals = follower.totals.elements
+    totals, waiting = follower.totals.elements, follower.waiting()
     return {
         "rate": rate, "streams": streams, "sinks": sinks,
         "elements": {
@@ -131,7 +132,8 @@ def _lately(follower: Follower) -> dict[str, Any]:
             }
             for name, one in elements.items()
         },
-        "waiting": _waiting_at(follower), "lag": _lag_at(follower),
+        "waiting": {name: float(one.rows) for name, one in waiting.items()},
+        "lag": {name: dict(one.partitions) for name, one in waiting.items() if one.partitions}, "waits": said(waiting),
     }  # fmt: skip
 
 
@@ -149,29 +151,6 @@ class _Lately:
         self.busy_us += tally.busy_us
         if tally.hottest.counts:
             self.hottest.merge(tally.hottest)
-
-
-def _waiting_at(follower: Follower) -> dict[str, float]:
-    """Rows that wait at each source and hop, where it tells."""
-    return {name: float(source.waiting) for name, source in _sources(follower) if source.waiting is not None}
-
-
-def _lag_at(follower: Follower) -> dict[str, dict[str, int]]:
-    """The same by partition, of sources that have some."""
-    return {
-        name: {partition.rpartition("/")[2]: rows for partition, rows in source.lag.items()}
-        for name, source in _sources(follower)
-        if source.lag
-    }
-
-
-def _sources(follower: Follower) -> Iterator[tuple[str, SourceRecord]]:
-    """What each source and hop last told, under its stream's name."""
-    orders = follower.manifest.get("orders", {})
-    last = {record.name: record for record in follower.progress if record.sources}
-    for name in follower.present:
-        if name in last:
-            yield from zip(orders.get(name, ()), last[name].sources, strict=False)
 
 
 def _skew(instances: dict[int, int]) -> float | None:

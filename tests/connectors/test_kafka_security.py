@@ -1,14 +1,24 @@
 """Users, passwords and certificates of Kafka: settings for two client libraries, and a broker that asks for them."""
 
 import base64
+from contextlib import nullcontext
 
 import pytest
 
+from penstock import Event
+from penstock.app.stream import Sink, Source, Stream
+from penstock.connectors import SourceContext
 from penstock.connectors.kafka import security
+from penstock.connectors.kafka.courier import Courier, Outgoing, Transactions
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import Topic
+from penstock.connectors.registry import bind_sinks, bind_source
 from penstock.connectors.uri import Uri
-from penstock.errors import ConfigurationError, SourceError
+from penstock.errors import ConfigurationError, SinkError, SourceError
+
+
+class Word(Event):
+    text: str
 
 
 def place(uri):
@@ -52,6 +62,79 @@ def test_who_does_not_is_told_why(secure, listener, options, said, monkeypatch):
         Topic(place(secure.uri("closed", listener, **options)))
     assert "guess" not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "bind", "said"),
+    [
+        (
+            (),
+            "source",
+            r"refuses us \(.*Topic authorization failed\); have its owner allow the user to describe the topic",
+        ),
+        (
+            ("WRITE",),
+            "source",
+            r"acl-WRITE-source: the user may not read this topic; have its owner allow the user to read it\.",
+        ),
+        (("READ",), "source", None),
+        (
+            ("READ",),
+            "sink",
+            r"Sink Out: .*the user may not write this topic; have its owner allow the user to read and write it\.",
+        ),
+        (
+            ("WRITE",),
+            "sink",
+            r"Sink Out: .*the user may not read this topic; have its owner allow the user to read and write it\.",
+        ),
+        (("READ", "WRITE"), "sink", None),
+    ],
+)
+def test_a_topic_that_may_not_be_used_is_refused_when_it_is_bound(secure, tmp_path, allowed, bind, said):
+    topic = f"acl-{'-'.join(allowed)}-{bind}"
+    secure.create(topic)
+    if allowed:
+        secure.allow(topic, *allowed)
+    uri = secure.uri(topic, sasl_username="carol")
+    with nullcontext() if said is None else pytest.raises(SinkError if bind == "sink" else SourceError, match=said):
+        if bind == "source":
+            bind_source(Source("Words", Word), uri, SourceContext(None))
+        else:
+            bind_sinks([Sink("Out", Stream("Words", Word), uri)], {"Out": uri}, tmp_path)["Out"].claim("run", ())
+
+
+def test_a_topic_that_may_not_be_made_is_refused(secure):
+    secure.allow("acl-unmade", "READ", "WRITE")
+    with pytest.raises(
+        SourceError, match=r"acl-unmade: there is no such topic, and the user may not create it \(.*create it, or have"
+    ):
+        Topic(place(secure.uri("acl-unmade", sasl_username="carol")), create=True)
+
+
+def test_a_right_that_is_taken_in_mid_run_is_named(secure):
+    """Of messages and of a transaction; that may not be begun under its name is known with the first micro-batch."""
+    secure.create("acl-taken")
+    secure.allow("acl-taken", "READ", "WRITE")
+    topic = Topic(place(secure.uri("acl-taken", sasl_username="carol")), needs=("read", "write"))
+    courier, messages = Courier(topic, "Out"), [("1", Outgoing(None, [], b"{}"))]
+    courier.send("main", messages)
+    ends = {partition: end for partition, (_, end) in topic.bounds().items()}
+    assert topic.count({}, ends) == 1  # although carol may read as no group
+    with pytest.raises(
+        SinkError, match=r"does not take a transaction \(.*\); have its owner allow .* begin with penstock/\."
+    ):
+        Transactions(topic, "Out", "run").prepare("main")
+    secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
+    transactions = Transactions(topic, "Out", "run")
+    transactions.prepare("main")
+    transactions.send("main", messages)
+    secure.forbid("acl-taken")
+    for way in (courier, transactions):
+        with pytest.raises(
+            SinkError, match=r"Sink Out: .*does not take .*\(.*authorization failed.*\); have its owner allow the user"
+        ):
+            way.send("main", messages)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,18 @@
 """Kafka, PostgreSQL, the log and the adapter on Spark."""
 
+import fcntl
 import json
 import os
+import pty
+import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import apps_words
@@ -31,6 +37,10 @@ from penstock.engine import RunOptions
 from penstock.engine.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.testing.contracts import Sample, stage
+from penstock.ui.causes import causes
+from penstock.ui.follower import Follower
+from penstock.ui.forecast import Forecast
+from penstock.ui.snapshot import snapshot
 
 APPS = Path(__file__).parent / "apps_words.py"
 
@@ -80,6 +90,36 @@ def test_from_kafka_over_kafka_to_kafka(run_app, broker):
         json.loads(message.value())["text"]: json.loads(message.value())["seen"] for message in messages(broker, "out")
     }
     assert last == {"a": 3, "b": 1, "c": 1}
+
+
+@pytest.mark.spark
+def test_a_partition_that_lags_is_named_while_a_run_is_on(broker, spark, tmp_path):
+    """On a real terminal, and by what the page and the metrics are made of; the summary at the end says it, too."""
+    spark.leave()
+    produce(broker, "skewed", *words(*"ab" * 10), partition=0)
+    produce(broker, "skewed", *words(*"ab" * 2_000), partition=1)
+    command = [
+        sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--runs", str(tmp_path), "--name", "lag", "--trigger", "1 s",
+        "--source", f"Words=kafka:{broker.brokers}/skewed?max_rows=100", "--duration", "30 s", "--master", "local[2]",
+    ]  # fmt: skip
+    leader, follower_end = pty.openpty()
+    fcntl.ioctl(follower_end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 300, 0, 0))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower_end, text=True) as running:
+        os.close(follower_end)
+        seen = ""
+        with suppress(OSError):  # the terminal ends with the run
+            while some := os.read(leader, 65_536):
+                seen += some.decode(errors="replace")
+        summary = running.stdout.read()
+    os.close(leader)
+    assert running.returncode == 0
+    assert re.search(r"waiting at Words: 3,\d\d\d, of them 3,\d\d\d in partition 1", seen)
+    assert re.search(r"lag +Words: [\d,]+, of them [\d,]+ in partition 1 \(measured\)", summary)
+    recorded = Follower(tmp_path / "lag")
+    lag = snapshot(recorded, Forecast())["lately"]["lag"]["Words"]
+    report = json.loads((tmp_path / "lag" / "report.json").read_text())["lag"]["Words"]
+    assert lag == report
+    assert "skewed partition" in [one.kind for one in causes(recorded, [], "running")]
 
 
 def test_a_crash_after_sending_to_kafka_doubles_nothing(run_app, broker, tmp_path, monkeypatch):
@@ -155,6 +195,29 @@ def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener,
         secure.key.read_bytes().splitlines()[-3],
     ]
     assert not [file for file in files for secret in secrets if secret in file.read_bytes()]
+
+
+def test_a_user_who_may_do_no_more_than_a_run_needs(run_app, secure):
+    """What the how-to names is enough, and with less Spark is not even started."""
+    secure.create("acl-in")
+    secure.create("acl-out")
+    producer = Producer({"bootstrap.servers": secure.broker.brokers})
+    for text in "aba":
+        producer.produce("acl-in", json.dumps({"text": text}))
+    producer.flush()
+    secure.allow("acl-in", "WRITE")
+    secure.allow("acl-out", "READ", "WRITE")
+    secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
+    options = {
+        "file": APPS, "sources": {"Words": secure.uri("acl-in", sasl_username="carol")},
+        "sinks": {"Out": secure.uri("acl-out", sasl_username="carol") + "&transactions=yes"},
+    }  # fmt: skip
+    with pytest.raises(SourceError, match="may not read this topic"):
+        run_app("app", **options)
+    secure.allow("acl-in", "READ")
+    result = run_app("app", **options)
+    assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
+    assert result.report["counts"]["lost"] == result.report["counts"]["queued"] == 0
 
 
 COMPACTED = {

@@ -19,7 +19,7 @@ def test_what_waits_at_each_partition_of_a_topic():
             latestOffset={"words": {"0": 10, "1": 3, "2": 5}},
         )
     ).sources  # fmt: skip
-    assert source.lag == {"words/0": 6, "words/1": 0, "words/2": 5}
+    assert source.lag.partitions == {"0": 6, "1": 0, "2": 5}
     assert source.waiting == 11
 
 

@@ -1,5 +1,6 @@
 """A run that was recorded on Spark (80 micro-batches of `benchmarks/apps/keyed.py`), as its directory is."""
 
+import json
 import shutil
 import threading
 import time
@@ -19,6 +20,24 @@ def runs(tmp_path):
     """A directory with that run in it."""
     shutil.copytree(RECORDED, tmp_path / "runs" / "keyed")
     return tmp_path / "runs"
+
+
+@pytest.fixture
+def lag(runs):
+    """Has the last micro-batches of that run read a topic of two partitions, and leave what comes before given ends."""
+
+    def leave(latest):
+        progress = runs / "keyed" / "progress.jsonl"
+        lines = [json.loads(line) for line in progress.read_text().splitlines()]
+        for one in lines[-3:]:
+            one["numInputRows"] = one["sources"][0]["numInputRows"] = 2_000
+            one["sources"][0] |= {
+                "startOffset": {"t": {"0": 10_000, "1": 9_000}}, "endOffset": {"t": {"0": 11_000, "1": 10_000}},
+                "latestOffset": {"t": latest},
+            }  # fmt: skip
+        progress.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+
+    return leave
 
 
 @pytest.fixture

@@ -79,6 +79,20 @@ def test_an_element_shows_its_dead_letters_and_the_command_that_replays_them(ser
         assert "of Other" in browser.get("document.getElementById('letters').innerText")
 
 
+def test_a_partition_that_lags_is_named_and_a_source_shows_them_all(served, lag):
+    lag({"0": 11_020, "1": 22_380})
+    with Browser(390) as browser:
+        browser.open(f"{served()}/runs/keyed")
+        browser.until("document.getElementById('waits').innerText")
+        waits = "Waiting at Readings: 12,400, of them 12,380 in partition 1 (measured, as of the last micro-batch)"
+        assert browser.get("document.getElementById('waits').innerText") == waits
+        browser.get("document.querySelector('g[data-node=source_Readings]').dispatchEvent(new Event('click'))")
+        browser.until("document.getElementById('element').innerText.includes('99.8%')")
+        cells = browser.get("[...document.querySelectorAll('#element td')].map((cell) => cell.innerText)")
+        assert cells == ["1", "12,380", "99.8%", "0", "20", "0.2%"]
+        assert browser.get("document.documentElement.scrollWidth") <= 390
+
+
 def test_the_gate_moves_the_prediction_and_its_plan_can_be_written(served, tmp_path):
     url = served()
     with Browser() as browser:

@@ -227,6 +227,21 @@ def test_late_events_that_were_dropped_hide_no_dead_letters(runs):
     assert [one.kind for one in found if one.fault] == ["dead letters", "late events"]
 
 
+@pytest.mark.parametrize(("latest", "waits", "is_cause"), [
+    ({"0": 31_000, "1": 28_000}, "waiting at Readings: 38,000, of them 20,000 in partition 0", False),
+    ({"0": 11_010, "1": 22_380}, "waiting at Readings: 12,390, of them 12,380 in partition 1", True),
+    ({"0": 11_000, "1": 10_050}, "waiting at Readings: 50, of them 50 in partition 1", False),
+    ({"0": 11_000, "1": 10_000}, "", False),
+])  # fmt: skip
+def test_it_says_which_partition_lags_and_names_one_that_lags_alone(runs, lag, latest, waits, is_cause):
+    lag(latest)
+    follower = Follower(runs / "keyed")
+    assert snapshot(follower, Forecast())["lately"]["waits"] == waits
+    found = [one for one in causes(follower, [], "running") if one.kind == "skewed partition"]
+    assert [waits in one.evidence for one in found] == [True] * is_cause
+    assert "skewed partition" not in [one.kind for one in causes(follower, [], "stopped")]
+
+
 def test_a_saturated_run_names_its_element(runs):
     first = causes(Follower(runs / "keyed"), [Verdict("saturated", "It does not keep up.")], "running")[0]
     assert first.evidence == "It does not keep up. Counter takes 100% of the elements' time."

@@ -47,6 +47,7 @@ class KafkaBroker(Server):
     node: of a cluster, on which it runs; this machine unless given.
     java_options: for its JVM.
     listeners: by the names of further ports, on which clients must prove who they are, their protocol and settings.
+    settings: of the broker's own, besides those that it has here.
 
     Raises
     ------
@@ -60,10 +61,12 @@ class KafkaBroker(Server):
         node: Node | None = None,
         java_options: Sequence[str] = (),
         listeners: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType({}),
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._directory = directory
         self._port, self._controller = free_port(), free_port()
         self._partitions, self._listeners, self._java_options = partitions, listeners, java_options
+        self._settings = settings
         self._ports = {name: free_port() for name in listeners}
         self._host, self._spawn = (HOST, spawn) if node is None else (node.address, node.spawn)
 
@@ -92,6 +95,7 @@ class KafkaBroker(Server):
             for name, (_, own) in self._listeners.items()
             for key, value in own.items()
         )
+        settings += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         (self._directory / "server.properties").write_text(settings)
         arguments = ["format", "-t", "cGVuc3RvY2sgYnJva2Vycw", "-c", self._directory / "server.properties"]
         formatting = self._java("kafka.tools.StorageTool", *arguments)

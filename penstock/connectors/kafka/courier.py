@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from logging import getLogger
 from typing import Any, NamedTuple
 
-from penstock.connectors.kafka.refusal import FAILED, cause_of
+from penstock.connectors.kafka.refusal import FAILED, cause_of, mend_of
 from penstock.connectors.kafka.topic import ID_HEADER, PRODUCER, Topic
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -20,6 +21,11 @@ TRANSACTION_S = 600
 
 LARGEST_MESSAGE = 1_048_576
 """Bytes, as Kafka's own producer has it, unless the URI says otherwise."""
+
+
+SILENT = getLogger("penstock.kafka")
+SILENT.disabled = True
+"""Takes what librdkafka would write on the screen at any level, where a producer is refused: that is said in a sentence."""
 
 
 class Outgoing(NamedTuple):
@@ -42,6 +48,9 @@ class Courier:
     sink: its name, for what is said.
     """
 
+    without_reason: frozenset[int] = frozenset()
+    """Failures of messages that say nothing of their reason, and are told of with it by another call."""
+
     def __init__(self, topic: Topic, sink: str) -> None:
         self._topic, self._sink = topic, sink
         self._kept: Producer | None = None
@@ -62,7 +71,9 @@ class Courier:
         self._kept = producer  # one that has failed is not used again
 
     def _producer(self, own: dict[str, Any]) -> Producer:
-        ours = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": DELIVERY_S * 1000, "log_level": 0}
+        ours = {
+            "enable.idempotence": True, "acks": "all", "message.timeout.ms": DELIVERY_S * 1000, "log_level": 0, "logger": SILENT,
+        }  # fmt: skip
         return Producer({**PRODUCER, "message.max.bytes": LARGEST_MESSAGE, **self._topic.settings, **ours, **own})
 
     def _send(self, producer: Producer, messages: Named) -> None:
@@ -74,11 +85,11 @@ class Courier:
             ) from error
 
     def _produce(self, producer: Producer, messages: Named) -> None:
-        failures: list[str] = []
+        failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                failures.append(error.str())
+            if error is not None and error.code() not in self.without_reason:
+                failures.append(error)
 
         for name, message in messages:
             headers: list[tuple[str, str | bytes | None]] = [(ID_HEADER, name), *message.headers]
@@ -92,7 +103,9 @@ class Courier:
                     producer.poll(0.1)
         producer.flush()
         if failures:
-            raise SinkError(f"Sink {self._sink}: {self._topic.place} does not take messages ({failures[0]}).")
+            raise SinkError(
+                f"Sink {self._sink}: {self._topic.place} does not take messages ({failures[0].str()}){_mended(failures[0])}."
+            )
 
 
 class Transactions(Courier):
@@ -101,6 +114,8 @@ class Transactions(Courier):
     Kafka lets only the newest producer of a name go on. The name is the run's, the sink's and the group's, so a driver that
     another has followed can commit nothing more.
     """
+
+    without_reason = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # a commit says why
 
     def __init__(self, topic: Topic, sink: str, run: str) -> None:
         super().__init__(topic, sink)
@@ -139,5 +154,11 @@ class Transactions(Courier):
                 f"Sink {self._sink}: another driver delivers for this run to {self._topic.place}; this one stops."
             )
         return SinkError(
-            f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}); run again."
+            f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}){_mended(cause) or '; run again'}."
         )
+
+
+def _mended(error: KafkaError) -> str:
+    """How to mend what no patience helps, as the end of a sentence."""
+    mend = mend_of(error)
+    return "" if mend is None else f"; {mend}"

@@ -12,6 +12,7 @@ with needs():
     from confluent_kafka import KafkaError, KafkaException
 
 ALLOW = "have its owner allow the user to describe the topic, and to read or write it"
+DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 LOGIN = "check kafka.sasl.mechanism, the user, and what names the secret"
 TRUST = "check kafka.security.protocol, kafka.ssl.ca.location, and the dates and names of certificates"
 
@@ -19,11 +20,10 @@ MENDS = {
     KafkaError._AUTHENTICATION: LOGIN,
     KafkaError._SSL: TRUST,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: ALLOW,
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "have its owner allow the user to read as the group penstock",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: ALLOW,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "have its owner allow the user transactions of names that begin with penstock/",
 }
-"""For what no patience helps, how to mend it."""
+"""For what no patience helps, how to mend it. That a user may not read as a group is none of that: no consumer here is in one."""
 
 HANDSHAKE = ("SSL alert", "PLAINTEXT broker listener")
 """What librdkafka says where a broker breaks off, which may also do so for no reason of ours."""
@@ -36,6 +36,11 @@ FAILED = (KafkaException, SystemError)
 def cause_of(error: Exception) -> BaseException:
     """What a client has failed of, given one of `FAILED`."""
     return error if isinstance(error, KafkaException) else error.__cause__ or error
+
+
+def needing(*rights: str) -> str:
+    """How to mend that a user may not do something with a topic, in the words of Kafka's access control."""
+    return f"have its owner allow the user to {' and '.join(rights)} it"
 
 
 class Refusals:

@@ -58,7 +58,8 @@ class TopicSink(BoundSink):
         """A topic may be shared; what a discarded run has sent stays in it."""
         self._run = run
         try:
-            self._topic = Topic(self.topic_place, create=True)
+            # It is read, too: after a crash, what it holds of a micro-batch already.
+            self._topic = Topic(self.topic_place, create=True, needs=("read", "write"))
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
         name = self.files.name

@@ -45,7 +45,7 @@ class KafkaSource(BoundSource):
         self.rows: RowKind = "messages" if self._key or self._headers else "json"
         if has_registry(uri):
             self._read_framed(uri)
-        self.topic = Topic(self.place)
+        self.topic = Topic(self.place, needs=("read",))
 
     def _read_framed(self, uri: Uri) -> None:
         from penstock.connectors.kafka.schema_registry import Frames, Registry, check_fits  # needs an extra

@@ -1,20 +1,24 @@
 """What is known of a Kafka topic, through its own client library."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from penstock.connectors.kafka import security
 from penstock.connectors.kafka.place import KafkaPlace
-from penstock.connectors.kafka.refusal import Refusals, mend_of
+from penstock.connectors.kafka.refusal import DENIED, Refusals, mend_of, needing
 from penstock.errors import SourceError
 from penstock.extras import needs
 
 with needs():
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._acl import AclOperation
     from confluent_kafka.cimpl import NewTopic
+
+Right = Literal["read", "write"]
+"""What a topic is used for, in the words of Kafka's access control."""
 
 ID_HEADER = "penstock-id"
 """Holds an event's id, by which the adapter and the engine know one that is there already."""
@@ -42,12 +46,17 @@ PRODUCER = {
 class Topic:
     """A topic: whether it can be reached, and from where to where it goes.
 
+    Parameters
+    ----------
+    create: whether to make it, if it is not there.
+    needs: what it is to be used for, which its owner must have allowed.
+
     Raises
     ------
     SourceError: no broker answers, or it refuses.
     """
 
-    def __init__(self, place: KafkaPlace, *, create: bool = False) -> None:
+    def __init__(self, place: KafkaPlace, *, create: bool = False, needs: Sequence[Right] = ()) -> None:
         self.place = place
         self._refusals = Refusals(place)
         self.settings: dict[str, Any] = {
@@ -59,13 +68,31 @@ class Topic:
             self.partitions = self._partitions()
         if not self.partitions:
             raise SourceError(f"{place}: there is no such topic; create it, or start the adapter, which does.")
+        if needs:
+            self._check_allowed(needs)
 
     def identity(self) -> str:
         """The id that the brokers gave the topic when it was created."""
+        return str(self._description().topic_id)
+
+    def _check_allowed(self, needs: Sequence[Right]) -> None:
+        """Refuse a topic that may be seen and not be used: Spark, or a producer, would find that out in mid-run.
+
+        Raises
+        ------
+        SourceError: something is not allowed.
+        """
+        allowed = self._description(include_authorized_operations=True).authorized_operations
+        missing = [right for right in needs if AclOperation[right.upper()] not in (allowed or ())]
+        if allowed is not None and missing:
+            raise SourceError(f"{self.place}: the user may not {' or '.join(missing)} this topic; {needing(*needs)}.")
+
+    def _description(self, **asked: bool) -> Any:
         with self._explained():
             admin = self._admin()  # kept until the answer is there
-            described = admin.describe_topics(TopicCollection([self.place.topic]), request_timeout=PATIENCE_S)
-            return str(described[self.place.topic].result(PATIENCE_S).topic_id)
+            topics = TopicCollection([self.place.topic])
+            described = admin.describe_topics(topics, request_timeout=PATIENCE_S, **asked)
+            return described[self.place.topic].result(PATIENCE_S)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """For each partition the offset of the oldest message, and the one that the next will get."""
@@ -136,6 +163,11 @@ class Topic:
         try:
             admin.create_topics([NewTopic(self.place.topic)])[self.place.topic].result(PATIENCE_S)
         except KafkaException as error:
+            if error.args[0].code() in DENIED:
+                raise SourceError(
+                    f"{self.place}: there is no such topic, and the user may not create it ({error.args[0].str()}); create it, or have "
+                    "the owner of the brokers allow that."
+                ) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
         deadline = time.monotonic() + PATIENCE_S

@@ -120,7 +120,7 @@ function skeleton() {
       <div id="counts" class="counts"></div><p class="faint" id="counted"></p></section>
     <section aria-labelledby="h-graph"><h2 id="h-graph">Topology</h2>
       <p class="faint">Rates of the last half minute of commits, and the time that an element takes for an event (measured). An element with a heavy frame works more than half of one core.${new Set(Object.values(now.groups)).size > 1 ? " Above an element stands the query that it runs in; a dashed arrow leads from query to query." : ""}</p>
-      <div class="graph scroll" tabindex="0" role="region" aria-label="Picture of the topology">${data.picture}</div><div id="element" aria-live="polite"></div></section>
+      <div class="graph scroll" tabindex="0" role="region" aria-label="Picture of the topology">${data.picture}</div><p id="waits"></p><div id="element" aria-live="polite"></div></section>
     <section aria-labelledby="h-time"><h2 id="h-time">Over time</h2>
       <p><label style="display:inline">Show the last <input type="number" id="span" min="1" step="1" style="width:6rem" aria-describedby="span-hint"> minutes</label> <span class="faint" id="span-hint">(empty: all)</span></p>
       <div id="charts" class="columns"></div></section>
@@ -170,6 +170,9 @@ function graph() {
     box.classList.toggle("chosen", box.dataset.node === chosen);
     box.setAttribute("aria-pressed", String(box.dataset.node === chosen));
   }
+  set("waits", lately.waits ? `${escape(lately.waits[0].toUpperCase() + lately.waits.slice(1))} <span class="faint">(measured, as of the last micro-batch)</span>` : "");
+  const source = (chosen || "").replace(/^source_/, ""), lag = chosen && chosen.startsWith("source_") ? lately.lag[source] : undefined;
+  if (lag) { set("element", `<h3>${escape(source)}</h3>${lagging(lag)}`); return; }
   const name = (chosen || "").replace(/^element_/, ""), one = lately.elements[name], own = now.letters.filter((letter) => letter.place === name);
   set("element", !chosen ? "" : one ? `<h3>${escape(name)}</h3><div class="columns"><table><tbody>
     <tr><td>query (group)</td><td>${escape(now.groups[name] || "main")}</td></tr><tr><td>events</td><td>${whole(one.events)}</td></tr>
@@ -178,6 +181,16 @@ function graph() {
     <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
     <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table><div>${hottest(one.hottest)}</div></div>${own.length ? buried(own, `The last dead letters of ${escape(name)}`) : ""}`
     : `<p class="faint">${chosen.startsWith("element_") ? "Nothing was measured there lately." : "Its rate stands in its box; nothing else is measured there."}</p>`);
+}
+
+const MOST_PARTITIONS = 20;
+
+function lagging(partitions) {
+  const all = Object.entries(partitions).sort((one, other) => other[1] - one[1] || Number(one[0]) - Number(other[0]));
+  const total = all.reduce((sum, one) => sum + one[1], 0), share = (rows) => (total ? `${((100 * rows) / total).toFixed(1)}%` : "–");
+  const lines = all.slice(0, MOST_PARTITIONS).map(([name, rows]) => `<tr><td>${escape(name)}</td><td>${whole(rows)}</td><td>${share(rows)}</td></tr>`).join("");
+  const rest = all.length > MOST_PARTITIONS ? `<p class="faint">The ${MOST_PARTITIONS} of ${all.length} partitions at which most wait.</p>` : "";
+  return `<div class="columns"><table><thead><tr><th scope="col">partition</th><th scope="col">events wait</th><th scope="col">of all</th></tr></thead><tbody>${lines}</tbody></table></div>${rest}`;
 }
 
 function hottest(keys) {
