@@ -29,7 +29,7 @@ KINDS = {
     "persistentvolumeclaims": ("v1", "PersistentVolumeClaim"),
     "networkpolicies": ("networking.k8s.io/v1", "NetworkPolicy"),
 }
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 Resource = dict[str, Any]
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 VERSIONS = ("1.30", "1.37")
 FILES, WORDS = 5, 50
-PATIENCE_S = 150
+PATIENCE_S = 400
 APACHE = {
     "": {"pyFiles", "driverArgs", "runtimeVersions", "applicationTolerations", "sparkConf"},
     "runtimeVersions": {"sparkVersion"},
@@ -174,7 +174,7 @@ def place(s3):
 
 def start(image, *arguments, **environment):
     return subprocess.run(
-        [image.entrypoint, *arguments], env=image.environment | environment, capture_output=True, text=True, timeout=60
+        [image.entrypoint, *arguments], env=image.environment | environment, capture_output=True, text=True, timeout=180
     )
 
 

@@ -106,6 +106,7 @@ def test_a_worker_of_the_cluster_is_killed(command, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("to", "source"), [("delta", "files"), ("iceberg", "delta")])
 def test_tables_of_a_lake_are_exact_after_kills_and_never_seen_in_part(tmp_path, to, source):
     command = [
