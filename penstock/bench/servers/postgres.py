@@ -46,9 +46,7 @@ class PostgresServer(Server):
 
     def __enter__(self) -> "PostgresServer":
         self._directory.mkdir(parents=True, exist_ok=True)
-        for path in (self._directory, *self._directory.parents):  # the server's account must get to its data
-            if os.geteuid() == 0 and path.stat().st_uid == 0 and path != Path("/"):
-                path.chmod(path.stat().st_mode | 0o011)
+        self._let_through()
         data = self._directory / "data"
         data.mkdir()
         if os.geteuid() == 0:
@@ -70,6 +68,7 @@ class PostgresServer(Server):
 
         It refuses to start for as long as a process of a server that was killed has yet to notice.
         """
+        self._let_through()
         log = self._directory / "postgres.log"
         data = self._directory / "data"
         settings = ["-c", f"unix_socket_directories={data}", "-c", f"listen_addresses={HOST}", "-p", str(self._port)]
@@ -83,6 +82,12 @@ class PostgresServer(Server):
                 time.sleep(1)
             else:
                 return
+
+    def _let_through(self) -> None:
+        """Let the server's account get to its data; at each start, for every pytest that begins closes its temporary directory."""
+        for path in (self._directory, *self._directory.parents):
+            if os.geteuid() == 0 and path.stat().st_uid == 0 and path != Path("/"):
+                path.chmod(path.stat().st_mode | 0o011)
 
     def _answers(self) -> bool:
         try:
