@@ -1,13 +1,19 @@
-"""What several tests need: the shared topologies, and input files for them."""
+"""What several tests need: the shared topologies, input files for them, and drivers that meet."""
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
+from penstock.connectors.sink import BoundSink
 from penstock.runtime.codec import Codec
+from penstock.runtime.output import StagedFile
+from penstock.storage import durable
+from penstock.storage.place import path_of
 
 TOPOLOGIES = Path(__file__).parent / "topologies.py"
 Batches = Sequence[dict[str, Sequence[Any]]]
@@ -33,3 +39,22 @@ def write_batches(app: App, batches: Batches, directory: Path) -> dict[str, str]
             os.utime(file, (1_700_000_000 + number * 60,) * 2)
         uris[source.name] = f"jsonl:{folder}?max_files=1"
     return uris
+
+
+def write_words(place: str, files: int, words: int) -> None:
+    """Files of words, JSON Lines, in a directory of a store."""
+    for number in range(files):
+        lines = "".join(f'{{"text": "{each % 5}"}}\n' for each in range(words))
+        durable.write(path_of(place) / f"{number}.jsonl", lines.encode())
+
+
+def deliver_at_once(sinks: Sequence[BoundSink], files: Sequence[list[StagedFile]]) -> None:
+    """Let drivers deliver one batch at one moment, each by its own sink and with its own files."""
+    ready = Barrier(len(sinks))
+
+    def deliver(sink: BoundSink, staged: list[StagedFile]) -> None:
+        ready.wait()
+        sink.deliver("main", 0, staged)
+
+    with ThreadPoolExecutor(len(sinks)) as drivers:
+        list(drivers.map(deliver, sinks, files))

@@ -16,6 +16,7 @@ from adapters import required
 from image import Image, instructions
 from kubeflow_spark_api.models.spark_v1beta2_spark_application import SparkV1beta2SparkApplication
 from kubelet import Kubelet
+from support import write_words
 
 from penstock.storage import durable
 from penstock.storage.journal import lines_of
@@ -166,9 +167,7 @@ def kubelet(image, tmp_path, s3):
 def place(s3):
     """A directory of a test's own in a store, with files of words."""
     place = f"{s3.uri}/{uuid4().hex}"
-    for number in range(FILES):
-        lines = "".join(f'{{"text": "{each % 5}"}}\n' for each in range(WORDS))
-        durable.write(path_of(f"{place}/input") / f"{number}.jsonl", lines.encode())
+    write_words(f"{place}/input", FILES, WORDS)
     return place
 
 

@@ -33,7 +33,6 @@ Moment = tuple[int, int]
 class _Kept(NamedTuple):
     """A block as it came."""
 
-    target: int
     least: Moment
     """Of its events' places in the order."""
     number: int
@@ -61,7 +60,7 @@ class Arrivals:
         block = _decode(content)
         element, _ = self._wiring.deliveries[block.target]
         self._number += 1
-        kept = _Kept(block.target, _least(block.lineage_columns), self._number, self._put(content))
+        kept = _Kept(_least(block.lineage_columns), self._number, self._put(content))
         self._kept.setdefault(element, []).append(kept)
 
     def take(self, element: Element) -> Iterator[Block]:
@@ -101,7 +100,6 @@ class Arrivals:
 
     def _read(self, kept: _Kept) -> Block:
         if isinstance(kept.content, bytes):
-            self._bytes -= len(kept.content)
             return _decode(kept.content)
         assert self._file is not None
         at, length = kept.content

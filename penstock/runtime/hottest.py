@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 
 SHARE = 0.02
-"""Of the events of a partition in a micro-batch, from which a key is hot there."""
+"""Of the events of a delivery, from which a key is hot there."""
 LEAST = 3
 """Events, below which a key is not hot."""
 KEPT = 64
@@ -23,14 +23,14 @@ class Hottest(msgspec.Struct):
 
     Micro-batches and partitions are merged as summaries of Misra and Gries are (Agarwal et al., Mergeable Summaries, ACM TODS 38,
     2013). A count is never too high, and too low by at most `SHARE` of the element's events, one in `KEPT` besides,
-    and `LEAST` for each micro-batch and partition.
+    and `LEAST` for each delivery.
     """
 
     counts: dict[str, int] = {}
 
     @classmethod
     def of(cls, identities: Sequence[bytes], decode: Callable[[bytes], Any]) -> "Hottest":
-        """Of a partition's events in a micro-batch, by the identities of their instances."""
+        """Of the events of a delivery, by the identities of their instances."""
         if len(identities) < LEAST:
             return cls()
         counted = Counter(identities)
@@ -38,7 +38,7 @@ class Hottest(msgspec.Struct):
 
     @classmethod
     def counted(cls, identities: Iterable[bytes], times: Collection[int], decode: Callable[[bytes], Any]) -> "Hottest":
-        """Of a partition's events in a micro-batch, by the identities of their instances, and how many each got."""
+        """Of the events of a delivery, by the identities of their instances, and how many each got."""
         least = max(LEAST, SHARE * sum(times))
         pairs = zip(identities, times, strict=True)
         return cls({_shown(key, decode(key)): number for key, number in pairs if number >= least})

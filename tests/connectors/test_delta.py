@@ -1,10 +1,8 @@
 """What the suite of all sinks does not ask of Delta tables: types, other writers, other readers, and tables that do not fit."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from threading import Barrier
 from uuid import UUID
 
 import duckdb
@@ -12,6 +10,7 @@ import polars
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from support import deliver_at_once
 
 from penstock import Event
 from penstock.app.stream import Sink, Stream
@@ -109,14 +108,7 @@ def test_of_a_key_the_last_event_of_the_last_batch_stays(tmp_path):
 def test_two_drivers_that_deliver_one_batch_at_once_leave_one_copy(tmp_path, key):
     sinks = [claimed(tmp_path / name, key=key, at="../table") for name in "abcd"]
     files = [stage(sink, SAMPLES) for sink in sinks]
-    ready = Barrier(len(sinks))
-
-    def deliver(sink, files):
-        ready.wait()
-        sink.deliver("main", 0, files)
-
-    with ThreadPoolExecutor(len(sinks)) as drivers:
-        list(drivers.map(deliver, sinks, files))
+    deliver_at_once(sinks, files)
     assert len(sinks[0].read()) == len(SAMPLES)
     assert DeltaTable(tmp_path / "table").version() == 1
 

@@ -1,9 +1,7 @@
 """What the suite of all sinks does not ask of Iceberg tables: types, other writers, other readers, and what does not fit."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 from urllib.parse import urlsplit
 
 import duckdb
@@ -15,6 +13,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
+from support import deliver_at_once
 from test_delta import EVERYTHING, Durations, Everything, Perhaps, staged
 
 from penstock.app.stream import Sink, Stream
@@ -109,14 +108,7 @@ def test_a_batch_is_one_commit_that_says_what_it_is(tmp_path, key):
 def test_four_drivers_that_deliver_one_batch_at_once_leave_one_copy(tmp_path, key):
     sinks = [claimed(tmp_path / name, key=key, at=tmp_path) for name in "abcd" if not (tmp_path / name).mkdir()]
     files = [stage(sink, SAMPLES) for sink in sinks]
-    ready = Barrier(len(sinks))
-
-    def deliver(sink, files):
-        ready.wait()
-        sink.deliver("main", 0, files)
-
-    with ThreadPoolExecutor(len(sinks)) as drivers:
-        list(drivers.map(deliver, sinks, files))
+    deliver_at_once(sinks, files)
     assert len(sinks[0].read()) == len(SAMPLES)
     assert len(table(tmp_path).snapshots()) == 1
 

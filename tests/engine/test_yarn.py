@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pyspark
 import pytest
+from support import write_words
 
 import penstock
 from penstock.bench.servers.yarn import Yarn
@@ -36,9 +37,7 @@ def yarn(hdfs, tmp_path_factory):
 def place(hdfs):
     """A directory of a test's own in HDFS, with files of words."""
     place = f"{hdfs.uri}/{uuid4().hex}"
-    for number in range(FILES):
-        lines = "".join(f'{{"text": "{each % 5}"}}\n' for each in range(WORDS))
-        durable.write(path_of(f"{place}/in") / f"{number}.jsonl", lines.encode())
+    write_words(f"{place}/in", FILES, WORDS)
     return place
 
 

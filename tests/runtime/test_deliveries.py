@@ -1,6 +1,7 @@
 """Events reach containers in order, a part at a time, and nothing depends on where one part ends and the next begins."""
 
 import tracemalloc
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
@@ -64,16 +65,14 @@ def wiring():
     return Wiring(application().topology(), 1, (), "dead-letter")
 
 
-@pytest.fixture
-def few(monkeypatch):
-    """Sets how many events there are in a block and in a part, and how many bytes stay in memory."""
-
-    def set_them(block, part, memory):
-        monkeypatch.setattr(wire, "EVENTS_PER_BLOCK", block)
-        monkeypatch.setattr(arrivals, "AT_ONCE", part)
-        monkeypatch.setattr(arrivals, "KEPT_IN_MEMORY", memory)
-
-    return set_them
+@contextmanager
+def divided(block, part, memory):
+    """Within, there are so many events in a block and in a part, and so many bytes stay in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "EVENTS_PER_BLOCK", block)
+        patch.setattr(arrivals, "AT_ONCE", part)
+        patch.setattr(arrivals, "KEPT_IN_MEMORY", memory)
+        yield
 
 
 places = st.tuples(st.integers(0, 3), st.integers(0, 5))
@@ -82,11 +81,8 @@ sizes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.sampled_from([0, 300,
 
 @given(st.lists(st.lists(places, min_size=1, max_size=8), max_size=6), sizes)
 def test_events_come_in_the_order_of_their_places(senders, chosen):
-    at, arrived, expected = wiring(), None, []
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in zip(("AT_ONCE", "KEPT_IN_MEMORY"), chosen[1:], strict=True):
-            patch.setattr(arrivals, name, value)
-        patch.setattr(wire, "EVENTS_PER_BLOCK", chosen[0])
+    at, expected = wiring(), []
+    with divided(*chosen):
         arrived = Arrivals(at)
         for sender, of_sender in enumerate(senders):
             major, minor = np.array(of_sender, np.int64).T
@@ -127,16 +123,11 @@ def handled(batches, partitions):
 @given(st.lists(readings, max_size=3), st.integers(1, 2), sizes)
 def test_it_makes_no_difference_in_how_many_parts_events_come(batches, partitions, chosen):
     wanted = handled(batches, partitions)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wire, "EVENTS_PER_BLOCK", chosen[0])
-        patch.setattr(arrivals, "AT_ONCE", chosen[1])
-        patch.setattr(arrivals, "KEPT_IN_MEMORY", chosen[2])
+    with divided(*chosen):
         assert handled(batches, partitions) == wanted
 
 
-def test_memory_does_not_grow_with_the_micro_batch(few):
-    few(1000, 2000, 100_000)
-
+def test_memory_does_not_grow_with_the_micro_batch():
     def peak(events):
         at = wiring()
         outbox, arrived = Outbox(), Arrivals(at)
@@ -155,4 +146,5 @@ def test_memory_does_not_grow_with_the_micro_batch(few):
         assert handled == events
         return most
 
-    assert peak(40_000) < 1.5 * peak(10_000)
+    with divided(1000, 2000, 100_000):
+        assert peak(40_000) < 1.5 * peak(10_000)

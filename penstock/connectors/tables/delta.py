@@ -20,7 +20,7 @@ from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnecto
 from penstock.connectors.sink import BoundSink, other_run, present
 from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
-from penstock.connectors.tables.rules import refuse_optional_key
+from penstock.connectors.tables.rules import refuse_optional_key, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -126,11 +126,7 @@ class DeltaSink(BoundSink):
         wrong += [
             f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable
         ]
-        if wrong:
-            raise SinkError(
-                f"Sink {self.files.name}: {self.uri} does not fit the events ({'; '.join(wrong)}); alter the table, or choose "
-                "another place."
-            )
+        refuse_unfit(self.files.name, self.uri, wrong)
 
     # --- versions ---------------------------------------------------------------------------------
 

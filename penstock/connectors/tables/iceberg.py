@@ -24,7 +24,7 @@ from penstock.connectors.sink import BoundSink, other_run, present
 from penstock.connectors.tables.delta_place import reason_of
 from penstock.connectors.tables.iceberg_place import CATALOG, IcebergPlace
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
-from penstock.connectors.tables.rules import refuse_optional_key
+from penstock.connectors.tables.rules import refuse_optional_key, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SinkError
 from penstock.extras import needs
@@ -172,11 +172,7 @@ class IcebergSink(BoundSink):
         wrong += [
             f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable
         ]
-        if wrong:
-            raise SinkError(
-                f"Sink {self.files.name}: {self.uri} does not fit the events ({'; '.join(wrong)}); alter the table, or choose "
-                "another."
-            )
+        refuse_unfit(self.files.name, self.uri, wrong)
 
     # --- commits ----------------------------------------------------------------------------------
 

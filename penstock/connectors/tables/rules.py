@@ -1,11 +1,13 @@
 """What tables cannot keep; some of these rules are applied by workers to record batches before they are staged."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.app.stream import Sink
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, SinkError
 
 
 def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
@@ -18,6 +20,23 @@ def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
     nullable = [field.name for field in schema if field.name in sink.key and field.nullable]
     if nullable:
         raise ConfigurationError(f"Sink {sink.name} is upserted by {nullable[0]}, which must not be optional.")
+
+
+def refuse_unfit(sink: str, uri: str, wrong: Sequence[str]) -> None:
+    """Refuse a table that could not take the events as they are.
+
+    Parameters
+    ----------
+    wrong: what does not fit; nothing, where all does.
+
+    Raises
+    ------
+    SinkError: says what is wrong.
+    """
+    if wrong:
+        raise SinkError(
+            f"Sink {sink}: {uri} does not fit the events ({'; '.join(wrong)}); alter the table, or choose another place."
+        )
 
 
 def refuse_nul(columns: pa.RecordBatch) -> None:
