@@ -132,6 +132,8 @@ def test_all_of_them_run_the_same():
         for name in ("driver", "kubeflow-operator", "apache-operator")
     ]
     assert of_executors[0] == of_executors[1] == of_executors[2]
+    main_file = {"spark.submit.pyFiles": "local:///opt/penstock/__main__.py"}
+    assert settings("apache-operator") == settings("kubeflow-operator") | main_file  # so one run below stands for both
 
 
 def test_the_main_file_is_where_the_image_has_it():
@@ -263,8 +265,8 @@ def test_a_driver_in_a_pod_of_its_own_is_started_again(kubelet, place, s3):
 
 
 @slow
-@pytest.mark.parametrize("operator", ["kubeflow-operator", "apache-operator"])
-def test_a_driver_that_is_submitted_again_goes_on(operator, kubelet, place, s3, tmp_path):
+def test_a_driver_that_is_submitted_again_goes_on(kubelet, place, s3, tmp_path):
+    operator = "apache-operator"
     token = tmp_path / "token"
     token.write_text("of no use here")
     given = {key: here(value, place, kubelet) for key, value in settings(operator).items()} | {
