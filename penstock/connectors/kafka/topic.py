@@ -23,14 +23,17 @@ Right = Literal["read", "write"]
 ID_HEADER = "penstock-id"
 """Holds an event's id, by which the adapter and the engine know one that is there already."""
 
-PATIENCE_S = 15.0
-"""How long to wait for a broker that does not answer when something begins."""
+PATIENCE_S, AT_FIRST_S = 15.0, 6.0
+"""How long to wait for a broker that does not answer; and for one that never has answered this process."""
 
 SETTLED_S = 0.5
 """A topic whose end has not moved for so long holds all that a producer that was killed had sent."""
 
 ASKED_S = 2.0
 """How long one question for topics may take, before it is asked again."""
+
+_ANSWERED: set[str] = set()
+"""Brokers that have answered this process, whose absence is taken for a short one."""
 
 PRODUCER = {
     "enable.idempotence": True,
@@ -180,10 +183,11 @@ class Topic:
     def _described(self) -> Any:
         """What the brokers say of the topic; it is not made by our asking."""
         admin = self._admin()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + (PATIENCE_S if self.place.brokers in _ANSWERED else AT_FIRST_S)
         while True:
             try:
                 found = admin.list_topics(self.place.topic, timeout=ASKED_S).topics[self.place.topic]
+                _ANSWERED.add(self.place.brokers)
             except KafkaException:
                 admin.poll(0)  # which tells of refusals
                 if self._refusals or time.monotonic() > deadline:

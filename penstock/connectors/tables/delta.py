@@ -8,9 +8,10 @@ again is known by it, and of two drivers that deliver one batch at once, Delta r
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,6 +42,9 @@ STORAGE = "storage."
 
 TRIES, PAUSE_S = 20, 0.05
 """How often a version that another writer was quicker than is tried again, and the first pause before it."""
+
+AT_FIRST = {"connect_timeout": "3s", "timeout": "5s", "max_retries": "1", "retry_timeout": "5s"}
+"""With which a store is asked that has yet to show that it is there; later, the library tries for three minutes."""
 
 COMPACTED_EVERY = 100
 """Micro-batches."""
@@ -76,6 +80,7 @@ class DeltaSink(BoundSink):
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""
         with self._explained():
+            self._table(AT_FIRST)
             table = self._table()
             if table is None:
                 DeltaTable.create(
@@ -108,14 +113,14 @@ class DeltaSink(BoundSink):
 
     # --- the table --------------------------------------------------------------------------------
 
-    def _table(self) -> DeltaTable | None:
+    def _table(self, patience: Mapping[str, str] = MappingProxyType({})) -> DeltaTable | None:
         try:
-            return self._opened()
+            return self._opened(patience)
         except TableNotFoundError:
             return None
 
-    def _opened(self) -> DeltaTable:
-        return DeltaTable(self._at, storage_options=self._storage)
+    def _opened(self, patience: Mapping[str, str] = MappingProxyType({})) -> DeltaTable:
+        return DeltaTable(self._at, storage_options={**patience, **self._storage})
 
     def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
         owner = table.metadata().configuration.get(OWNER)
