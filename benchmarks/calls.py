@@ -1,7 +1,8 @@
 """What a store was asked for, by its server's own log: each call's kind, what it is about, and whether Spark or Penstock asked.
 
 S3's log is the gateway's access log, whose entries name the client. HDFS's is the NameNode's audit log, whose entries name the
-protocol: Spark comes by RPC, Penstock by WebHDFS. That a block is added to a file, or the file closed, is in no audit log.
+protocol: Spark comes by RPC, Penstock by WebHDFS, for which the DataNode that takes or gives a file's content asks the NameNode
+once more, by RPC. That a block is added to a file, or the file closed, is in no audit log.
 """
 
 import re
@@ -26,6 +27,7 @@ ABOUT = (
     (r"/checkpoint", "checkpoint: the rest"), (r"/batches-", "ledger"), (r"/progress\.jsonl", "progress"),
     (r"/\.staging", "staged files"), (r"/output", "output"), (r"/dead-letters", "dead letters"), (r"/in(/|$)", "input"),
 )  # fmt: skip
+OURS = {"ledger", "progress", "staged files", "output", "dead letters"}
 LEDGER = re.compile(r"/batches-[^/]+/\d+\.line$")
 WARM_UP = 3
 """Micro-batches that are left out."""
@@ -61,9 +63,17 @@ def s3_calls(log: Path) -> Iterator[Call]:
 
 def hdfs_calls(log: Path) -> Iterator[Call]:
     """By the NameNode's audit log."""
+    opening: Counter[str] = Counter()
     for kind, path, to, protocol in HDFS_ENTRY.findall(log.read_text(errors="replace")):
-        who = "Penstock" if protocol == "webhdfs" else "Spark"
-        yield Call(KINDS.get(kind, kind), who, to if kind == "rename" else path)
+        call = Call(KINDS.get(kind, kind), "Spark", to if kind == "rename" else path)
+        if protocol == "webhdfs":
+            opening[path] += kind == "open"
+        elif kind == "open" and opening[path]:
+            opening[path] -= 1
+        elif not (kind == "create" and (call.about in OURS or path.endswith(".draft"))):
+            yield call
+            continue
+        yield call._replace(who="Penstock")
 
 
 class Share(NamedTuple):

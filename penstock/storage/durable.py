@@ -48,16 +48,18 @@ def create(path: Path, content: bytes) -> bool:
                 return False
             raise
         return True
-    draft = _drafted(path, content)
+    draft, done = _drafted(path, content), False
     try:
-        if not is_local(path):
-            return bool(ours(path).fs.rename_new(str(draft), str(path)))
-        os.link(draft, path)
+        if is_local(path):
+            os.link(draft, path)
+            return True
+        done = bool(ours(path).fs.rename_new(str(draft), str(path)))
+        return done
     except FileExistsError:
         return False
     finally:
-        draft.unlink(missing_ok=True)
-    return True
+        if not done:  # else it has the other name
+            draft.unlink(missing_ok=True)
 
 
 def move(path: Path, to: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,8 @@ with needs():
 SECRETS = ("basic.auth.user.info", "bearer.auth.token", "bearer.auth.client.secret", "ssl.key.password")
 FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 PATIENCE = {"timeout": 10, "max.retries": 2}
+AT_FIRST = {"timeout": 6, "max.retries": 0}
+"""How long a registry may take; and one that has yet to show that it is there."""
 
 T = TypeVar("T")
 
@@ -46,10 +48,12 @@ class Registry:
     Parameters
     ----------
     settings: of the client, in its own words; in place of a file's path what is in it.
+    patient: whether it is asked again, where it does not answer.
     """
 
     url: str
     settings: tuple[tuple[str, str], ...] = ()
+    patient: bool = True
 
     @classmethod
     def of(cls, uri: Uri) -> "Registry":
@@ -77,6 +81,11 @@ class Registry:
         registry = cls(url, tuple(settings.items()))
         registry._client()  # which checks the settings
         return registry
+
+    @property
+    def at_first(self) -> "Registry":
+        """The same, for the first questions of a run: one that is not there is to be named within seconds."""
+        return replace(self, patient=False)
 
     def schema(self, number: int) -> Schema:
         """The schema of a number.
@@ -151,7 +160,7 @@ class Registry:
 @lru_cache(maxsize=8)
 def _client(registry: Registry) -> confluent.SchemaRegistryClient:
     with tempfile.TemporaryDirectory() as scratch:
-        settings: dict[str, Any] = {"url": registry.url, **PATIENCE}
+        settings: dict[str, Any] = {"url": registry.url, **(PATIENCE if registry.patient else AT_FIRST)}
         for name, value in registry.settings:
             settings[name] = value
             if name in FILES:  # read when the client is made
@@ -229,9 +238,9 @@ def frame_of(registry: Registry, subject: str, event_type: type[Event], own: Kin
     """
     if own is not None:
         schema = Schema.of(event_type, own)
-        return Frame(registry.register(subject, schema), schema)
+        return Frame(registry.at_first.register(subject, schema), schema)
     try:
-        number, version, schema = registry.latest(subject)
+        number, version, schema = registry.at_first.latest(subject)
     except UnknownSchemaError as error:
         raise EventSchemaError(f"{error}: register a schema, or leave schema=latest out.") from error
     wrong = list(misfits(event_type, schema.event_type(), Leniency(texts=True)))
@@ -250,7 +259,7 @@ def check_fits(registry: Registry, subject: str, event_type: type[Event]) -> Non
     EventSchemaError: it has not. SourceError: the registry does not answer.
     """
     try:
-        _, version, schema = registry.latest(subject)
+        _, version, schema = registry.at_first.latest(subject)
     except UnknownSchemaError:
         return
     wrong = list(misfits(schema.event_type(), event_type, Leniency(absences=schema.kind == "PROTOBUF")))

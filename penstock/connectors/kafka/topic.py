@@ -23,7 +23,7 @@ Right = Literal["read", "write"]
 ID_HEADER = "penstock-id"
 """Holds an event's id, by which the adapter and the engine know one that is there already."""
 
-PATIENCE_S, AT_FIRST_S = 15.0, 6.0
+PATIENCE_S, AT_FIRST_S = 15.0, 5.0
 """How long to wait for a broker that does not answer; and for one that never has answered this process."""
 
 SETTLED_S = 0.5

@@ -29,7 +29,7 @@ class Postgres:
 
     def __init__(self, uri: Uri) -> None:
         options = {name: value for name, value in uri.options.items() if name != "table"}
-        self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', **options})}"
+        self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '5', **options})}"
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
 
