@@ -2,14 +2,16 @@
 
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from penstock.errors import PenstockError, StoreError
 from penstock.storage import durable
-from penstock.storage.place import in_objects, is_local, ours, path_of
+from penstock.storage.place import AT_FIRST_S, in_objects, is_local, ours, path_of
 
 LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "requests")
 """Whose errors are not all of Python's own for input and output."""
@@ -91,6 +93,7 @@ def _meet(place: str, where: tuple[str | None, ...]) -> None:
     store = ours(path).fs
     if not in_objects(path):
         store.exists("/")
+        _meet_namenode(place)
         return
     store.retries = 1  # besides those of the library below
     bucket, _, key = ours(path).path.partition("/")
@@ -100,4 +103,18 @@ def _meet(place: str, where: tuple[str | None, ...]) -> None:
     except FileNotFoundError as error:
         raise StoreError(
             f"{place}: there is no bucket {bucket}, or you may not see it: make it, or correct its name."
+        ) from error
+
+
+def _meet_namenode(place: str) -> None:
+    """See that something listens where Spark is to reach HDFS, which is not where Penstock does; a name of several has no port."""
+    at = urlsplit(place)
+    if at.scheme != "hdfs" or at.port is None:
+        return
+    try:
+        socket.create_connection((at.hostname, at.port), AT_FIRST_S[0]).close()
+    except OSError as error:
+        raise StoreError(
+            f"{place}: WebHDFS answers, but nothing does at {at.hostname}:{at.port}, where Spark reaches the NameNode ({error}): "
+            "correct the port, which mostly is 8020."
         ) from error

@@ -103,3 +103,11 @@ def test_what_is_wrong_with_an_s3_store_is_named(s3, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.environment["AWS_ENDPOINT_URL"] + "/")
     with pytest.raises(StoreError, match=r"signature.*your credentials"):
         meet(path_of("s3a://bucket/another"))
+
+
+def test_an_hdfs_that_only_we_can_reach_is_refused(hdfs):
+    meet(path_of(f"{hdfs.uri}/runs"))
+    with pytest.raises(
+        StoreError, match=r"WebHDFS answers, but nothing does at 127.0.0.1:\d+, where Spark .*correct the port"
+    ):
+        meet(path_of(f"hdfs://127.0.0.1:{free_port()}/runs"))
