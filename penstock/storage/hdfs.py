@@ -46,6 +46,8 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
             return bytes(super().cat_file(path, start, end, **given))
         told = self._call("OPEN", path=path, redirect=False)
         sent = self.session.get(self._apply_proxy(told.headers["Location"]))
+        if sent.status_code == 404:  # it was removed since the NameNode has said where it is
+            raise FileNotFoundError(path)
         sent.raise_for_status()
         return bytes(sent.content)
 
