@@ -9,7 +9,8 @@ applications: example 1 of the first paper, and a keyed one with timers on event
 with kill -9 and started again: the driver, a worker, or the store's server (of HDFS the DataNode or the NameNode). The results must be
 those of an undisturbed run on a local disk.
 
-With --cost, the same micro-batches on a local disk, S3 and HDFS: milliseconds each, and the store's requests. As root.
+With --cost, the same micro-batches on a local disk, S3 and HDFS: milliseconds each, and what of the store a warm one asks for,
+listed by who asks, about what, and how. As root, but for --cost.
 """
 
 import argparse
@@ -23,11 +24,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from calls import Call, between_commits, hdfs_calls, s3_calls
 
 from penstock.bench.cluster import Cluster
 from penstock.bench.servers.hdfs import Hdfs
@@ -207,20 +211,34 @@ def cost(options: argparse.Namespace, report: dict[str, Any]) -> bool:
     for store in ("disk", "s3", "hdfs"):
         shutil.rmtree(WORK / store, ignore_errors=True)
         with ExitStack() as stack:
-            server = None if store == "disk" else stack.enter_context(SERVERS[store](WORK / store))
-            environment = {} if server is None else dict(server.environment)
-            os.environ.update(environment)
+            server = None if store == "disk" else stack.enter_context(_told(store))
+            if server is not None:
+                os.environ.update(server.environment)
+                put(directory, path_of(f"{server.uri}/in"))
             runs = str(WORK / "disk") if server is None else f"{server.uri}/runs"
-            asked = server.requests() if isinstance(server, S3) else None
-            subprocess.run(command("divisibility", str(directory), runs), check=True, stdout=subprocess.DEVNULL)
+            source = str(directory) if server is None else f"{server.uri}/in"
+            subprocess.run(command("divisibility", source, runs), check=True, stdout=subprocess.DEVNULL)
             told = [json.loads(line) for line in lines_of(path_of(runs) / "divisibility" / "progress.jsonl")]
             batches = [one["durationMs"]["triggerExecution"] for one in told if one.get("numInputRows")][2:]
             row = {"place": store, "batches": len(batches), "median_ms": median(batches), "max_ms": max(batches)}
-            if isinstance(server, S3) and asked is not None:
-                row["requests_per_batch"] = round((server.requests() - asked) / (len(batches) + 2))
+            share = None if server is None else between_commits(list(_calls(server)))
+            if share is not None:
+                row["calls_per_batch"] = round(sum(share.calls.values()) / share.batches, 1)
+                row["calls"] = {", ".join(what): count / share.batches for what, count in sorted(share.calls.items())}
             report["cost"].append(row)
-            print(json.dumps(row), flush=True)
+            print(json.dumps({name: value for name, value in row.items() if name != "calls"}), flush=True)
+            if share is not None:
+                print("\n".join(["", *share.table(), ""]), flush=True)
     return True
+
+
+def _told(store: str) -> S3 | Hdfs:
+    """A server that keeps what it was asked for."""
+    return S3(WORK / store) if store == "s3" else Hdfs(WORK / store, audited=True)
+
+
+def _calls(server: S3 | Hdfs) -> Iterator[Call]:
+    return s3_calls(server.access_log) if isinstance(server, S3) else hdfs_calls(server.audit_log)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from penstock.app.loader import AppReference, load_app
 from penstock.app.spelling import did_you_mean
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.storage.place import path_of
+from penstock.storage.reach import meet
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -21,7 +22,9 @@ class Place(click.ParamType[Path]):
     name = "place"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        return path_of(value)
+        path = path_of(value)
+        meet(path)
+        return path
 
 
 PLACE = Place()

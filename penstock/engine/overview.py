@@ -77,7 +77,8 @@ def manifest_of(run: Path) -> dict[str, Any]:
     SourceError: the directory is not that of a run, or cannot be read.
     """
     try:
-        manifest = json.loads((run / "manifest.json").read_text())
+        with reaching(run):
+            manifest = json.loads((run / "manifest.json").read_text())
     except (OSError, ValueError) as error:
         raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
     wanted = ("run", "application", "topology", "sources", "groups")

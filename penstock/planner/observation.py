@@ -27,6 +27,7 @@ from penstock.runtime.histogram import Histogram
 from penstock.runtime.tally import ElementTally
 from penstock.storage.journal import lines_of
 from penstock.storage.place import path_of
+from penstock.storage.reach import meet
 
 if TYPE_CHECKING:
     from penstock.queueing.plot import Plot
@@ -169,7 +170,10 @@ def observe(*sources: str | Path, query: str | None = None, cores: float | None 
         raise ConfigurationError(
             "observe() needs at least one recording: the directory of a run, or a file of progress."
         )
-    recordings = [_Recording.of(path_of(source)) for source in sources]
+    places = [path_of(source) for source in sources]
+    for place in places:
+        meet(place)
+    recordings = [_Recording.of(place) for place in places]
     if all(len(recording.queries) == 1 for recording in recordings):  # the same query, whatever it is called
         for recording in recordings:
             recording.rename(next(iter(recordings[-1].queries)))

@@ -19,7 +19,9 @@ def read(path: Path) -> bytes:
     """
     if is_local(path):
         return path.read_bytes()
-    content: bytes = ours(path).fs.cat_file(ours(path).path)  # in one call: to open it would ask for its size first
+    # In one request: whoever opens a file asks for its size first, and so does who would read it in parts at once.
+    whole = {"max_concurrency": 1} if in_objects(path) else {}
+    content: bytes = ours(path).fs.cat_file(ours(path).path, **whole)
     return content
 
 
@@ -46,16 +48,18 @@ def create(path: Path, content: bytes) -> bool:
                 return False
             raise
         return True
-    draft = _drafted(path, content)
+    draft, done = _drafted(path, content), False
     try:
-        if not is_local(path):
-            return bool(ours(path).fs.rename_new(str(draft), str(path)))
-        os.link(draft, path)
+        if is_local(path):
+            os.link(draft, path)
+            return True
+        done = bool(ours(path).fs.rename_new(str(draft), str(path)))
+        return done
     except FileExistsError:
         return False
     finally:
-        draft.unlink(missing_ok=True)
-    return True
+        if not done:  # else it has the other name
+            draft.unlink(missing_ok=True)
 
 
 def move(path: Path, to: Path) -> None:
@@ -68,8 +72,8 @@ def move(path: Path, to: Path) -> None:
     if is_local(path):
         os.replace(path, to)
     elif in_objects(path):
-        ours(path).fs.cp_file(ours(path).path, ours(to).path)
-        path.unlink(missing_ok=True)
+        _copy_object(path, to)
+        ours(path).fs.rm_file(ours(path).path)
     else:
         ours(path).fs.replace(str(path), str(to))
 
@@ -138,6 +142,18 @@ def sync(file: BinaryIO) -> None:
     except (OSError, AttributeError):  # a store's has none
         return
     os.fsync(number)
+
+
+def _copy_object(path: Path, to: Path) -> None:
+    """Copy an object in one request, if its store does that; those above 5 GB are copied in parts, for which its size is asked."""
+    store, (bucket, _, key) = ours(path).fs, ours(path).path.partition("/")
+    target, _, name = ours(to).path.partition("/")
+    try:
+        store.call_s3("copy_object", Bucket=target, Key=name, CopySource={"Bucket": bucket, "Key": key})
+    except FileNotFoundError:
+        raise
+    except OSError:
+        store.cp_file(ours(path).path, ours(to).path)
 
 
 def _is_there(error: OSError) -> bool:

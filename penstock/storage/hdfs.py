@@ -24,12 +24,32 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
     protocol = ("hdfs", "webhdfs")
     blocksize = BLOCK
 
-    def __init__(self, host: str, port: int | None = None, *, layer: str = "hdfs", **options: Any) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int | None = None,
+        *,
+        layer: str = "hdfs",
+        timeout: tuple[float, float] = TIMEOUT_S,
+        **options: Any,
+    ) -> None:
+        self._timeout = timeout
         name, _, number = (os.environ.get(PLACE) or "").partition(":")
         if layer == "hdfs":
             host, port = name or host, int(number or PORT)
         user = os.environ.get("HADOOP_USER_NAME") or os.environ.get("USER") or "root"
         super().__init__(host, port or PORT, **{"user": user, **options})
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **given: Any) -> bytes:
+        """What a file holds; of a whole one, without asking for its size first."""
+        if start is not None or end is not None:
+            return bytes(super().cat_file(path, start, end, **given))
+        told = self._call("OPEN", path=path, redirect=False)
+        sent = self.session.get(self._apply_proxy(told.headers["Location"]))
+        if sent.status_code == 404:  # it was removed since the NameNode has said where it is
+            raise FileNotFoundError(path)
+        sent.raise_for_status()
+        return bytes(sent.content)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **given: Any) -> None:
         """Write a file in one request."""
@@ -94,7 +114,7 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
         send = self.session.request
 
         def request(*given: Any, **named: Any) -> Any:
-            return send(*given, **{"timeout": TIMEOUT_S, **named})
+            return send(*given, **{"timeout": self._timeout, **named})
 
         self.session.request = request
 

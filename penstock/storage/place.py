@@ -5,7 +5,7 @@ import os
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigurationError
@@ -22,11 +22,18 @@ TREES = ("hdfs", "webhdfs")
 
 PATIENCE = {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 5, "mode": "standard"}}
 """With which S3 is asked, in seconds; credentials are found where its own tools find them."""
+AT_FIRST = {"connect_timeout": 3, "read_timeout": 3, "retries": {"total_max_attempts": 2, "mode": "standard"}}
+AT_FIRST_S = (3.0, 5.0)
+"""The same, and that for HDFS to connect and to answer, of a store that has yet to show that it is there."""
 STORES = (*OBJECTS, *TREES)
 
 
-def path_of(place: str | Path) -> Path:
+def path_of(place: str | Path, *, patient: bool = True) -> Path:
     """A path: Python's own, or one in a store, which has its methods.
+
+    Parameters
+    ----------
+    patient: whether a store is asked again, and waited for, where it does not answer.
 
     Raises
     ------
@@ -52,10 +59,13 @@ def path_of(place: str | Path) -> Path:
         if scheme in OBJECTS:
             from upath.implementations.cloud import S3Path
 
-            return cast(Path, S3Path(uri, use_listings_cache=False, config_kwargs=PATIENCE))
+            if patient:
+                return cast(Path, S3Path(uri, use_listings_cache=False, config_kwargs=PATIENCE))
+            alone = {"skip_instance_cache": True}  # a client that knows nothing of where the store was before
+            return cast(Path, S3Path(uri, use_listings_cache=False, config_kwargs=AT_FIRST, **cast(Any, alone)))
         from penstock.storage.hdfs import HdfsPath
 
-        return cast(Path, HdfsPath(uri))
+        return cast(Path, HdfsPath(uri) if patient else HdfsPath(uri, timeout=AT_FIRST_S))
 
 
 def absolute(place: str | Path) -> Path:

@@ -1,15 +1,22 @@
 """What is said where a store does not answer, or refuses."""
 
+import os
+import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from penstock.errors import PenstockError, StoreError
 from penstock.storage import durable
-from penstock.storage.place import in_objects, is_local, ours
+from penstock.storage.place import AT_FIRST_S, in_objects, is_local, ours, path_of
 
 LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "requests")
 """Whose errors are not all of Python's own for input and output."""
+WHERE = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "PENSTOCK_WEBHDFS")
+"""The environment's say on where a store is, and who asks."""
 MOST = 200
 """Characters of a library's own words that are shown."""
 
@@ -55,11 +62,59 @@ def check(place: Path) -> None:
     ------
     StoreError: see `reaching`.
     """
+    meet(place)
     with reaching(place):
         durable.names(place)
-        if in_objects(place):
-            bucket = ours(place).path.partition("/")[0]
-            if not ours(place).fs.exists(bucket):
-                raise StoreError(
-                    f"{place}: there is no bucket {bucket}, or you may not see it: make it, or correct its name."
-                )
+
+
+def meet(place: Path) -> None:
+    """See that a place's store is there, and answers within seconds; all later questions are asked with more patience.
+
+    What has answered once is not asked again by this process.
+
+    Raises
+    ------
+    StoreError: see `reaching`.
+    """
+    if not is_local(place):
+        with reaching(place):
+            _meet(str(place), tuple(os.environ.get(name) for name in WHERE))
+
+
+@lru_cache(maxsize=64)
+def _meet(place: str, where: tuple[str | None, ...]) -> None:
+    """What raises is not remembered.
+
+    Parameters
+    ----------
+    where: the store is, as far as the place does not say so.
+    """
+    path = path_of(place, patient=False)
+    store = ours(path).fs
+    if not in_objects(path):
+        store.exists("/")
+        _meet_namenode(place)
+        return
+    store.retries = 1  # besides those of the library below
+    bucket, _, key = ours(path).path.partition("/")
+    prefix = re.split(r"[*?\[]", key)[0]  # some may see no more of a bucket
+    try:
+        store.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{place}: there is no bucket {bucket}, or you may not see it: make it, or correct its name."
+        ) from error
+
+
+def _meet_namenode(place: str) -> None:
+    """See that something listens where Spark is to reach HDFS, which is not where Penstock does; a name of several has no port."""
+    at = urlsplit(place)
+    if at.scheme != "hdfs" or at.port is None:
+        return
+    try:
+        socket.create_connection((at.hostname, at.port), AT_FIRST_S[0]).close()
+    except OSError as error:
+        raise StoreError(
+            f"{place}: WebHDFS answers, but nothing does at {at.hostname}:{at.port}, where Spark reaches the NameNode ({error}): "
+            "correct the port, which mostly is 8020."
+        ) from error

@@ -2,6 +2,8 @@
 
 import pytest
 
+from penstock.bench.servers.process import free_port
+from penstock.bench.servers.s3 import KEYS
 from penstock.cli import main
 
 GOOD = """
@@ -213,3 +215,16 @@ def test_another_end_of_the_input_is_refused_with_those_that_there_are(app, caps
         main(["run", "good.py", "--until-idle=stop"])
     assert end.value.code == 2
     assert "--until-idle=pause" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [
+    ["status", "--runs", "{}"], ["ui", "{}/x", "--save", "x.html"], ["letters", "{}/x"], ["observe", "{}/x"],
+    ["run", "good.py", "--source", "Words=jsonl:input", "--runs", "{}"], ["run", "good.py", "--source", "Words=jsonl:{}/in"],
+    ["run", "good.py", "--source", "Words=jsonl:input", "--sink", "End=jsonl:{}/out"],
+])  # fmt: skip
+def test_a_store_that_is_away_is_said_by_every_verb(app, capsys, monkeypatch, verb):
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}.items():
+        monkeypatch.setenv(name, value)
+    said = sentence(capsys, *(part.format("s3a://bucket/runs") for part in verb))
+    assert "cannot be reached, or refuses" in said
+    assert "check the bucket and its room, AWS_ENDPOINT_URL, and your credentials" in said

@@ -1,11 +1,15 @@
 """Files in each kind of place, and what is said of a place that cannot be used."""
 
+import socket
+
 import pytest
 
+from penstock.bench.servers.process import free_port
+from penstock.bench.servers.s3 import KEYS
 from penstock.errors import ConfigurationError, StoreError
 from penstock.storage import durable
 from penstock.storage.place import in_objects, ours, path_of
-from penstock.storage.reach import check
+from penstock.storage.reach import check, meet
 
 
 def test_files_are_written_read_moved_and_removed(places):
@@ -65,3 +69,42 @@ def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_one(monkeypatch)
             asked()
     with pytest.raises(StoreError, match="cannot be reached, or refuses"):
         check(place)
+
+
+@pytest.fixture
+def nobody(request):
+    """The address of a server that is not there, has no address, or takes connections and never answers."""
+    if request.param == "refuses":
+        yield f"127.0.0.1:{free_port()}"
+    elif request.param == "is nowhere":
+        yield "no.such.host.invalid:9000"
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            yield f"127.0.0.1:{silent.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("nobody", ["refuses", "is nowhere", "is silent"], indirect=True)
+@pytest.mark.parametrize("place", ["s3a://bucket/runs", "hdfs://127.0.0.1:1/runs"])
+def test_of_a_store_that_never_answered_it_is_said_within_seconds(nobody, place, monkeypatch):
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": f"http://{nobody}", "PENSTOCK_WEBHDFS": nobody}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StoreError, match=r"cannot be reached, or refuses .*: check the (bucket|host)") as refused:
+        meet(path_of(place))
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_wrong_with_an_s3_store_is_named(s3, monkeypatch):
+    with pytest.raises(StoreError, match="there is no bucket nowhere"):
+        meet(path_of("s3a://nowhere/in/*.jsonl"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.environment["AWS_ENDPOINT_URL"] + "/")
+    with pytest.raises(StoreError, match=r"signature.*your credentials"):
+        meet(path_of("s3a://bucket/another"))
+
+
+def test_an_hdfs_that_only_we_can_reach_is_refused(hdfs):
+    meet(path_of(f"{hdfs.uri}/runs"))
+    with pytest.raises(
+        StoreError, match=r"WebHDFS answers, but nothing does at 127.0.0.1:\d+, where Spark .*correct the port"
+    ):
+        meet(path_of(f"hdfs://127.0.0.1:{free_port()}/runs"))

@@ -18,12 +18,13 @@ CIPHERS = ("org.bouncycastle", "bcpkix-jdk18on", "1.82")
 """Which YARN's ResourceManager wants."""
 
 
-def daemon(settings: Path, main: str, *arguments: str) -> list[object]:
+def daemon(settings: Path, main: str, *arguments: str, told: str = "") -> list[object]:
     """The command that starts a server.
 
     Parameters
     ----------
     settings: the directory with its configuration. main: its class.
+    told: a logger that says more than warnings.
 
     Raises
     ------
@@ -32,9 +33,10 @@ def daemon(settings: Path, main: str, *arguments: str) -> list[object]:
     jars = fetch(Jars("org.apache.hadoop", "hadoop-client-minicluster", (hadoop_version(),), besides=(LOGGER, CIPHERS)))
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
     logging = [f"{jar}" for pattern in ("log4j-*", "slf4j-api-*") for jar in spark.glob(f"{pattern}.jar")]
+    more = [f"-Dorg.slf4j.simpleLogger.log.{told}=info"] if told else []
     path = os.pathsep.join([str(settings), f"{jars}/*", *logging])
     options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [java_home() / "bin" / "java", *options, "-cp", path, main, *arguments]
+    return [java_home() / "bin" / "java", *options, *more, "-cp", path, main, *arguments]
 
 
 def configuration(settings: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from penstock.bench.servers.hadoop import configuration, daemon
 from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, kill, spawn
 
 DAEMONS = "org.apache.hadoop.hdfs.server"
+AUDIT = f"{DAEMONS}.namenode.FSNamesystem.audit"
 
 
 class Hdfs(Server):
@@ -19,14 +20,15 @@ class Hdfs(Server):
     ----------
     directory: for its data and logs.
     node: of a cluster, on which it runs; this machine unless given.
+    audited: whether the NameNode's log has an entry for each call.
 
     Raises
     ------
     ClusterError: it does not come up; names its log.
     """
 
-    def __init__(self, directory: Path, node: Node | None = None) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, node: Node | None = None, *, audited: bool = False) -> None:
+        self._directory, self._audited = directory, audited
         self._ports = {name: free_port() for name in ("rpc", "http", "data", "data-http", "data-ipc")}
         self._host, self._spawn = (HOST, spawn) if node is None else (node.address, node.spawn)
         self._started: dict[str, Process] = {}
@@ -40,6 +42,11 @@ class Hdfs(Server):
     def configuration(self) -> Path:
         """The directory with what clients of Hadoop's read."""
         return self._directory
+
+    @property
+    def audit_log(self) -> Path:
+        """Where the entry for each call is, besides what else the NameNode says."""
+        return self._log("namenode")
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -108,4 +115,5 @@ class Hdfs(Server):
         return self._directory / f"{name}.log"
 
     def _java(self, name: str, main: str, *arguments: str) -> Process:
-        return self._spawn(daemon(self._directory, f"{DAEMONS}.{main}", *arguments), self._log(name))
+        told = AUDIT if self._audited else ""
+        return self._spawn(daemon(self._directory, f"{DAEMONS}.{main}", *arguments, told=told), self._log(name))

@@ -67,6 +67,11 @@ class S3(Server):
         return "s3a://bucket"
 
     @property
+    def access_log(self) -> Path:
+        """An entry for each request, with its operation, key and client."""
+        return self._directory / "access.log"
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """What a process needs to know to use it."""
         return {**KEYS, "AWS_ENDPOINT_URL": f"http://{self._host}:{self._port}"}
@@ -78,7 +83,10 @@ class S3(Server):
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        command = [gateway(), "--port", f"{self._host}:{self._port}", "--keep-alive", "posix", self._directory / "data"]
+        command = [
+            gateway(), "--port", f"{self._host}:{self._port}", "--keep-alive", "--access-log", self.access_log, "posix",
+            self._directory / "data",
+        ]  # fmt: skip
         keys = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
         log = self._directory / "s3.log"
         self._process = self._spawn(command, log, keys)

@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, SinkError
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.storage import durable
 from penstock.storage.place import absolute, is_local, path_of
-from penstock.storage.reach import reaching
+from penstock.storage.reach import meet, reaching
 from penstock.storage.tables import rows_in
 
 OWNER = ".penstock"
@@ -43,6 +43,7 @@ class DirectorySink(BoundSink):
         directory = path_of(self.files.directory)
         try:
             durable.make(directory)
+            meet(directory)
             with reaching(directory), _alone_in(directory):
                 self._claim(directory, run, discarded)
         except PenstockError:

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from penstock.errors import SourceError
 from penstock.runtime.codec import Codec
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, is_local, ours, path_of
-from penstock.storage.reach import reaching
+from penstock.storage.reach import meet, reaching
 from penstock.storage.tables import columns_of, rows_of
 
 WIDENINGS = (
@@ -63,7 +64,9 @@ class FileSource(BoundSource):
         self._schema = Codec(source.event_type).schema
         self._counted: dict[tuple[str, int], int] = {}
         self._taken: dict[Path, Files] = {}
+        self._notes: dict[Path, _Notes] = {}
         self._started_us = 0
+        meet(path_of(self._path))
         with reaching(path_of(self._path)):
             self._check()
 
@@ -117,19 +120,20 @@ class FileSource(BoundSource):
         new = [
             name for name, offset in position.files(known=self._taken).items() if offset <= last and name not in noted
         ]
-        lines = [
-            json.dumps({"file": name, "rows": self._count(path_of(name))}) for name in new if path_of(name).exists()
-        ]
+        lines = []
+        for name in new:
+            with suppress(FileNotFoundError):  # it may have been archived
+                lines.append(json.dumps({"file": name, "rows": self._count(path_of(name))}))
         if lines:
             journal.add(position.notes, "\n".join(lines).encode())
 
     def _noted(self, position: Position) -> dict[str, int]:
-        noted = {}
-        for line in journal.lines_of(position.notes):
+        seen = self._notes.setdefault(position.notes, _Notes())
+        for line in seen.new_lines(position.notes):
             with suppress(json.JSONDecodeError):  # a kill may have torn it; the file is counted again
                 note = json.loads(line)
-                noted[note["file"]] = note["rows"]
-        return noted
+                seen.rows[note["file"]] = note["rows"]
+        return seen.rows
 
     def drained(self, position: Position) -> bool:
         return not self._divide(position)[1]
@@ -239,6 +243,20 @@ class FileSource(BoundSource):
                 ) as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
                     self._counted[key] = sum(1 for line in lines if line.strip(BLANK) or self._format == "text")
         return self._counted[key]
+
+
+class _Notes:
+    """What has been read of the notes of how many rows files have; of a store's, no file is read twice."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+        self._reached = -1
+
+    def new_lines(self, path: Path) -> Iterable[bytes]:
+        if is_local(path):
+            return journal.lines_of(path)
+        lines, self._reached, _ = journal.lines_after(path, self._reached)
+        return lines
 
 
 def spark_type(kind: pa.DataType) -> str:
