@@ -74,10 +74,12 @@ class SharedSpark:
 
     def get(self) -> Any:
         """The session."""
-        from penstock.engine.session import start_session
+        from penstock.engine.session import start_session, write_on_disk
+        from penstock.storage.checkpoint import DISK
 
         if self._session is None:
-            self._session = start_session("tests", "local[2]", self._log, {})
+            self._session = start_session("tests", "local[2]", self._log, DISK)
+            write_on_disk(self._session)
         return self._session
 
     def leave(self) -> None:

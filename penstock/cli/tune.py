@@ -84,6 +84,8 @@ def shown(answer: Tuning) -> str:
     lines.append(f"  because   {answer.reason}")
     if answer.max_rate is not None:
         lines.append(f"  holds     up to {answer.max_rate:,.0f} rows/s (predicted)")
+    if answer.besides:
+        lines.append(f"  besides   {answer.besides}")
     chosen = answer.chosen or answer.today
     lines += [f"  assumed   {text}" for text in (chosen.assumptions if chosen else ())]
     head = {True: "can be met", False: "cannot be met by a trigger", None: "is not decided"}[answer.feasible]

@@ -20,12 +20,13 @@ from penstock.engine.live import Live
 from penstock.engine.maven import jars_of
 from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
-from penstock.engine.session import adopted, settle, ship, start_session
+from penstock.engine.session import adopted, settle, ship, start_session, write_on_disk
 from penstock.engine.steering import Steering
 from penstock.engine.stores import settings_for
 from penstock.engine.warmup import warm_up
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
+from penstock.storage.checkpoint import DISK
 from penstock.storage.place import is_local
 from penstock.storage.reach import is_of_store, refusal
 
@@ -213,9 +214,10 @@ def _own(binding: Binding) -> Iterator[SparkSession]:
     options, recording = binding.options, binding.recording
     name = f"penstock-{recording.directory.name}"
     jars = jars_of(binding.jars())
-    spark = start_session(
-        name, options.master, recording.log, {**settings_for(binding.stores), **options.conf}, options.archives, jars
-    )
+    own = {**settings_for(binding.stores), **DISK, **options.conf}
+    spark = start_session(name, options.master, recording.log, own, options.archives, jars)
+    if is_local(recording.directory):
+        write_on_disk(spark)
     warm_up(spark)
     try:
         yield spark

@@ -20,6 +20,7 @@ from penstock.engine.classes import sharing
 from penstock.engine.descendants import descendants, kill_all
 from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
+from penstock.storage.checkpoint import DISK, MANAGER
 
 MODULE_LIMIT = 50 * 2**20
 CONNECT_S = 5.0
@@ -58,12 +59,18 @@ STREAMING = {
 """What a session's queries need; may be set while it runs."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LAUNCHING = "-Djdk.lang.Process.launchMechanism=VFORK" if sys.platform == "linux" else ""
+"""Hadoop starts a program to set a file's rights; without this, Java starts another for it first."""
 OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.daemon.module": "penstock.engine.daemon",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",  # the last two are Kafka's secrets
 }
+
+SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
+"""How the JVM and Python's workers talk: by TCP, as is Spark's default, a stateful stage waits 40 ms for an acknowledgement that TCP
+delays. Not on YARN, below whose directories of containers the path of a socket may be longer than it can be."""
 
 
 def start_session(
@@ -106,11 +113,11 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    for key, value in {**STREAMING, **OWN, **conf}.items():
+    for key, value in {**STREAMING, **OWN, **({} if master == "yarn" else SOCKETS), **conf}.items():
         settings.set(key, value)
     given = settings.get(JAVA_OPTIONS, "") or ""
     settings.set(
-        JAVA_OPTIONS, " ".join(filter(None, (own, sharing(java, given), given)))
+        JAVA_OPTIONS, " ".join(filter(None, (own, LAUNCHING, sharing(java, given), given)))
     )  # of two the later counts: the user's
     before = set(descendants())
     try:
@@ -164,6 +171,19 @@ def settle(spark: SparkSession, partitions: int | None) -> int:
     chosen = partitions or spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(chosen))
     return chosen
+
+
+def write_on_disk(spark: SparkSession) -> None:
+    """Have Spark make the files of checkpoints as it is best on a disk, unless it was told how.
+
+    Not where a file would not be replaced: the JVM keeps the disk of an earlier session, which may have been another.
+    """
+    jvm = spark._jvm
+    assert jvm is not None
+    disk = jvm.org.apache.hadoop.fs.Path("file:///").getFileSystem(spark._jsc.hadoopConfiguration())
+    if disk.getClass().getName() in DISK.values():
+        for name, value in MANAGER.items():
+            spark.conf.set(name, str(spark.conf.get(name, value)))
 
 
 @contextmanager

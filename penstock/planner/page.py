@@ -31,6 +31,8 @@ def page(tuning: Tuning, source: str) -> str:
     parts += [limits(tuning.verdicts), figures(tuning.measured, tuning.today, tuning.chosen)]
     if len(tuning.tried) > 1:
         parts.append("<h2>Latency and files, by trigger interval</h2>" + curve(tuning).svg())
+    if tuning.besides:
+        parts.append(f"<h2>Besides</h2><p>{escape(tuning.besides)}</p>")
     shown = tuning.chosen or tuning.today
     parts.append(assumed(shown.assumptions if shown else ()))
     return document(f"{source}: {target}", parts)

@@ -10,6 +10,7 @@ import numpy as np
 from penstock.app.display import framed
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.planner.calibration import Calibration, calibrate
+from penstock.planner.logs import about_logs
 from penstock.planner.observation import Observation
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.setting import Setting
@@ -52,6 +53,7 @@ class Tuning:
     max_rate: rows per second up to which the choice is expected to meet the target.
     cores_missing: times today's parallel speed at which the target could be met; None where it can be, or never.
     tried: predictions without bands for each trigger that was tried.
+    besides: what else would make micro-batches shorter; mostly empty.
     """
 
     target: Target
@@ -65,6 +67,7 @@ class Tuning:
     max_rate: float | None
     cores_missing: float | None
     tried: tuple[Prediction, ...]
+    besides: str = ""
 
     @property
     def limits(self) -> str:
@@ -109,6 +112,7 @@ class Tuning:
             "reason": self.reason,
             "max_rate": self.max_rate,
             "cores_missing": self.cores_missing,
+            "besides": self.besides,
             "curve": [
                 {"trigger": p.setting.trigger, **{name: getattr(p, name) for name in LATENCIES}, "files_per_day": p.files_per_day}
                 for p in self.tried
@@ -136,7 +140,8 @@ def tune(
         )
     found = tuple(verdicts(observation))
     measured = observation.queries[-1].latency()
-    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, ())
+    besides = about_logs(observation)
+    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, (), besides)
     if found[0].kind in ("idle", "unclear"):
         return replace(
             unknown, reason="The recording does not carry a prediction: record the query under load, for longer."
@@ -148,7 +153,7 @@ def tune(
     except ConfigurationError as error:
         return replace(unknown, reason=str(error))
     answer = choose(calibration, target, what_if)
-    return replace(answer, measured=measured, verdicts=found)
+    return replace(answer, measured=measured, verdicts=found, besides=besides)
 
 
 def choose(calibration: Calibration, target: Target, what_if: Setting | None = None, *, fine: bool = False) -> Tuning:

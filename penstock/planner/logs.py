@@ -1,0 +1,31 @@
+"""What a micro-batch pays for the two logs of its checkpoint, whatever it reads, and what makes that less."""
+
+import numpy as np
+
+from penstock.planner.observation import Observation
+from penstock.storage.checkpoint import ON_DISK
+
+LEAST_S, LEAST_SHARE = 0.03, 0.05
+"""Seconds of a micro-batch, and share of it, from which it is worth a word."""
+
+
+def about_logs(observation: Observation) -> str:
+    """A sentence on queries whose micro-batches pay much for them; empty where none does."""
+    found = []
+    for query in observation.queries:
+        ran = [record for record in query.records if record.ran and record.rows]
+        if not ran:
+            continue
+        logs = float(
+            np.median([record.phases.get("walCommit", 0.0) + record.phases.get("commitOffsets", 0.0) for record in ran])
+        )
+        share = logs / max(float(np.median([record.duration for record in ran])), 1e-9)
+        if logs >= LEAST_S and share >= LEAST_SHARE:
+            found.append(f"{logs * 1e3:.0f} ms, {share:.0%} of one of {query.name}")
+    if not found:
+        return ""
+    settings = " and ".join(f"{name}={value}" for name, value in ON_DISK.items())
+    return (
+        f"A micro-batch spends {'; '.join(found)} (measured) on the two logs of its checkpoint. If that lies on a disk, set "
+        f"{settings}: Spark then starts two programs for each file that it makes there, not ten. In a store, it is the store's answers."
+    )
