@@ -19,7 +19,7 @@ from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.wire import Block
 from penstock.runtime.wiring import Wiring
 
-KEPT_IN_MEMORY = 32 << 20
+KEPT_IN_MEMORY = 16 << 20
 """Bytes of blocks; those that come after lie in a file until they are read."""
 
 AT_ONCE = 20_000

@@ -141,7 +141,7 @@ def test_tune_prints_what_others_rely_on(recorded, tmp_path):
 def test_tune_says_where_micro_batches_pay_for_their_logs(tmp_path):
     told, _ = progress(trigger=2.0)
     assert (
-        "A micro-batch spends 100 ms, 26% of one of query (measured) on the two logs"
+        "A micro-batch spends 100 ms, 20% of one of query (measured) on the two logs"
         in said("tune", recording(tmp_path, told), "--p95", "5s").stdout
     )
     for one in told:
