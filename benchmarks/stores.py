@@ -211,7 +211,7 @@ def cost(options: argparse.Namespace, report: dict[str, Any]) -> bool:
     for store in ("disk", "s3", "hdfs"):
         shutil.rmtree(WORK / store, ignore_errors=True)
         with ExitStack() as stack:
-            server = None if store == "disk" else stack.enter_context(_told(store))
+            server = None if store == "disk" else stack.enter_context(_audited(store))
             if server is not None:
                 os.environ.update(server.environment)
                 put(directory, path_of(f"{server.uri}/in"))
@@ -232,7 +232,7 @@ def cost(options: argparse.Namespace, report: dict[str, Any]) -> bool:
     return True
 
 
-def _told(store: str) -> S3 | Hdfs:
+def _audited(store: str) -> S3 | Hdfs:
     """A server that keeps what it was asked for."""
     return S3(WORK / store) if store == "s3" else Hdfs(WORK / store, audited=True)
 

@@ -9,7 +9,7 @@ from socket import gethostname
 from typing import Any, Literal
 
 from penstock.engine.ledger import BatchRecord, records_in
-from penstock.errors import SourceError
+from penstock.errors import SourceError, StoreError
 from penstock.runtime.histogram import Histogram
 from penstock.storage import durable
 from penstock.storage.journal import lines_of
@@ -77,14 +77,24 @@ def manifest_of(run: Path) -> dict[str, Any]:
     SourceError: the directory is not that of a run, or cannot be read.
     """
     try:
-        with reaching(run):
-            manifest = json.loads((run / "manifest.json").read_text())
+        manifest = json.loads(_read(run / "manifest.json"))
     except (OSError, ValueError) as error:
         raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
     wanted = ("run", "application", "topology", "sources", "groups")
     if not isinstance(manifest, dict) or any(name not in manifest for name in wanted):
         raise SourceError(f"{run} is not the directory of a run: its manifest.json has not {', '.join(wanted)}.")
     return manifest
+
+
+def _read(file: Path) -> str:
+    """What a file holds; what is wrong with its store is said as such, but not that there is no file."""
+    try:
+        with reaching(file):
+            return file.read_text()
+    except StoreError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise error.__cause__ from None
+        raise
 
 
 def overview(run: Path) -> Overview:

@@ -49,7 +49,7 @@ class Recording:
         except OSError as error:
             raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
         if not is_local(self.directory):
-            check(self.directory)
+            check(self.directory, by_spark=True)
         if not take_over:
             self._lock()
         self.manifest: dict[str, Any] = {}

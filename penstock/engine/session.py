@@ -68,10 +68,6 @@ OWN = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",  # the last two are Kafka's secrets
 }
 
-SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
-"""How the JVM and Python's workers talk: by TCP, as is Spark's default, a stateful stage waits 40 ms for an acknowledgement that TCP
-delays. Not on YARN, below whose directories of containers the path of a socket may be longer than it can be."""
-
 
 def start_session(
     name: str,
@@ -113,7 +109,7 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    for key, value in {**STREAMING, **OWN, **({} if master == "yarn" else SOCKETS), **conf}.items():
+    for key, value in {**STREAMING, **OWN, **conf}.items():
         settings.set(key, value)
     given = settings.get(JAVA_OPTIONS, "") or ""
     settings.set(

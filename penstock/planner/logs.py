@@ -10,11 +10,14 @@ LEAST_S, LEAST_SHARE = 0.03, 0.05
 
 
 def about_logs(observation: Observation) -> str:
-    """A sentence on queries whose micro-batches pay much for them; empty where none does."""
+    """A sentence on queries whose micro-batches pay much for them; empty where none does.
+
+    Runs of Penstock, which are known by the latency that they measure, have the settings.
+    """
     found = []
     for query in observation.queries:
         ran = [record for record in query.records if record.ran and record.rows]
-        if not ran:
+        if not ran or query.latency_ms:
             continue
         logs = float(
             np.median([record.phases.get("walCommit", 0.0) + record.phases.get("commitOffsets", 0.0) for record in ran])
@@ -26,6 +29,7 @@ def about_logs(observation: Observation) -> str:
         return ""
     settings = " and ".join(f"{name}={value}" for name, value in ON_DISK.items())
     return (
-        f"A micro-batch spends {'; '.join(found)} (measured) on the two logs of its checkpoint. If that lies on a disk, set "
-        f"{settings}: Spark then starts two programs for each file that it makes there, not ten. In a store, it is the store's answers."
+        f"A micro-batch spends {'; '.join(found)} (measured) on the two logs of its checkpoint. If that lies on a disk, and Spark makes "
+        f"its files in its own way, start the session with {settings}, and never with the first alone: two programs are then started "
+        "for each file, not ten. In a store, it is the store's answers."
     )

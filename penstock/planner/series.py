@@ -104,7 +104,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
     kept = sorted((record for record in latest.values() if _taken(record) > 0), key=lambda record: record.number)
     empty = {record.number for record in ran} - {record.number for record in kept}
     numbers = [record.number for record in kept]
-    before = [None, *numbers[:-1]]
+    before = [None, *numbers][: len(numbers)]
     return Series(
         numbers=np.array(numbers, dtype=float),
         started=np.array([record.started for record in kept]),

@@ -45,6 +45,8 @@ class Hdfs(WebHDFS):  # type: ignore[misc]  # has no types
         if start is not None or end is not None:
             return bytes(super().cat_file(path, start, end, **given))
         told = self._call("OPEN", path=path, redirect=False)
+        if "Location" not in told.headers:  # a gateway that answers for its DataNodes
+            return bytes(told.content)
         sent = self.session.get(self._apply_proxy(told.headers["Location"]))
         if sent.status_code == 404:  # it was removed since the NameNode has said where it is
             raise FileNotFoundError(path)

@@ -15,7 +15,10 @@ from penstock.storage.place import AT_FIRST_S, in_objects, is_local, ours, path_
 
 LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "requests")
 """Whose errors are not all of Python's own for input and output."""
-WHERE = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "PENSTOCK_WEBHDFS")
+WHERE = (
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE",
+    "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "HADOOP_USER_NAME", "PENSTOCK_WEBHDFS",
+)  # fmt: skip
 """The environment's say on where a store is, and who asks."""
 MOST = 200
 """Characters of a library's own words that are shown."""
@@ -55,22 +58,30 @@ def is_of_store(error: Exception) -> bool:
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in LIBRARIES
 
 
-def check(place: Path) -> None:
+def check(place: Path, *, by_spark: bool = False) -> None:
     """Refuse a place whose store cannot be used.
+
+    Parameters
+    ----------
+    by_spark: whether Spark is to reach it, too.
 
     Raises
     ------
     StoreError: see `reaching`.
     """
-    meet(place)
+    meet(place, by_spark=by_spark)
     with reaching(place):
         durable.names(place)
 
 
-def meet(place: Path) -> None:
+def meet(place: Path, *, by_spark: bool = False) -> None:
     """See that a place's store is there, and answers within seconds; all later questions are asked with more patience.
 
     What has answered once is not asked again by this process.
+
+    Parameters
+    ----------
+    by_spark: whether Spark is to reach it, too.
 
     Raises
     ------
@@ -79,6 +90,8 @@ def meet(place: Path) -> None:
     if not is_local(place):
         with reaching(place):
             _meet(str(place), tuple(os.environ.get(name) for name in WHERE))
+            if by_spark:
+                _meet_namenode(str(place))
 
 
 @lru_cache(maxsize=64)
@@ -93,11 +106,11 @@ def _meet(place: str, where: tuple[str | None, ...]) -> None:
     store = ours(path).fs
     if not in_objects(path):
         store.exists("/")
-        _meet_namenode(place)
         return
     store.retries = 1  # besides those of the library below
     bucket, _, key = ours(path).path.partition("/")
-    prefix = re.split(r"[*?\[]", key)[0]  # some may see no more of a bucket
+    before, *pattern = re.split(r"[*?\[]", key)
+    prefix = before if pattern or not key else f"{key.rstrip('/')}/"  # some may see no more of a bucket
     try:
         store.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
     except FileNotFoundError as error:

@@ -55,6 +55,15 @@ def test_a_recording_cut_off_in_a_line_is_judged_by_the_rest(tmp_path):
     assert verdicts(observe(path))[0].kind == "healthy"
 
 
+def test_a_recording_without_a_row_is_idle(tmp_path):
+    told, _ = progress(seconds=20)
+    for one in told:
+        one["numInputRows"] = 0
+        for source in one["sources"]:
+            source |= {"numInputRows": 0, "endOffset": source["startOffset"]}
+    assert observe(written(tmp_path / "a", told)).queries[0].batches == 0
+
+
 def test_a_short_recording_decides_nothing(tmp_path):
     told, _ = progress(seconds=5)
     answer = tune(observe(written(tmp_path / "a", told)), Target("p95", 1.0))

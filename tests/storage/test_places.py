@@ -8,7 +8,7 @@ from penstock.bench.servers.process import free_port
 from penstock.bench.servers.s3 import KEYS
 from penstock.errors import ConfigurationError, StoreError
 from penstock.storage import durable
-from penstock.storage.place import in_objects, ours, path_of
+from penstock.storage.place import AT_FIRST, in_objects, ours, path_of
 from penstock.storage.reach import check, meet
 
 
@@ -88,6 +88,8 @@ def nobody(request):
 def test_of_a_store_that_never_answered_it_is_said_within_seconds(nobody, place, monkeypatch):
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": f"http://{nobody}", "PENSTOCK_WEBHDFS": nobody}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("penstock.storage.place.AT_FIRST_S", (1.0, 1.0))
+    monkeypatch.setattr("penstock.storage.place.AT_FIRST", {**AT_FIRST, "read_timeout": 1})
     with pytest.raises(StoreError, match=r"cannot be reached, or refuses .*: check the (bucket|host)") as refused:
         meet(path_of(place))
     assert "\n" not in str(refused.value)
@@ -107,4 +109,4 @@ def test_an_hdfs_that_only_we_can_reach_is_refused(hdfs):
     with pytest.raises(
         StoreError, match=r"WebHDFS answers, but nothing does at 127.0.0.1:\d+, where Spark .*correct the port"
     ):
-        meet(path_of(f"hdfs://127.0.0.1:{free_port()}/runs"))
+        meet(path_of(f"hdfs://127.0.0.1:{free_port()}/runs"), by_spark=True)

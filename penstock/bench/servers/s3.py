@@ -92,11 +92,6 @@ class S3(Server):
         self._process = self._spawn(command, log, keys)
         await_ready("S3 gateway", self._process, log, self._answers)
 
-    def requests(self) -> int:
-        """How many requests it has answered."""
-        log = (self._directory / "s3.log").read_text(errors="replace")
-        return sum(log.count(f"| {method} ") for method in ("GET", "PUT", "HEAD", "POST", "DELETE"))
-
     def _answers(self) -> bool:
         try:
             return httpx.get(self.environment["AWS_ENDPOINT_URL"], timeout=1).status_code > 0

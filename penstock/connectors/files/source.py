@@ -66,7 +66,7 @@ class FileSource(BoundSource):
         self._taken: dict[Path, Files] = {}
         self._notes: dict[Path, _Notes] = {}
         self._started_us = 0
-        meet(path_of(self._path))
+        meet(path_of(self._path), by_spark=True)
         with reaching(path_of(self._path)):
             self._check()
 

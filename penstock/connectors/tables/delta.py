@@ -37,7 +37,7 @@ OWNER = "penstock.run"
 TRIES, PAUSE_S = 20, 0.05
 """How often a version that another writer was quicker than is tried again, and the first pause before it."""
 
-AT_FIRST = {"connect_timeout": "3s", "timeout": "5s", "max_retries": "1", "retry_timeout": "5s"}
+AT_FIRST = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "1", "retry_timeout": "20s"}
 """With which a store is asked that has yet to show that it is there; later, the library tries for three minutes."""
 
 COMPACTED_EVERY = 100
@@ -65,7 +65,7 @@ class DeltaSink(BoundSink):
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""
         with self._explained():
-            DeltaTable.is_deltatable(self._at, {**AT_FIRST, **self._storage})
+            DeltaTable.is_deltatable(self._at, {**AT_FIRST, **self._storage})  # raises where nobody answers
             table = self._table()
             if table is None:
                 DeltaTable.create(
