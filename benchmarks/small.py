@@ -75,7 +75,7 @@ def rows(names: list[str], batches: int, rounds: int) -> Iterator[tuple[str, ...
     found: dict[tuple[str, str], list[list[dict[str, float]]]] = defaultdict(list)
     for number in range(rounds):
         for name in names:
-            for settings, given in (("as it is", ()), ("as Spark does", SPARKS)):
+            for settings, given in (("Penstock's", ()), ("Spark's own", SPARKS)):
                 found[name, settings].append(durations(name, batches, given))
                 print(f"    {number + 1}: {name}, {settings}", file=sys.stderr, flush=True)
     for (name, settings), trials in found.items():
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     names = [options.only] if options.only else list(APPLICATIONS)
-    columns = ("", "keyed hops", "checkpoint", "ms a micro-batch", *PHASES)
+    columns = ("", "keyed hops", "settings", "ms a micro-batch", *PHASES)
     tell("micro-batches of one event, medians", columns, rows(names, options.batches, options.rounds), options.output)
 
 

@@ -6,10 +6,14 @@ Usage: tests.py [--servers] [PYTEST'S OPTIONS ...]; with --servers those that ne
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 arguments = [argument for argument in sys.argv[1:] if argument != "--servers"]
 WANTED = "servers or slow" if "--servers" in sys.argv else "not servers and not slow"
-ON_SPARK = ["tests/engine", "tests/test_topologies.py", "tests/test_examples.py"]
+OF_THEIR_OWN = {"test_stores.py", "test_yarn.py"}
+"""Which start each Spark that they need themselves, and so may run beside the others: both halves take as long then."""
+ON_SPARK = [str(path) for path in sorted(Path("tests/engine").glob("test_*.py")) if path.name not in OF_THEIR_OWN]
+ON_SPARK += ["tests/test_topologies.py", "tests/test_examples.py"]
 PYTEST = [sys.executable, "-m", "pytest", "-m", WANTED, *arguments]
 
 with tempfile.TemporaryFile("w+") as said:
