@@ -15,6 +15,7 @@ from penstock.app.loader import AppReference, reference
 from penstock.connectors.lag import waiting_in
 from penstock.connectors.sink import BoundSink
 from penstock.engine.binding import Binding
+from penstock.engine.checkpoint import DISK
 from penstock.engine.listener import listen
 from penstock.engine.live import Live
 from penstock.engine.maven import jars_of
@@ -26,7 +27,6 @@ from penstock.engine.stores import settings_for
 from penstock.engine.warmup import warm_up
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
-from penstock.storage.checkpoint import DISK
 from penstock.storage.place import is_local
 from penstock.storage.reach import is_of_store, refusal
 

@@ -16,11 +16,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.engine.checkpoint import DISK, MANAGER
 from penstock.engine.classes import sharing
 from penstock.engine.descendants import descendants, kill_all
 from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
-from penstock.storage.checkpoint import DISK, MANAGER
 
 MODULE_LIMIT = 50 * 2**20
 CONNECT_S = 5.0

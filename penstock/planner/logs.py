@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from penstock.engine.checkpoint import ON_DISK
 from penstock.planner.observation import Observation
-from penstock.storage.checkpoint import ON_DISK
 
 LEAST_S, LEAST_SHARE = 0.03, 0.05
 """Seconds of a micro-batch, and share of it, from which it is worth a word."""

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from penstock.storage.checkpoint import ON_DISK
+from penstock.engine.checkpoint import ON_DISK
 
 APP = """
 from penstock import App, Event, ProcessingElement

@@ -42,8 +42,8 @@ class DirectorySink(BoundSink):
     def claim(self, run: str, discarded: Collection[str]) -> None:
         directory = path_of(self.files.directory)
         try:
-            durable.make(directory)
             meet(directory)
+            durable.make(directory)
             with reaching(directory), _alone_in(directory):
                 self._claim(directory, run, discarded)
         except PenstockError:

@@ -18,6 +18,7 @@ import msgspec
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
 from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.tables.delta_log import meet
 from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
 from penstock.connectors.tables.rules import refuse_optional_key, refuse_unfit
@@ -36,9 +37,6 @@ OWNER = "penstock.run"
 
 TRIES, PAUSE_S = 20, 0.05
 """How often a version that another writer was quicker than is tried again, and the first pause before it."""
-
-AT_FIRST = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "1", "retry_timeout": "20s"}
-"""With which a store is asked that has yet to show that it is there; later, the library tries for three minutes."""
 
 COMPACTED_EVERY = 100
 """Micro-batches."""
@@ -65,7 +63,7 @@ class DeltaSink(BoundSink):
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""
         with self._explained():
-            DeltaTable.is_deltatable(self._at, {**AT_FIRST, **self._storage})  # raises where nobody answers
+            meet(self._at, self._storage)
             table = self._table()
             if table is None:
                 DeltaTable.create(

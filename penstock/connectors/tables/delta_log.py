@@ -25,6 +25,19 @@ with needs():
 
 MAPPING = "delta.columnMapping.mode"
 
+AT_FIRST = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "1", "retry_timeout": "20s"}
+"""With which a store is asked that has yet to show that it is there; later, the library tries for three minutes."""
+
+
+def meet(at: str, storage: dict[str, str]) -> None:
+    """See that a table's store is there, and answers within seconds; what it says of the table does not matter yet.
+
+    Raises
+    ------
+    OSError: it does not.
+    """
+    DeltaTable.is_deltatable(at, {**AT_FIRST, **storage})
+
 
 class Added(NamedTuple):
     """A file whose rows a version has added; when, in microseconds, and the values of its partition by column."""
@@ -54,6 +67,7 @@ class DeltaLog:
     def __init__(self, what: str, at: str, storage: dict[str, str]) -> None:
         self.what, self.at, self._storage = what, at, storage
         with self.explained():
+            meet(at, storage)
             table = self._opened()
             self.check_readable(table.metadata().configuration)
             self.columns: dict[str, pa.Field] = _columns(table.schema())
