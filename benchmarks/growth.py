@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from harness import HERE, MASTER, tell
+from harness import HERE, MASTER, parquet_files, tell
 
 sys.path.append(str(HERE / "peers"))
 
@@ -122,19 +121,10 @@ def keys(number: int) -> Iterator[Row]:
 
 def readings(number: int) -> Path:
     """A million new keys in each file; then three files of any keys."""
-    directory = WORK / f"readings-{number}"
-    if not directory.exists():
-        draft = directory.with_suffix(".draft")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        chance = np.random.default_rng(7)
-        files = [*np.split(chance.permutation(number), number // AT_ONCE), *chance.integers(0, number, (3, AT_ONCE))]
-        for place, ids in enumerate(files):
-            table = pa.table({"key": ids, "value": chance.integers(0, 1000, len(ids))})
-            pq.write_table(table, draft / f"{place:03d}.parquet")
-            time.sleep(0.01)  # Spark takes files by their age
-        draft.rename(directory)
-    return directory.absolute()
+    chance = np.random.default_rng(7)
+    files = [*np.split(chance.permutation(number), number // AT_ONCE), *chance.integers(0, number, (3, AT_ONCE))]
+    tables = (pa.table({"key": ids, "value": chance.integers(0, 1000, len(ids))}) for ids in files)
+    return parquet_files(WORK / f"readings-{number}", tables)
 
 
 def main() -> None:

@@ -19,6 +19,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 HERE = Path(__file__).parent
 MASTER = "local[2]"
 
@@ -89,6 +92,24 @@ def contend(
     result = {"median": median(warm), "least": warm[0], "most": warm[-1], "batches": len(warm)}
     print(f"    {what}: {result['median']:,.0f} rows/s ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
     return result
+
+
+def parquet_files(directory: Path, tables: Iterable[pa.Table], pieces: int = 1) -> Path:
+    """A directory with a file for each table, in their order; made once.
+
+    Parameters
+    ----------
+    pieces: row groups of a file, by which several tasks can read it.
+    """
+    if not directory.exists():
+        draft = directory.with_suffix(".draft")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        for place, table in enumerate(tables):
+            pq.write_table(table, draft / f"{place:03d}.parquet", row_group_size=-(-table.num_rows // pieces))
+            time.sleep(0.01)  # Spark takes files by their age
+        draft.rename(directory)
+    return directory.absolute()
 
 
 def tell(about: str, columns: Sequence[str], rows: Iterable[Sequence[str]], output: Path | None) -> None:

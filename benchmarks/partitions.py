@@ -12,15 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from harness import HERE, tell
+from harness import HERE, parquet_files, tell
 from schedule import MicroBatch, micro_batches
 
 WORK = Path("data/benchmarks/partitions")
@@ -32,18 +30,11 @@ PIECES = 64
 
 def readings(rows: int) -> Path:
     """A file for each micro-batch."""
-    directory = WORK / f"readings-{rows}"
-    if not directory.exists():
-        draft = directory.with_suffix(".draft")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        chance = np.random.default_rng(7)
-        for place in range(FILES):
-            table = pa.table({"key": chance.integers(0, KEYS, rows), "value": chance.integers(0, 1000, rows)})
-            pq.write_table(table, draft / f"{place:03d}.parquet", row_group_size=-(-rows // PIECES))
-            time.sleep(0.01)  # Spark takes files by their age
-        draft.rename(directory)
-    return directory.absolute()
+    chance = np.random.default_rng(7)
+    tables = (
+        pa.table({"key": chance.integers(0, KEYS, rows), "value": chance.integers(0, 1000, rows)}) for _ in range(FILES)
+    )
+    return parquet_files(WORK / f"readings-{rows}", tables, PIECES)
 
 
 def run(dialect: str, source: Path, partitions: int, cores: int) -> list[MicroBatch]:
