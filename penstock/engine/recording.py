@@ -103,7 +103,7 @@ class Recording:
         if stored is not None and not fresh and not stored.get("discarding"):
             self._check(stored, manifest)
             manifest |= {"run": stored["run"], "orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
-            manifest["discarded"] = _discarded(stored)
+            manifest |= {"discarded": _discarded(stored), "place": stored.get("place", str(self.directory))}
         else:
             self._begin_anew(path, manifest, stored)
         self.manifest = manifest | {"driver": self._driver}
@@ -113,6 +113,7 @@ class Recording:
 
     def _begin_anew(self, path: Path, manifest: dict[str, Any], stored: dict[str, Any] | None) -> None:
         """Discard what there is. Which runs are discarded is written down first, so that a kill in between is resumed."""
+        manifest["place"] = str(self.directory)
         if stored is None:
             manifest |= {"run": uuid.uuid4().hex, "discarded": []}
         elif stored.get("discarding"):
@@ -253,6 +254,7 @@ class Recording:
                 f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. Start "
                 "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
             )
+        self._refuse_moved(stored)
         check_state_fits(stored["state"], present["state"])
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
         if list(stored["sources"]) != list(present["sources"]):
@@ -290,6 +292,17 @@ class Recording:
                 f"The groups had {stored['hops']} keyed hops when this run began, and now have {present['hops']}; Spark's "
                 f"checkpoint fixes them: {mend}."
             )
+
+    def _refuse_moved(self, stored: dict[str, Any]) -> None:
+        """Refuse a directory that lay elsewhere: Spark's checkpoint says of the files of state where they lay."""
+        place = stored.get("place", str(self.directory))
+        here = is_local(self.directory) and Path(place).exists() and self.directory.samefile(place)
+        if here or place == str(self.directory) or not stored["state"]:
+            return
+        raise IncompatibleStateError(
+            f"{self.directory} was {place} when this run began, and Spark's checkpoint names the files of its state by that: move it "
+            "back, or start afresh with --fresh."
+        )
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -57,6 +57,17 @@ def test_a_run_does_not_resume_from_another_place(run_app, words, tmp_path):
         run_app("counter", sources={"Words": f"jsonl:{tmp_path / 'other'}"})
 
 
+def test_a_run_with_state_that_was_moved_says_where_it_belongs(run_app, words, tmp_path):
+    run_app("counter", sources=words("a"))
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        IncompatibleStateError, match=r"elsewhere/\w+ was .*/runs/\w+ when this run began.*move it back"
+    ):
+        run_app("counter", sources=words("b"), runs=tmp_path / "elsewhere")
+    (tmp_path / "runs").symlink_to("elsewhere")  # now it is there, too
+    assert latest(run_app("counter", sources=words(), runs=tmp_path / "elsewhere")) == {"a": 1, "b": 1}
+
+
 STATEFUL = """
 from penstock import App, Event, ProcessingElement
 class Word(Event):
