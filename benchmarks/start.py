@@ -1,4 +1,5 @@
-"""From the command to the first committed micro-batch: with Spark's classes kept between starts, and without, in turn.
+"""From the command to the first committed micro-batch: as it is, without Spark's classes kept between starts, and with methods
+compiled when Java would by itself, in turn.
 
     python benchmarks/start.py [--rounds 5]
 
@@ -15,7 +16,16 @@ import time
 from pathlib import Path
 
 APP = Path(__file__).parent / "apps" / "counter.py"
-WAYS = {"kept": [], "not kept": ["--conf", "spark.driver.extraJavaOptions=-Xshare:auto"]}
+JAVAS = (
+    "-XX:Tier4InvocationThreshold=5000 -XX:Tier4MinInvocationThreshold=600 "
+    "-XX:Tier4CompileThreshold=15000 -XX:Tier4BackEdgeThreshold=40000"
+)
+"""When Java compiles a method with all its care, unless told."""
+WAYS = {
+    "as it is": [],
+    "classes not kept": ["--conf", "spark.driver.extraJavaOptions=-Xshare:auto"],
+    "compiled as by default": ["--conf", f"spark.driver.extraJavaOptions={JAVAS}"],
+}
 """Options of a run; whoever says himself what the JVM shares is left alone."""
 ENDS_S = 20.0
 """For the JVM of the last start to end, which may write the archive."""

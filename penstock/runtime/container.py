@@ -535,6 +535,8 @@ class _Batch:
     def first_rows(self) -> dict[bytes, int]:
         """For each instance the first event that is not late."""
         rows = range(len(self.identities) - 1, -1, -1)
+        if not self.late:
+            return dict(zip(reversed(self.identities), rows, strict=True))
         return {self.identities[row]: row for row in rows if row not in self.late}
 
     def last_rows(self) -> dict[bytes, int]:
