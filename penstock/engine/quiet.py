@@ -1,4 +1,4 @@
-"""Runs to which nothing comes: Spark asks their sources a hundred times a second, where five times are enough.
+"""Runs to which nothing comes: Spark asks their sources a hundred times a second, where five times are enough, and twice after a minute.
 
 Without a trigger interval a query asks again 10 ms after it has found nothing. That takes a tenth of a core, half of it for
 settings that Spark copies to list a directory. After some seconds of silence the queries get an interval instead, until the next
@@ -12,9 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.engine.steering import retime
 
-SILENT_S = 10.0
-"""Without a micro-batch."""
-INTERVAL_S = 0.2
+SLOWER = ((60.0, 0.5), (10.0, 0.2))
+"""After so many seconds without a micro-batch, the interval in seconds."""
 
 
 class Quiet:
@@ -22,20 +21,21 @@ class Quiet:
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
-        self._slowed = set[str]()
+        self._slowed: dict[str, float] = {}
+        """Intervals of queries by their runs."""
 
     def look(self, queries: Iterable[StreamingQuery]) -> None:
         """Slow the queries if it has been silent for long; called several times a second."""
-        if time.monotonic() - self._begun > SILENT_S:
-            for query in queries:
-                if query.runId not in self._slowed and retime(query, INTERVAL_S):
-                    self._slowed.add(query.runId)
+        silent = time.monotonic() - self._begun
+        interval = next((interval for after, interval in SLOWER if silent > after), 0.0)
+        for query in queries if interval else ():
+            if interval > self._slowed.get(query.runId, 0.0) and retime(query, interval):
+                self._slowed[query.runId] = interval
 
     def begin(self, query: Callable[[], StreamingQuery]) -> None:
         """A query begins a micro-batch: it is to go on at once."""
         self._begun = time.monotonic()
         if self._slowed:
             woken = query()
-            if woken.runId in self._slowed:
-                self._slowed.discard(woken.runId)
+            if self._slowed.pop(woken.runId, None):
                 retime(woken, 0.0)

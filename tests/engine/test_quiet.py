@@ -37,11 +37,12 @@ def test_a_silent_query_is_slowed_until_something_comes(spark, tmp_path, monkeyp
         await_true(lambda: query._jsq.streamingQuery().triggerExecutor() is not None)
         calm.look([query])
         assert interval_of(query) == 0
-        monkeypatch.setattr(quiet, "SILENT_S", 0.5)
         for number in range(2):
-            time.sleep(0.6)
-            calm.look([query])
-            assert interval_of(query) == quiet.INTERVAL_S * 1000
+            for much, interval in ((3600.0, 200), (0.5, 500)):
+                monkeypatch.setattr(quiet, "SLOWER", ((much, 0.5), (0.5, 0.2)))
+                time.sleep(0.6)
+                calm.look([query])
+                assert interval_of(query) == interval
             (given / f"{number}.txt").write_text("one\n")
             await_true(lambda wanted=number + 1: len(seen) == wanted)
             assert seen[-1] == (0, 1)
