@@ -20,3 +20,10 @@ def optional(annotation: Any) -> bool:
     if typing.get_origin(annotation) is typing.Annotated:
         return optional(typing.get_args(annotation)[0])
     return type(None) in typing.get_args(annotation)
+
+
+def demanding(kind: type) -> bool:
+    """Whether a class asks more of its values than their types: by what `Annotated` adds, or in its `__post_init__`."""
+    return hasattr(kind, "__post_init__") or typing.get_type_hints(kind) != typing.get_type_hints(
+        kind, include_extras=True
+    )

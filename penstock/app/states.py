@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.app.annotations import demanding
 from penstock.app.event import Event, field_types
 from penstock.app.spelling import did_you_mean
 from penstock.errors import StateError, TopologyError
@@ -110,6 +111,11 @@ def _check_fields(name: str, state: Any) -> None:
     if not (isinstance(state, type) and issubclass(state, Event)):
         raise StateError(
             f"Element {name}: state={state!r} is no class of fields; write it as `class Count(Event): seen: int = 0`."
+        )
+    if demanding(state):
+        raise StateError(
+            f"Element {name}: {state.__name__} asks more of its fields than their types, and in arrays nothing asks: give it plain "
+            "types and no __post_init__, and test the values in the body; or use the event dialect."
         )
     kinds = field_types(state)
     for field in msgspec.structs.fields(state):

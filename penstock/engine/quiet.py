@@ -1,8 +1,8 @@
-"""Runs to which nothing comes: Spark asks their sources a hundred times a second, where five times are enough, and twice after a minute.
+"""Runs to which nothing comes, whose sources Spark would ask a hundred times a second.
 
 Without a trigger interval a query asks again 10 ms after it has found nothing. That takes a tenth of a core, half of it for
-settings that Spark copies to list a directory. After some seconds of silence the queries get an interval instead, until the next
-micro-batch begins: the first event after a silence waits a little longer, and no other.
+settings that Spark copies to list a directory. After some seconds of silence the queries get an interval instead, and after a
+minute a longer one, until the next micro-batch begins: the first event after a silence waits a little longer, and no other.
 """
 
 import time
@@ -27,8 +27,10 @@ class Quiet:
     def look(self, queries: Iterable[StreamingQuery]) -> None:
         """Slow the queries if it has been silent for long; called several times a second."""
         silent = time.monotonic() - self._begun
-        interval = next((interval for after, interval in SLOWER if silent > after), 0.0)
-        for query in queries if interval else ():
+        interval = next((interval for after, interval in SLOWER if silent > after), None)
+        if interval is None:
+            return
+        for query in queries:
             if interval > self._slowed.get(query.runId, 0.0) and retime(query, interval):
                 self._slowed[query.runId] = interval
 

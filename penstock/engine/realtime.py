@@ -57,7 +57,7 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
         if not Codec(stream.event_type).flat:
             raise ConfigurationError(
                 f"Source {stream.name}: real-time mode decodes events in Spark, which takes plain scalars only; "
-                f"{stream.event_type.__name__} has other fields."
+                f"{stream.event_type.__name__} has other fields, or asks more of them than their types."
             )
     if options.checkpoint_every < LEAST_S:
         raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")

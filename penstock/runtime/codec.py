@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
-from penstock.app.annotations import optional, plain
+from penstock.app.annotations import demanding, optional, plain
 from penstock.app.event import Event, field_types
 
 ARROW_SCALARS: dict[type, pa.DataType] = {
@@ -46,8 +46,8 @@ class Codec:
         self.encode_msgpack = msgspec.msgpack.Encoder().encode
         self._fields = fields = field_types(event_type)
         self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in fields.items()])
-        self.flat = all(map(is_flat, fields.values()))
-        """Whether every field is a plain scalar."""
+        self.flat = all(map(is_flat, fields.values())) and not demanding(event_type)
+        """Whether every field is a plain scalar, of which any value of its type will do."""
         self._fits = _fitting(fields) if self.flat else None
 
     def checked(self, event: Any) -> Any:
@@ -82,6 +82,16 @@ class Codec:
             msgspec.convert(dict(zip(self.schema.names, row, strict=True)), self.event_type, strict=False)
             for row in zip(*columns, strict=True)
         ]
+
+    def from_line(self, line: bytes) -> Any:
+        """An event whose only field is a text, from its UTF-8.
+
+        Raises
+        ------
+        UnicodeDecodeError, msgspec.ValidationError: it is no UTF-8, or the type does not allow it.
+        """
+        text = line.decode()
+        return self.event_type(text) if self.flat else msgspec.convert({self.schema.names[0]: text}, self.event_type)
 
     def from_text(self, row: dict[str, str | None]) -> Any:
         """An event from text fields, as a CSV line has them; an empty field is a missing one.
@@ -159,14 +169,12 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     return next(ARROW_SCALARS[base] for base in kind.__mro__ if base in ARROW_SCALARS)
 
 
-def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool] | None:
-    """Whether a flat event fits as it stands, by its values' types; None where a field has constraints besides.
+def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool]:
+    """Whether a flat event fits as it stands, by its values' types.
 
     Each event that is emitted is asked, so the question is compiled, as one would write it for these fields: a loop over them
     takes five times as long.
     """
-    if any(typing.get_origin(annotation) is typing.Annotated for annotation in fields.values()):
-        return None
     kinds = {f"type_of_{name}": plain(annotation) for name, annotation in fields.items()}
     tests = [
         f"(type(event.{name}) is type_of_{name}{f' or event.{name} is None' if optional(annotation) else ''})"

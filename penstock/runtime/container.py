@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.app.annotations import demanding
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise
@@ -507,7 +508,7 @@ def _plain_fields(prototype: type[ProcessingElement]) -> tuple[Callable[[Any], A
     names = prototype.__struct_fields__
     hints = typing.get_type_hints(prototype)
     kinds = tuple(hints[name] for name in names)
-    if not names or not all(kind in (bool, int, float, str, bytes) for kind in kinds):
+    if not names or demanding(prototype) or not all(kind in (bool, int, float, str, bytes) for kind in kinds):
         return None, ()
     if len(names) == 1:
         return lambda state: (getattr(state, names[0]),), kinds
@@ -535,8 +536,6 @@ class _Batch:
     def first_rows(self) -> dict[bytes, int]:
         """For each instance the first event that is not late."""
         rows = range(len(self.identities) - 1, -1, -1)
-        if not self.late:
-            return dict(zip(reversed(self.identities), rows, strict=True))
         return {self.identities[row]: row for row in rows if row not in self.late}
 
     def last_rows(self) -> dict[bytes, int]:

@@ -40,8 +40,6 @@ class Emitter:
         if result is None:
             return ()
         emissions = [result] if isinstance(result, Emission) else list(result)
-        if not emissions:
-            return emissions
         for index, emission in enumerate(emissions):
             checked = self._checked.get(emission.stream) if type(emission) is Emission else None
             if checked is None:

@@ -69,11 +69,11 @@ class Entrance:
     def texts(self, payloads: list[bytes], lineage: LineageColumns) -> None:
         """Take events whose only field is a text, in UTF-8."""
         self._tally.rows += len(payloads)
-        make = self._source.event_type
+        decode = self._codec.from_line
         try:
-            events = [make(payload.decode()) for payload in payloads]
-        except UnicodeDecodeError:
-            self._decode_each(payloads, lineage, lambda payload: make(payload.decode()), bytes)
+            events = list(map(decode, payloads))
+        except Exception:
+            self._decode_each(payloads, lineage, decode, bytes)
         else:
             self._tally.accepted += len(events)
             self._enter(EventBatch(self._source, lineage, events=events))
@@ -87,7 +87,7 @@ class Entrance:
         """Take events that come as typed columns (Parquet); their types were checked at the start."""
         self._tally.rows += columns.num_rows
         codec = self._codec
-        if not codec.flat:  # an Enum, say, of which no column's type knows the members
+        if not codec.flat:  # an Enum, say, of which no column's type knows the members, or a least value
             rows = [columns.slice(index, 1) for index in range(columns.num_rows)]
             self._decode_each(rows, lineage, lambda row: codec.from_columns(row)[0], _shown_row)
             return
