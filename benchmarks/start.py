@@ -48,7 +48,7 @@ def main() -> None:
                 found[way].append(start(place, extra))
                 print(f"round {number + 1}, {way}: {', '.join(f'{one:.1f} s' for one in found[way][-1])}", flush=True)
                 time.sleep(2)
-    print("| classes | planned | committed | over |\n| --- | --- | --- | --- |")
+    print("| way | planned | committed | over |\n| --- | --- | --- | --- |")
     for way, times in found.items():
         columns = (
             f"{statistics.median(column):.1f} s ({min(column):.1f} to {max(column):.1f})"
