@@ -1,5 +1,6 @@
 """An adapter as a child of a run: started with it, started again when it dies, stopped with it."""
 
+import fcntl
 import socket
 import subprocess
 import sys
@@ -37,7 +38,7 @@ class AdapterProcess:
 
     def __enter__(self) -> "AdapterProcess":
         deadline = time.monotonic() + LEAVING_S
-        while self._listens() and time.monotonic() < deadline:  # one whose run was killed is on its way out
+        while self._listens() and self._has_a_writer() and time.monotonic() < deadline:
             time.sleep(0.2)
         if self._listens():
             host, port = self._address
@@ -70,6 +71,7 @@ class AdapterProcess:
 
     def _start(self) -> None:
         with self._log.open("ab") as log:
+            fcntl.flock(log, fcntl.LOCK_SH)  # the child inherits it, and has it until it ends
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
@@ -80,6 +82,15 @@ class AdapterProcess:
             if self._process.poll() is not None:
                 self._start()
                 self._leaving.wait(1.0)
+
+    def _has_a_writer(self) -> bool:
+        """Whether another adapter writes the log: one whose run was killed is on its way out."""
+        with self._log.open("ab") as log:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     def _listens(self) -> bool:
         try:
