@@ -149,7 +149,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         click.echo(json.dumps(result.report, indent=2))
         return
     click.echo(summary(result.report, result.directory))
-    if result.report["counts"]["dead_letters"]:
+    if result.report["counts"].get("dead_letters"):
         letter = result.dead_letters[-1]
         where = letter.get("line") or letter["stream"]
         click.echo(f"  the last of them    {letter['element'] or 'decoding'}: {letter['error']} ({where})")
@@ -290,7 +290,9 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         f"{counts['dead_lettered']:,} dead-lettered + {counts['queued']:,} queued"
     )
     if "delivery" in report:
-        return f"{balance} (as of the last checkpoint; results are delivered {report['delivery']})"
+        balance += f" (as of the last checkpoint; results are delivered {report['delivery']})"
+        topics = ", ".join(report["dead_letter_topics"])
+        return f"{balance}\n  dead letters        in the topic {topics}" if counts["dead_lettered"] else balance
     latency = report["latency_ms"]
     lines = [
         f"{balance} (lost {counts['lost']:,}, duplicated {counts['duplicated']:,})",

@@ -52,9 +52,13 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
 def _row(one: Overview) -> tuple[str, ...]:
     rate = "-" if one.rate is None else f"{one.rate:,.0f}"
     return (
-        one.name, one.state, _age(one.last_commit), f"{one.batches:,}", f"{one.accepted:,}", f"{one.dead_lettered:,}", rate,
+        one.name, one.state, _age(one.last_commit), f"{one.batches:,}", _whole(one.accepted), _whole(one.dead_lettered), rate,
         _seconds(one.p50_s), _seconds(one.p95_s), _seconds(one.trigger_s),
     )  # fmt: skip
+
+
+def _whole(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _seconds(value: float | None) -> str:

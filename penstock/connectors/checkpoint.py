@@ -14,6 +14,15 @@ Files = dict[str, int]
 """Files by the log offset with which a source has taken them in."""
 
 
+def last_commit(checkpoint: Path) -> tuple[int, float] | None:
+    """The last micro-batch that a query has committed, and when, in seconds since the epoch; None before the first."""
+    names = [name for name in durable.names(checkpoint / "commits") if name.isdigit()]
+    if not names:
+        return None
+    last = max(names, key=int)
+    return int(last), (checkpoint / "commits" / last).stat().st_mtime
+
+
 @dataclass(frozen=True)
 class Position:
     """How far a query has read one of its sources.

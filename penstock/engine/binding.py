@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -77,16 +77,23 @@ class BoundGroup:
         ]
 
 
+Mode = Literal["micro-batches", "real time"]
+
+
 class Binding:
     """An application bound to where it reads, writes and keeps its recording.
+
+    Parameters
+    ----------
+    mode: how it is run, which a run's checkpoints fix.
 
     Raises
     ------
     PenstockError: a source or sink cannot be bound, or another process is running the run.
     """
 
-    def __init__(self, app: App, options: RunOptions, application: AppReference) -> None:
-        self.app, self.options, self.application = app, options, application
+    def __init__(self, app: App, options: RunOptions, application: AppReference, mode: Mode = "micro-batches") -> None:
+        self.app, self.options, self.application, self._mode = app, options, application, mode
         self.topology = topology = app.topology()
         if not topology.sinks:
             streams = ", ".join(stream.name for stream in topology.streams if stream not in topology.sources)
@@ -242,6 +249,7 @@ class Binding:
     def _manifest(self) -> dict[str, Any]:
         return {
             "application": self.app.name,
+            "mode": self._mode,
             "topology": self.topology.to_json(),
             "state": describe_state(self.topology),
             "sources": {name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},

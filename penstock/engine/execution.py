@@ -24,7 +24,6 @@ from penstock.engine.options import RunOptions
 from penstock.engine.session import adopted, settle, ship, start_session, write_on_disk
 from penstock.engine.steering import Steering
 from penstock.engine.stores import settings_for
-from penstock.engine.warmup import warm_up
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
 from penstock.storage.place import is_local
@@ -218,7 +217,6 @@ def _own(binding: Binding) -> Iterator[SparkSession]:
     spark = start_session(name, options.master, recording.log, own, options.archives, jars)
     if is_local(recording.directory):
         write_on_disk(spark)
-    warm_up(spark)
     try:
         yield spark
     finally:

@@ -1,11 +1,12 @@
 """The dead letters of a run, read from its directory: what failed, why, and the events to be read again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from penstock.engine.overview import is_real_time, manifest_of
 from penstock.errors import SourceError
 from penstock.runtime.output import DEAD_LETTERS
 
@@ -44,13 +45,20 @@ def letters_of(run: Path) -> Iterator[Letter]:
 
     Raises
     ------
-    SourceError: it is not the directory of a run.
+    SourceError: it is not the directory of a run, or of one in real time.
     """
-    if not (run / "manifest.json").exists():
-        raise SourceError(f"{run} is not the directory of a run: it has no manifest.json.")
+    manifest = manifest_of(run)
+    if is_real_time(manifest):
+        topics = ", ".join(topics_of_letters(manifest))
+        raise SourceError(f"{run} ran in real time, where dead letters are messages of {topics}: read them there.")
     decode = msgspec.json.Decoder(Letter).decode
     for path in sorted((run / DEAD_LETTERS).glob("*.jsonl")):
         yield from map(decode, path.read_bytes().splitlines())
+
+
+def topics_of_letters(manifest: Mapping[str, Any]) -> list[str]:
+    """Where a run in real time leaves its dead letters; none of other runs."""
+    return [f"{place}-dead-letters" for place in manifest["sources"].values()] if is_real_time(manifest) else []
 
 
 def last_letters(run: Path, most: int) -> list[Letter]:

@@ -27,6 +27,7 @@ from penstock.engine.quiet import Quiet
 from penstock.engine.report import Totals, report_of, watermarks_of
 from penstock.engine.session import settle
 from penstock.engine.steering import Steering, retime
+from penstock.engine.warmup import warm_up
 from penstock.engine.watch import POLL_S, Watch, lost_a_part
 from penstock.engine.watermarks import Watermarks
 from penstock.runtime.tally import Tally
@@ -70,6 +71,8 @@ class MicroBatches:
         """
         if self._binding.recording.ended:
             return self.move(spark, watch)
+        if self._binding.options.spark is None:
+            warm_up(spark)
         started_us = time.time_ns() // 1000
         groups = self._where_wanted(spark, watch)
         queries: list[StreamingQuery] = []

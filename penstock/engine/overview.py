@@ -2,12 +2,14 @@
 
 import fcntl
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Literal
 
+from penstock.connectors.checkpoint import last_commit
 from penstock.engine.ledger import BatchRecord, records_in
 from penstock.errors import SourceError, StoreError
 from penstock.runtime.histogram import Histogram
@@ -28,8 +30,10 @@ class Overview:
     ----------
     state: ``running``; ``stopped``, and may be resumed; ``ended``, its input is over.
     last_commit: seconds since the epoch. batches: committed, of all groups.
-    accepted, dead_lettered: source events in committed micro-batches.
-    rate: source events per second, and p50_s, p95_s: latency of results, lately; None where too little was committed.
+    accepted, dead_lettered: source events in committed micro-batches; of a run in real time as its last stop has counted
+        them, None where it has gone on since.
+    rate: source events per second, and p50_s, p95_s: latency of results, lately; None where too little was committed, and
+        in real time.
     """
 
     name: str
@@ -37,8 +41,8 @@ class Overview:
     state: Literal["running", "stopped", "ended"]
     last_commit: float | None
     batches: int
-    accepted: int
-    dead_lettered: int
+    accepted: int | None
+    dead_lettered: int | None
     rate: float | None
     p50_s: float | None
     p95_s: float | None
@@ -106,6 +110,8 @@ def overview(run: Path) -> Overview:
     """
     try:
         manifest = manifest_of(run)
+        if is_real_time(manifest):
+            return _in_real_time(run, manifest)
         ledgers = [list(records_in(path)) for path in run.glob("batches-*.jsonl")]
         starts = list(lines_of(run / "starts.jsonl"))
     except OSError as error:
@@ -127,6 +133,38 @@ def overview(run: Path) -> Overview:
         dead_lettered=sum(record.dead_lettered for record in records),
         rate=_accepted(recent[1:], names) / span if span else None, p50_s=p50, p95_s=p95,
         trigger_s=json.loads(starts[-1]).get("trigger") if starts else None,
+    )  # fmt: skip
+
+
+def is_real_time(manifest: Mapping[str, Any]) -> bool:
+    """Whether a run is one in Spark's real-time mode, which has no ledger."""
+    return manifest.get("mode") == "real time"
+
+
+def counted_in_real_time(run: Path) -> dict[str, int] | None:
+    """What the last stop of a run in real time has counted; None where a query has committed since."""
+    try:
+        report = json.loads((run / "report.json").read_text())
+        counted = (run / "report.json").stat().st_mtime
+    except FileNotFoundError:
+        return None
+    counts: dict[str, int] = report["counts"]
+    return counts if all(moment <= counted for _, moment in _commits(run)) else None
+
+
+def _commits(run: Path) -> list[tuple[int, float]]:
+    """The last micro-batch of each query in real time, and when it was committed."""
+    found = (last_commit(run / "checkpoint" / query) for query in durable.names(run / "checkpoint"))
+    return [last for last in found if last is not None]
+
+
+def _in_real_time(run: Path, manifest: dict[str, Any]) -> Overview:
+    commits, state, counts = _commits(run), state_of(run, manifest), counted_in_real_time(run)
+    counts = {} if counts is None or state == "running" else counts
+    return Overview(
+        name=run.name, application=manifest["application"], state=state,
+        last_commit=max((moment for _, moment in commits), default=None), batches=sum(batch + 1 for batch, _ in commits),
+        accepted=counts.get("accepted"), dead_lettered=counts.get("dead_lettered"), rate=None, p50_s=None, p95_s=None, trigger_s=None,
     )  # fmt: skip
 
 

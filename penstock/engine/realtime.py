@@ -4,7 +4,9 @@ There are no micro-batches to commit, so there is no ledger: results are deliver
 counts come from offsets. A sink is a query of its own, and so are the dead letters of a source.
 """
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
 from penstock.app.stream import Sink, Stream
-from penstock.connectors.checkpoint import committed_offsets
+from penstock.connectors.checkpoint import committed_offsets, last_commit
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.connectors.kafka.source import KafkaSource
@@ -61,7 +63,7 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
             )
     if options.checkpoint_every < LEAST_S:
         raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")
-    binding = Binding(app, options, application or reference(app))
+    binding = Binding(app, options, application or reference(app), "real time")
     try:
         if binding.wanted != binding.layout:
             raise ConfigurationError(
@@ -72,7 +74,31 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
     except ConfigurationError:
         binding.recording.release()
         raise
-    return execute(binding, way, Live(quiet=options.quiet))
+    result = execute(binding, way, Live(quiet=options.quiet))
+    return RealTimeResult(**vars(result), _sources=way.sources())
+
+
+@dataclass(frozen=True)
+class RealTimeResult(RunResult):
+    """What a run in real time leaves: its report, and topics."""
+
+    _sources: list[KafkaSource]
+
+    def output(self, sink: str) -> list[Any]:
+        """Refused: the messages of a run in real time do not say whose they are.
+
+        Raises
+        ------
+        ConfigurationError: names the topic.
+        """
+        raise ConfigurationError(
+            f"Sink {sink} is {self._sinks[sink].uri}, and messages that are sent in real time do not say by which run: read the topic."
+        )
+
+    @property
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """What could not be decoded; each once, however often it was delivered."""
+        return [json.loads(value) for bound in self._sources for value in _dead_letters(bound).values()]
 
 
 class RealTime:
@@ -122,7 +148,7 @@ class RealTime:
 
     def _check_slots(self, spark: SparkSession) -> None:
         """In real-time mode all tasks of all queries run at once."""
-        partitions = sum(len(bound.topic.partitions) for bound in self._kafka())
+        partitions = sum(len(bound.topic.partitions) for bound in self.sources())
         stateful = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
         needed = len(self._topology.sinks) * (partitions + stateful) + partitions
         present = spark.sparkContext.defaultParallelism
@@ -135,7 +161,7 @@ class RealTime:
     def _parts(self, spark: SparkSession) -> Iterator[tuple[str, DataFrame, KafkaPlace]]:
         """What each query is called, writes, and writes to."""
         frames: dict[Stream[Any], DataFrame] = {}
-        for bound in self._kafka():
+        for bound in self.sources():
             good, bad = self._decoded(spark, bound)
             frames[bound.source] = good
             yield f"dead-letters-{bound.source.name}", bad, dead_letters_of(bound.place)
@@ -188,7 +214,8 @@ class RealTime:
         query: StreamingQuery = writer.trigger(realTime=length).start()  # type: ignore[call-overload] # not in the stubs
         return query
 
-    def _kafka(self) -> list[KafkaSource]:
+    def sources(self) -> list[KafkaSource]:
+        """All of its sources."""
         return [bound for bound in self._binding.sources.values() if isinstance(bound, KafkaSource)]
 
     # --- counts ---------------------------------------------------------------------------------
@@ -196,9 +223,9 @@ class RealTime:
     def _committed(self, name: str) -> dict[str, dict[str, int]]:
         """The offsets by topic that a query has committed."""
         checkpoint = self._recording.checkpoint(name)
-        batches = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
+        last = last_commit(checkpoint)
         offsets: dict[str, dict[str, int]] = {}
-        for offset in committed_offsets(checkpoint, max(batches)) if batches else ():
+        for offset in committed_offsets(checkpoint, last[0]) if last else ():
             offsets |= offset or {}
         return offsets
 
@@ -210,7 +237,7 @@ class RealTime:
         """Events that some query has yet to commit."""
         done = [self._committed(name) for name in names]
         waiting = 0
-        for bound in self._kafka():
+        for bound in self.sources():
             reading = [each[bound.place.topic] for each in done if bound.place.topic in each]
             for partition, (low, end) in bound.topic.bounds().items():
                 behind = min((each.get(str(partition), low) for each in reading), default=low)
@@ -218,9 +245,9 @@ class RealTime:
         return waiting
 
     def _report(self, names: list[str]) -> dict[str, Any]:
-        ends = [bound.topic.bounds() for bound in self._kafka()]
+        ends = [bound.topic.bounds() for bound in self.sources()]
         accepted = sum(end - low for bounds in ends for low, end in bounds.values())
-        queued, dead = self._waiting(names), sum(map(_dead_letters, self._kafka()))
+        queued, dead = self._waiting(names), sum(len(_dead_letters(bound)) for bound in self.sources())
         return {
             "application": self._topology.application,
             "engine": f"spark {pyspark.__version__}, real-time mode",
@@ -232,6 +259,7 @@ class RealTime:
                 "dead_lettered": dead,
                 "queued": queued,
             },
+            "dead_letter_topics": [dead_letters_of(bound.place).topic for bound in self.sources()],
             "units": {"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
         }
 
@@ -241,12 +269,12 @@ def dead_letters_of(place: KafkaPlace) -> KafkaPlace:
     return KafkaPlace(place.brokers, f"{place.topic}-dead-letters", place.options)
 
 
-def _dead_letters(bound: KafkaSource) -> int:
-    """How many messages of a topic have become dead letters; each counts once, however often it was delivered."""
+def _dead_letters(bound: KafkaSource) -> dict[str | None, bytes]:
+    """The messages of a topic that have become dead letters, by name; each is there once, however often it was delivered."""
     topic = Topic(dead_letters_of(bound.place))
     bounds = topic.bounds()
     lows, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
-    return len({name_of(message) for messages in topic.read(lows, ends) for message in messages})
+    return {name_of(message): message.value() or b"" for messages in topic.read(lows, ends) for message in messages}
 
 
 def _messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:

@@ -257,6 +257,11 @@ class Recording:
         self._refuse_moved(stored)
         check_state_fits(stored["state"], present["state"])
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
+        before = stored.get("mode", "micro-batches")
+        if before != present["mode"]:
+            raise ConfigurationError(
+                f"{self.directory.name} was begun in {before}, and would now run in {present['mode']} and read all of its input again: {mend}."
+            )
         if list(stored["sources"]) != list(present["sources"]):
             raise ConfigurationError(
                 f"The sources were {', '.join(stored['sources'])} when this run began, and are now "

@@ -15,6 +15,7 @@ from penstock.connectors.admission import DEFAULT_MAX_ROWS
 from penstock.connectors.registry import is_gated
 from penstock.connectors.uri import Uri
 from penstock.engine.ledger import BatchRecord, records_in
+from penstock.engine.overview import is_real_time
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.arrivals import Flow
 from penstock.planner.gate import Passage
@@ -254,6 +255,11 @@ class _Recording:
         recording = cls(found, queries)
         if (path / "manifest.json").is_file():
             recording.manifest = json.loads((path / "manifest.json").read_text())
+            if is_real_time(recording.manifest):
+                raise SourceError(
+                    f"{path} ran in real time, where events do not wait for micro-batches; the models are of micro-batches: record the "
+                    "application without --real-time."
+                )
             starts = [line for line in _lines(path / "starts.jsonl") if line]
             recording.start = starts[-1] if starts else {}
             moved = recording.manifest.get("layout", {}).get("moves")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from penstock.engine.overview import is_real_time
 from penstock.planner.record import SourceRecord
 from penstock.planner.verdict import Verdict
 from penstock.ui.follower import Follower
@@ -65,6 +66,10 @@ def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[
     if state != "running":
         last = "its input is over" if state == "ended" else "it may be resumed"
         return [Cause(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
+    if is_real_time(follower.manifest):
+        return [
+            Cause("real time", "Events pass as they come; no micro-batch says how long.", "", sure=False, fault=False)
+        ]
     return found or [Cause("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
 
 

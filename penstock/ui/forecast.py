@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from penstock.engine.overview import is_real_time
 from penstock.errors import PenstockError
 from penstock.planner.calibration import calibrate
 from penstock.planner.observation import Observation, observe_running
@@ -39,6 +40,9 @@ class Forecast:
 
     def refresh(self, follower: Follower, *, wait: bool = False) -> None:
         """Fit anew where that is due and there is something new, beside whoever asks."""
+        if is_real_time(follower.manifest):
+            self.why_not = "The models are of micro-batches, and this run is in real time."
+            return
         with self._lock:
             batches, past = follower.totals.batches, time.monotonic() - self._made
             news = batches - self._seen

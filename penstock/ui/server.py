@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.adapter.access import Access
-from penstock.engine.overview import manifest_of, overview, runs_in, state_of
+from penstock.engine.overview import is_real_time, manifest_of, overview, runs_in, state_of
 from penstock.errors import ConfigurationError, PenstockError, PortInUseError, SourceError
 from penstock.storage.journal import extent
 from penstock.ui.causes import silent_for
@@ -220,8 +220,11 @@ class Page:
 
     def _overview(self, run: Path) -> dict[str, Any]:
         """A run at a glance, read anew where its ledgers or its state have changed."""
+        manifest = manifest_of(run)
+        if is_real_time(manifest):
+            return overview(run).to_json()
         sizes = sorted((path.name, extent(path)) for path in run.glob("batches-*.jsonl"))
-        key = (state_of(run, manifest_of(run)), tuple(sizes))
+        key = (state_of(run, manifest), tuple(sizes))
         before = self._glances.get(run.name)
         if before is None or before[0] != key:
             before = self._glances[run.name] = (key, overview(run).to_json())

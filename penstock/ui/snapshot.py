@@ -11,7 +11,8 @@ from penstock.app.drawing import nodes_and_edges
 from penstock.app.picture import drawn
 from penstock.connectors.lag import said
 from penstock.engine.ledger import BatchRecord
-from penstock.engine.letters import last_letters
+from penstock.engine.letters import last_letters, topics_of_letters
+from penstock.engine.overview import counted_in_real_time, is_real_time
 from penstock.planner.record import Record
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.tally import ElementTally
@@ -28,6 +29,10 @@ HOTTEST = 8
 """Keys of an element."""
 WIDEST = "1,000,000/s · 100 ms"
 """What a box must have room for."""
+
+
+OUTCOMES = ("accepted", "processed", "dead_lettered", "queued", "lost", "duplicated", "late")
+"""Of events, as counted."""
 
 
 def picture(follower: Follower) -> str:
@@ -54,17 +59,19 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
         "counts": _counts(follower, state), "batches": follower.totals.batches, "lately": _lately(follower), "series": _series(follower),
         "master": follower.starts[-1].get("master") if follower.starts else None,
         "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,
-        "letters": _letters(follower), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
+        "letters": _letters(follower), "letters_in": topics_of_letters(follower.manifest), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
     }  # fmt: skip
 
 
 def _counts(follower: Follower, state: str) -> dict[str, Any]:
     """accepted = processed + dead-lettered + queued; while a run is on, what is queued is what Spark's offsets say."""
+    if is_real_time(follower.manifest):
+        counts = (counted_in_real_time(follower.run) if state != "running" else None) or {}
+        return {**{name: counts.get(name) for name in OUTCOMES}, "kind": "in real time counted when the run stops"}
     reported = follower.report.get("counts")
     last = follower.report.get("batches", follower.totals.batches) == follower.totals.batches  # it is of the last stop
     if reported is not None and last and state != "running":
-        names = ("accepted", "processed", "dead_lettered", "queued", "lost", "duplicated", "late")
-        return {**{name: reported.get(name) for name in names}, "kind": "counted when the run stopped"}
+        return {**{name: reported.get(name) for name in OUTCOMES}, "kind": "counted when the run stopped"}
     decoded = sum(source.accepted for source in follower.totals.sources.values())
     dead = follower.totals.dead_lettered
     waiting = _waiting(follower)

@@ -33,9 +33,12 @@ from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import Topic, name_of
 from penstock.connectors.registry import bind_sinks, connector
-from penstock.engine import RunOptions
+from penstock.engine import RunOptions, run
+from penstock.engine.letters import letters_of
+from penstock.engine.overview import overview
 from penstock.engine.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
+from penstock.planner import observe
 from penstock.testing.contracts import Sample, stage
 from penstock.ui.causes import causes
 from penstock.ui.follower import Follower
@@ -353,12 +356,18 @@ def real_time(which, broker, tmp_path, spark, **options):
 
 def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path, spark):
     produce(broker, "rt-in", *words("a", "b", "a"), b"garbage", {"size": 1})
-    report = real_time("native", broker, tmp_path, spark).report
-    assert report["counts"] == {"accepted": 5, "processed": 3, "dead_lettered": 2, "queued": 0}
+    result = real_time("native", broker, tmp_path, spark)
+    assert result.report["counts"] == {"accepted": 5, "processed": 3, "dead_lettered": 2, "queued": 0}
     counted = [json.loads(message.value()) for message in messages(broker, "rt-out")]
     assert max(each["seen"] for each in counted if each["text"] == "a") == 2
-    letters = [json.loads(message.value())["raw"] for message in messages(broker, "rt-in-dead-letters")]
-    assert sorted(letters) == ["garbage", '{"size": 1}']
+    assert sorted(letter["raw"] for letter in result.dead_letters) == ["garbage", '{"size": 1}']
+    with pytest.raises(ConfigurationError, match="Sink Out is kafka:.*read the topic"):
+        result.output("Out")
+    _is_known_as_in_real_time(result.directory)
+    app, reference = load_app(f"{APPS}:native")
+    places = {"sources": {"Words": f"kafka:{broker.brokers}/rt-in"}, "sinks": {"Out": f"kafka:{broker.brokers}/rt-out"}}
+    with pytest.raises(ConfigurationError, match="was begun in real time, and would now run in micro-batches"):
+        run(app, RunOptions(**places, runs=tmp_path, until_idle=True, quiet=True), application=reference)
     produce(broker, "rt-in", {}, key="a")
     produce(broker, "rt-in", *words("a"), headers={"length": b"seven"})
     fields = {
@@ -371,6 +380,32 @@ def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path, spark):
     assert (last.key(), dict(last.headers())["count"]) == (b"a", b"3")
     counted = [json.loads(message.value()) for message in messages(broker, "rt-out")]
     assert max(each["seen"] for each in counted if each["text"] == "a") == 3
+
+
+def _is_known_as_in_real_time(directory):
+    """By what looks into a run's directory: there is no ledger to count by, and no letter in it."""
+    found = overview(directory)
+    assert (found.accepted, found.dead_lettered, found.p95_s) == (5, 2, None)
+    assert found.batches >= 2
+    with pytest.raises(SourceError, match="dead letters are messages of kafka:.*/rt-in-dead-letters"):
+        list(letters_of(directory))
+    with pytest.raises(SourceError, match="ran in real time.*without --real-time"):
+        observe(directory)
+
+
+def test_real_time_mode_needs_no_slots_but_those_it_asks_for(broker, tmp_path):
+    """In a session of its own: nothing of ours may run beside it there."""
+    produce(broker, "slots-in", *words("a", "b", "a"), b"garbage")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "penstock", "run", f"{APPS}:native", "--real-time", "--checkpoint-every", "5s", "--master", "local[5]",
+            "--partitions", "1", "--source", f"Words=kafka:{broker.brokers}/slots-in", "--sink", f"Out=kafka:{broker.brokers}/slots-out",
+            "--until-idle",
+        ], capture_output=True, text=True, cwd=tmp_path, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "4 events accepted = 3 processed + 1 dead-lettered + 0 queued" in done.stdout
+    assert "dead letters        in the topic slots-in-dead-letters" in done.stdout
 
 
 def test_the_same_topology_counts_in_micro_batches(run_app, broker):

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from penstock.engine.ledger import BatchRecord, records_in
+from penstock.engine.overview import overview
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner import calibrate, observe
 from penstock.planner.setting import Setting
@@ -173,6 +174,34 @@ def test_a_report_of_a_run_in_real_time_has_no_losses_to_tell(runs):
     counts = {"accepted": 10, "processed": 10, "dead_lettered": 0, "queued": 0}
     (runs / "keyed" / "report.json").write_text(json.dumps({"counts": counts}))
     assert snapshot(Follower(runs / "keyed"), Forecast())["counts"]["lost"] is None
+
+
+def test_a_run_in_real_time_is_shown_as_one(runs):
+    """Without a ledger there is nothing to count while it is on, and after that what its report says, if that is the last word."""
+    run = runs / "keyed"
+    for ledger in run.glob("batches-*.jsonl"):
+        ledger.unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(
+        json.dumps({**manifest, "mode": "real time", "sources": {"Words": "kafka:b:1/in"}})
+    )
+    counts = {"accepted": 10, "processed": 9, "dead_lettered": 1, "queued": 0}
+    (run / "report.json").write_text(json.dumps({"counts": counts}))
+    follower, forecast = Follower(run), Forecast()
+    forecast.refresh(follower, wait=True)
+    shown = snapshot(follower, forecast)
+    assert {name: shown["counts"][name] for name in counts} == counts
+    assert shown["letters_in"] == ["kafka:b:1/in-dead-letters"]
+    assert "in real time" in shown["why_not"]
+    with (run / "spark.log").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        shown = snapshot(follower, forecast)
+    assert (shown["counts"]["accepted"], shown["causes"][0]["kind"]) == (None, "real time")
+    commits = run / "checkpoint/sink-Out/commits"
+    commits.mkdir(parents=True)
+    (commits / "7").write_text("v1")
+    os.utime(run / "report.json", (1, 1))
+    assert (overview(run).accepted, overview(run).batches) == (None, 8)
 
 
 def test_what_is_not_finite_is_not_said(runs):

@@ -145,7 +145,7 @@ function health() {
   const c = now.counts;
   const sign = (text) => `<span aria-hidden="true">${text}</span>`, count = (value, name) => `<span><b>${whole(value)}</b> ${name}</span>`;
   const parts = [sign("="), count(c.processed, "processed"), sign("+"), count(c.dead_lettered, "dead-lettered")];
-  set("counts", c.queued === null
+  set("counts", c.processed === null ? "" : c.queued === null
     ? [count(c.processed + c.dead_lettered, "accepted and committed"), ...parts, "; what is queued is counted when the run stops"].join("")
     : [count(c.accepted, "accepted"), ...parts, sign("+"), count(c.queued, "queued")].join(""));
   const rest = [c.lost === null || c.lost === undefined ? "" : `lost ${whole(c.lost)}, duplicated ${whole(c.duplicated)}`, c.late ? `late ${whole(c.late)}` : ""].filter(Boolean).join("; ");
@@ -227,7 +227,8 @@ function buried(some, title) {
 }
 
 function letters() {
-  set("letters", now.letters.length ? buried(now.letters, "The last dead letters") : `<p>There are none.</p>`);
+  set("letters", now.letters.length ? buried(now.letters, "The last dead letters")
+    : now.letters_in.length ? `<p>They are messages of ${now.letters_in.map((topic) => `<code>${escape(topic)}</code>`).join(", ")}.</p>` : `<p>There are none.</p>`);
 }
 
 // --- what if --------------------------------------------------------------------------------------
