@@ -38,9 +38,14 @@ class Event(msgspec.Struct, metaclass=_EventMeta, frozen=True):
     """
 
 
-def field_types(event_type: type[Event]) -> dict[str, Any]:
-    """The fields of an event type and their annotations, in declaration order."""
-    hints = typing.get_type_hints(event_type)
+def field_types(event_type: type[Event], *, annotated: bool = False) -> dict[str, Any]:
+    """The fields of an event type and their annotations, in declaration order.
+
+    Parameters
+    ----------
+    annotated: with what `Annotated` adds to them.
+    """
+    hints = typing.get_type_hints(event_type, include_extras=annotated)
     return {name: hints[name] for name in event_type.__struct_fields__}
 
 
@@ -55,6 +60,10 @@ def check_event_type(event_type: Any) -> None:
         raise EventSchemaError(
             f"{event_type!r} is not an event type: write `class {_class_name(event_type)}(Event): ...` "
             "with typed fields."
+        )
+    if event_type.__struct_config__.array_like:
+        raise EventSchemaError(
+            f"Event {event_type.__name__} is array_like, and columns, keys and headers are of fields by name: leave that out."
         )
     try:
         fields = field_types(event_type)
@@ -88,6 +97,8 @@ def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield path, annotation
         yield from _unsupported(arguments[1], f"{path}{{}}")
     elif isinstance(annotation, type) and issubclass(annotation, Event):
+        if annotation.__struct_config__.array_like:
+            yield path, annotation
         for name, inner in field_types(annotation).items():
             yield from _unsupported(inner, f"{path}.{name}")
     elif not (isinstance(annotation, type) and issubclass(annotation, (*SCALARS, Enum))):

@@ -59,10 +59,9 @@ class ReplayedSequence(Sequence):
         return self._schedule.count
 
     def read(self, start: int, end: int, started: float) -> Slice:
-        events: list[Any] = []
+        payloads: list[bytes] = []
         for batch in self._rows.slice(start, end - start).to_batches():
-            events.extend(self._codec.from_columns(batch))
-        payloads = list(map(self._codec.encode_json, events))
+            payloads += self._codec.to_json(batch)
         return Slice(payloads, ((started + self._schedule.times(start, end)) * 1e6).astype(np.int64))
 
 

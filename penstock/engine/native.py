@@ -1,12 +1,12 @@
 """Groups made only of query-dialect elements: Spark plans the whole, no Python touches an event."""
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -23,7 +23,7 @@ from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
-from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label
+from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label, texts_of
 from penstock.runtime.tally import Births, SourceTally, Tally
 from penstock.runtime.wiring import WiringReference
 from penstock.storage import durable
@@ -174,12 +174,15 @@ class NativeWriter:
         target = path_of(sink.directory) / STAGING / uuid.uuid4().hex
         kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside or sink.frame else "json"
         counted = Observation()
+        codec = Codec(self._topology.in_order[-1].emits[0].event_type)
+        if kind != "parquet" and sink.frame is None:
+            frame = encoded(frame, codec)
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
         options = {**DIRECT, **WHOLE}
         if sink.frame is not None:
             observed = self._framed(observed, sink)
         elif sink.beside:
-            observed = _prefixed(observed, sink.beside)
+            observed = _prefixed(observed, [codec.names[name] for name in sink.beside])
         observed.write.format(kind).options(**options).save(address(target))
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):
@@ -197,12 +200,27 @@ class NativeWriter:
             wiring = reference.resolve()
             codec = wiring.codec(wiring.topology.stream(name).event_type)
             for batch in batches:
-                yield pa.record_batch({"value": pa.array(framed(codec.from_columns(batch), sink)).cast(pa.string())})
+                texts = (texts_of(row.values()) for row in batch.select(sink.beside).to_pylist())
+                messages = framed(codec.rows(batch), texts, sink)
+                yield pa.record_batch({"value": pa.array(messages, pa.binary()).cast(pa.string())})
 
         return frame.mapInArrow(lines, "value string")
 
 
-def _prefixed(frame: DataFrame, beside: tuple[str, ...]) -> DataFrame:
+def encoded(frame: DataFrame, codec: Codec) -> DataFrame:
+    """A stream's columns by the names that JSON has for its fields."""
+    return frame if codec.encoded_schema.equals(codec.schema) else frame.select(*encoded_columns(codec))
+
+
+def encoded_columns(codec: Codec) -> list[Column]:
+    """A stream's columns, renamed; the fields of nested events by a cast, which goes by place."""
+    kinds = from_arrow_schema(codec.encoded_schema)
+    return [
+        F.col(f"`{own}`").cast(kind.dataType).alias(kind.name) for own, kind in zip(codec.names, kinds, strict=True)
+    ]
+
+
+def _prefixed(frame: DataFrame, beside: Sequence[str]) -> DataFrame:
     """Lines of JSON with the texts of some fields before them, as `penstock.runtime.output.prefixed` writes them."""
     line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), WHOLE)
     texts = F.array(*(F.get_json_object(line, f"$['{name}']") for name in beside))

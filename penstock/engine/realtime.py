@@ -29,7 +29,7 @@ from penstock.connectors.kafka.topic import ID_HEADER, Topic, name_of
 from penstock.engine.binding import Binding
 from penstock.engine.execution import RunResult, execute
 from penstock.engine.live import Live
-from penstock.engine.native import conform
+from penstock.engine.native import WHOLE, conform, encoded_columns
 from penstock.engine.options import RunOptions
 from penstock.engine.watch import Watch
 from penstock.errors import ConfigurationError
@@ -175,8 +175,9 @@ class RealTime:
 
     def _decoded(self, spark: SparkSession, bound: KafkaSource) -> tuple[DataFrame, DataFrame]:
         """A source's events, and messages about those that are none."""
-        schema = from_arrow_schema(Codec(bound.source.event_type).schema)
-        nullable = [StructField(field.name, field.dataType) for field in schema]
+        codec = Codec(bound.source.event_type)
+        schema = from_arrow_schema(codec.schema)
+        nullable = [StructField(codec.names[field.name], field.dataType) for field in schema]
         read = StructType([*nullable, StructField(CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         rows = spark.readStream.format("kafka").options(**bound.options()).load()
@@ -186,7 +187,7 @@ class RealTime:
         columns = []
         beside = bound.beside()
         for field in msgspec.structs.fields(bound.source.event_type):
-            column = F.col(f"event.`{field.name}`")
+            column = F.col(f"event.`{codec.names[field.name]}`")
             if field.name in beside:
                 text_beside = F.expr(beside[field.name]).cast("string")
                 given = text_beside.try_cast(schema[field.name].dataType)
@@ -278,8 +279,8 @@ def _dead_letters(bound: KafkaSource) -> dict[str | None, bytes]:
 
 
 def _messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:
-    value = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), {"ignoreNullFields": "false"})
-    columns = [value.alias("value")]
+    fields = encoded_columns(Codec(sink.stream.event_type))
+    columns = [F.to_json(F.struct(*fields), WHOLE).alias("value")]
     if sink.key:
         columns.append(F.concat_ws("/", *(F.col(f"`{name}`").cast("string") for name in sink.key)).alias("key"))
     if headers:

@@ -69,7 +69,7 @@ class _BatchBody:
             output = conformed(self._element, self._element.body(columns), self._emitted)
         except FAULTS as error:
             if columns.num_rows == 1:
-                event = self._codec.from_columns(columns)[0]
+                event = self._codec.shown(columns, 0)
                 self._letters.bury(self._element.name, self._stream, event, error, lineage.row(0))
                 return []
             half = columns.num_rows // 2

@@ -1,7 +1,7 @@
 """Codecs: events of one type as JSON, as MessagePack, and as Arrow columns."""
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -11,8 +11,9 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
-from penstock.app.annotations import demanding, optional, plain
+from penstock.app.annotations import demanding, naive, optional, plain
 from penstock.app.event import Event, field_types
+from penstock.runtime.fields import encoded_names, event_to_encoded, is_flat, to_column
 
 ARROW_SCALARS: dict[type, pa.DataType] = {
     bool: pa.bool_(),
@@ -27,7 +28,6 @@ ARROW_SCALARS: dict[type, pa.DataType] = {
     Decimal: pa.decimal128(38, 18),
     UUID: pa.string(),
 }
-KEPT_BY_ARROW = (bytes, datetime, date, timedelta, Decimal)
 
 
 class Codec:
@@ -45,10 +45,19 @@ class Codec:
         self.decode_block = msgspec.msgpack.Decoder(list[event_type]).decode  # type: ignore[valid-type]
         self.encode_msgpack = msgspec.msgpack.Encoder().encode
         self._fields = fields = field_types(event_type)
-        self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in fields.items()])
+        annotated = field_types(event_type, annotated=True)
+        self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in annotated.items()])
         self.flat = all(map(is_flat, fields.values())) and not demanding(event_type)
         """Whether every field is a plain scalar, of which any value of its type will do."""
         self._fits = _fitting(fields) if self.flat else None
+        self._to_column = {name: to_column(annotation) for name, annotation in fields.items()}
+        self._to_encoded = event_to_encoded(event_type)
+        self.names = encoded_names(event_type)
+        """What JSON calls the fields."""
+        self.encoded_schema = pa.schema(
+            [arrow_field(self.names[name], annotation, encoded=True) for name, annotation in annotated.items()]
+        )
+        """The types of `schema`, with those names in nested events as well."""
 
     def checked(self, event: Any) -> Any:
         """An event whose values are of its fields' types, as Python does not see to by itself.
@@ -66,22 +75,43 @@ class Codec:
 
     def to_columns(self, events: list[Any]) -> pa.RecordBatch:
         """Events as a record batch of `schema`."""
-        if self.flat:
-            columns = [pa.array([getattr(event, field.name) for event in events], field.type) for field in self.schema]
-        else:
-            rows = [msgspec.to_builtins(event, builtin_types=KEPT_BY_ARROW) for event in events]
-            columns = [pa.array([row[field.name] for row in rows], field.type) for field in self.schema]
+        columns = []
+        for field in self.schema:
+            values, change = [getattr(event, field.name) for event in events], self._to_column[field.name]
+            columns.append(pa.array(values if change is None else list(map(change, values)), field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def from_columns(self, batch: pa.RecordBatch) -> list[Any]:
-        """The events of a record batch whose columns are those of `schema`."""
-        columns = [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in self.schema.names]
+        """The events of a record batch whose columns are those of `schema`.
+
+        Raises
+        ------
+        msgspec.ValidationError: the type does not allow one of them; of flat events that is not asked.
+        """
         if self.flat:
-            return list(map(self.event_type, *columns))
-        return [
-            msgspec.convert(dict(zip(self.schema.names, row, strict=True)), self.event_type, strict=False)
-            for row in zip(*columns, strict=True)
-        ]
+            return list(map(self.event_type, *self._lists(batch)))
+        return [msgspec.convert(row, self.event_type, strict=False) for row in self.rows(batch)]
+
+    def shown(self, batch: pa.RecordBatch, row: int) -> Any:
+        """One event of a record batch, for a dead letter: the values of its fields, where they make none."""
+        one = batch.slice(row, 1)
+        try:
+            return self.from_columns(one)[0]
+        except Exception:
+            return one.to_pylist(maps_as_pydicts="strict")[0]
+
+    def to_json(self, batch: pa.RecordBatch) -> list[bytes]:
+        """The rows of a record batch as JSON, whether or not they make events: who reads them will ask."""
+        return list(map(self.encode_json, self.rows(batch)))
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        """The rows of a record batch, by the names that JSON has for fields."""
+        for values in zip(*self._lists(batch), strict=True):
+            row = dict(zip(self.schema.names, values, strict=True))
+            yield row if self._to_encoded is None else self._to_encoded(row)
+
+    def _lists(self, batch: pa.RecordBatch) -> list[list[Any]]:
+        return [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in self.schema.names]
 
     def from_line(self, line: bytes) -> Any:
         """An event whose only field is a text, from its UTF-8.
@@ -91,7 +121,11 @@ class Codec:
         UnicodeDecodeError, msgspec.ValidationError: it is no UTF-8, or the type does not allow it.
         """
         text = line.decode()
-        return self.event_type(text) if self.flat else msgspec.convert({self.schema.names[0]: text}, self.event_type)
+        return (
+            self.event_type(text)
+            if self.flat
+            else msgspec.convert({next(iter(self.names.values())): text}, self.event_type)
+        )
 
     def from_text(self, row: dict[str, str | None]) -> Any:
         """An event from text fields, as a CSV line has them; an empty field is a missing one.
@@ -100,7 +134,7 @@ class Codec:
         ------
         msgspec.ValidationError: names the field whose text does not read as its type.
         """
-        given = {name: value for name, value in row.items() if value is not None}
+        given = {self.names.get(name, name): value for name, value in row.items() if value is not None}
         return msgspec.convert(given, self.event_type, strict=False)
 
     def from_message(self, payload: bytes, beside: dict[str, bytes | None]) -> Any:
@@ -111,7 +145,7 @@ class Codec:
         msgspec.DecodeError, UnicodeDecodeError: it is no JSON, or of other types; names the field.
         """
         values: dict[str, Any] = {**open_json(payload)}
-        values |= {name: self._of_text(name, text) for name, text in beside.items() if text is not None}
+        values |= self._of_texts(beside)
         return self.decode_json(self.encode_json(values))
 
     def from_values(self, values: dict[str, Any] | bytes, beside: dict[str, bytes | None]) -> Any:
@@ -123,8 +157,10 @@ class Codec:
         """
         if isinstance(values, bytes):
             return self.from_message(values, beside) if beside else self.decode_json(values)
-        texts = {name: self._of_text(name, text) for name, text in beside.items() if text is not None}
-        return msgspec.convert(values | texts, self.event_type)
+        return msgspec.convert(values | self._of_texts(beside), self.event_type)
+
+    def _of_texts(self, beside: dict[str, bytes | None]) -> dict[str, Any]:
+        return {self.names[name]: self._of_text(name, text) for name, text in beside.items() if text is not None}
 
     def _of_text(self, name: str, text: bytes) -> Any:
         annotation = self._fields[name]
@@ -139,31 +175,35 @@ class Codec:
 open_json = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The fields of a JSON object, themselves undecoded."""
 
-FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
+
+def arrow_field(name: str, annotation: Any, *, encoded: bool = False) -> pa.Field:
+    """The Arrow field for an annotated field of an event.
+
+    Parameters
+    ----------
+    encoded: whether the fields of nested events have the names that JSON has for them.
+    """
+    return pa.field(name, _arrow_type(annotation, encoded), nullable=optional(annotation))
 
 
-def is_flat(annotation: Any) -> bool:
-    """Whether a field is a plain scalar."""
-    return plain(annotation) in FLAT
-
-
-def arrow_field(name: str, annotation: Any) -> pa.Field:
-    """The Arrow field for an annotated field of an event."""
-    return pa.field(name, _arrow_type(annotation), nullable=optional(annotation))
-
-
-def _arrow_type(annotation: Any) -> pa.DataType:
+def _arrow_type(annotation: Any, encoded: bool) -> pa.DataType:
     kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if naive(annotation):
+        return pa.timestamp("us")
     if origin is list:
-        return pa.list_(_arrow_type(arguments[0]))
+        return pa.list_(_arrow_type(arguments[0], encoded))
     if origin is dict:
-        return pa.map_(pa.string(), _arrow_type(arguments[1]))
+        return pa.map_(pa.string(), _arrow_type(arguments[1], encoded))
     if origin is typing.Literal:
         return ARROW_SCALARS[type(arguments[0])]
     if issubclass(kind, Event):
         # Spark cannot cast to a nested field that is never null; from_columns refuses a null in one that needs a value.
-        return pa.struct([arrow_field(name, inner).with_nullable(True) for name, inner in field_types(kind).items()])
+        names = encoded_names(kind) if encoded else {name: name for name in kind.__struct_fields__}
+        fields = field_types(kind, annotated=True).items()
+        return pa.struct(
+            [arrow_field(names[name], inner, encoded=encoded).with_nullable(True) for name, inner in fields]
+        )
     if issubclass(kind, Enum):
         return ARROW_SCALARS[type(next(iter(kind)).value)]
     return next(ARROW_SCALARS[base] for base in kind.__mro__ if base in ARROW_SCALARS)

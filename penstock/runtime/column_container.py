@@ -55,7 +55,7 @@ class ColumnDelivery:
 
     def row(self, row: int) -> tuple[Any, Any]:
         """The stream, and an event."""
-        return self.stream, self._codec.from_columns(self.columns.slice(row, 1))[0]
+        return self.stream, self._codec.shown(self.columns, row)
 
 
 class ColumnContainer:

@@ -36,9 +36,6 @@ BYTES_PER_REPLAY = 1000
 SHORT = 1 << 16
 """Texts below this length are surely small enough."""
 
-UNKEEPABLE = (msgspec.ValidationError, OverflowError, TypeError, ValueError, RecursionError)
-"""What encoding and decoding state may raise."""
-
 
 class Instance(msgspec.Struct, Generic[State], array_like=True):
     """An instance as its page keeps it. Times are in seconds since the epoch."""
@@ -387,7 +384,7 @@ class Container:
         try:
             content = self._encode(instance)
             self._decode(content)
-        except UNKEEPABLE as error:
+        except FAULTS as error:  # of encoding, of decoding, and of what the prototype asks in its __post_init__
             raise StateError(
                 f"Element {self.element.name}: the state of key {key!r} cannot be kept: {described(error)} (index 0 is the "
                 "state); declare the field as what is assigned to it, and keep integers within 64 bits."

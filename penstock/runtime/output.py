@@ -227,15 +227,24 @@ class MemoryOutput:
 def texts_beside(events: Iterable[Any], files: SinkFiles) -> Iterator[Texts]:
     """The texts that stand before each event's line."""
     for event in events:
-        values = [getattr(event, name) for name in files.beside]
-        yield [None if value is None else text_of(value) for value in values]
+        yield texts_of(getattr(event, name) for name in files.beside)
 
 
-def framed(events: list[Any], files: SinkFiles) -> list[bytes]:
-    """The lines of events that a schema registry makes messages of."""
+def texts_of(values: Iterable[Any]) -> Texts:
+    """Values as texts."""
+    return [None if value is None else text_of(value) for value in values]
+
+
+def framed(events: Iterable[Any], texts: Iterable[Texts], files: SinkFiles) -> list[bytes]:
+    """The lines of events that a schema registry makes messages of, with the texts that stand beside them.
+
+    Parameters
+    ----------
+    events: or what encodes as they do.
+    """
     assert files.frame is not None
     lines = [b64encode(files.frame.message(event)) for event in events]
-    return prefixed(texts_beside(events, files), lines) if files.beside else lines
+    return prefixed(texts, lines) if files.beside else lines
 
 
 def prefixed(texts: Iterable[Texts], lines: Iterable[bytes]) -> list[bytes]:

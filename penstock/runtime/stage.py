@@ -114,7 +114,8 @@ class Stage:
 
     def _lines(self, batch: EventBatch, files: SinkFiles) -> list[bytes]:
         if files.frame is not None:
-            return framed(batch.events(self.wiring), files)
+            events = batch.events(self.wiring)
+            return framed(events, texts_beside(events, files), files)
         lines = batch.lines(self.wiring)
         return prefixed(texts_beside(batch.events(self.wiring), files), lines) if files.beside else lines
 

@@ -176,9 +176,9 @@ class KafkaHopSink(TopicSink):
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
         for rows in batches_in(path):
-            events = self._codec.from_columns(rows.select(self._codec.schema.names))
-            for event, born in zip(events, rows.column(BORN).to_pylist(), strict=True):
-                yield Outgoing(None, [(BORN_HEADER, str(born))], self._codec.encode_json(event))
+            lines = self._codec.to_json(rows.select(self._codec.schema.names))
+            for line, born in zip(lines, rows.column(BORN).to_pylist(), strict=True):
+                yield Outgoing(None, [(BORN_HEADER, str(born))], line)
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> KafkaSink:

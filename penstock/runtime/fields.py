@@ -1,0 +1,79 @@
+"""Values by the fields of their events, as columns hold them; an event's encoding may give fields other names."""
+
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from penstock.app.annotations import plain
+from penstock.app.event import Event, field_types
+
+KEPT_BY_ARROW = (bytes, datetime, date, timedelta, Decimal)
+FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
+
+Change = Callable[[Any], Any]
+
+_builtins = partial(msgspec.to_builtins, builtin_types=KEPT_BY_ARROW)
+
+
+def is_flat(annotation: Any) -> bool:
+    """Whether a field is a plain scalar."""
+    return plain(annotation) in FLAT
+
+
+def to_column(annotation: Any) -> Change | None:
+    """What makes of values of a type what a column takes of them; None where that is the values themselves."""
+    if is_flat(annotation):
+        return None
+    return _by_fields if _holds_event(annotation) else _builtins
+
+
+def to_encoded(annotation: Any) -> Change | None:
+    """What makes of values by fields what `msgspec.convert` reads; None where that is the values themselves."""
+    kind = plain(annotation)
+    if isinstance(kind, type) and issubclass(kind, Event):
+        return event_to_encoded(kind)
+    inner = to_encoded(get_args(kind)[-1]) if get_origin(kind) in (list, dict) else None
+    if inner is None:
+        return None
+    if get_origin(kind) is list:
+        return lambda values: None if values is None else list(map(inner, values))
+    return lambda values: None if values is None else {name: inner(value) for name, value in values.items()}
+
+
+def event_to_encoded(kind: type[Event]) -> Change | None:
+    """As `to_encoded`, of an event that is given as a dict."""
+    inner = {name: change for name, annotation in field_types(kind).items() if (change := to_encoded(annotation))}
+    names = encoded_names(kind)
+    if not inner and all(name == encoded for name, encoded in names.items()):
+        return None
+
+    def encoded(values: dict[str, Any] | None) -> dict[str, Any] | None:
+        if values is None:
+            return None
+        return {names.get(name, name): inner[name](value) if name in inner else value for name, value in values.items()}
+
+    return encoded
+
+
+def encoded_names(kind: type[Event]) -> dict[str, str]:
+    """What an event's encoding calls its fields."""
+    return dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+
+
+def _by_fields(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return {name: _by_fields(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, list):
+        return list(map(_by_fields, value))
+    if isinstance(value, dict):
+        return {name: _by_fields(each) for name, each in value.items()}
+    return _builtins(value)
+
+
+def _holds_event(annotation: Any) -> bool:
+    kind = plain(annotation)
+    return (isinstance(kind, type) and issubclass(kind, Event)) or any(map(_holds_event, get_args(kind)))

@@ -1,0 +1,188 @@
+"""Event types whose encoding is another than their fields: through columns, texts and elements they come as they were. In memory."""
+
+import json
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import App, Event, ProcessingElement
+from penstock.app.stream import Source
+from penstock.connectors.replay import ReplayedSequence
+from penstock.errors import EventSchemaError
+from penstock.runtime.codec import Codec
+from penstock.testing import TopologyDriver
+
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+MOMENT = datetime(2026, 11, 25, 12)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Renamed(Event, rename={"user_id": "userId"}):
+    user_id: int
+
+
+class RenamedNatural(Event, rename={"user_id": "userId"}):
+    user_id: Natural
+
+
+class Camel(Event, rename="camel"):
+    first_name: str
+    favourite_colour: Colour
+
+
+class Omitting(Event, omit_defaults=True):
+    n: Natural = 0
+    colour: Colour = Colour.RED
+
+
+class Tagged(Event, tag=True):
+    n: Natural
+
+
+class Naive(Event):
+    at: Annotated[datetime, msgspec.Meta(tz=False)]
+    until: Annotated[datetime, msgspec.Meta(tz=False)] | None = None
+
+
+class Aware(Event):
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Nested(Event, rename={"who": "WHO"}):
+    who: Renamed
+    others: list[Camel]
+    by_name: dict[str, Omitting | None]
+    nobody: Renamed | None = None
+
+
+class Described(Event):
+    n: Annotated[int, msgspec.Meta(description="a number"), "and a note"]
+
+
+ADA, OMITTING = Camel("Ada", Colour.RED), Omitting()
+EVENTS = [
+    Renamed(1), RenamedNatural(2), ADA, OMITTING, Omitting(5), Tagged(3), Naive(MOMENT), Naive(MOMENT, MOMENT),
+    Aware(MOMENT.replace(tzinfo=UTC)), Nested(Renamed(7), [ADA], {"a": OMITTING, "b": None}), Described(4),
+]  # fmt: skip
+
+
+def of_columns(event):
+    @(app := App("columns")).batch(app.source("In", type(event)), emits=(out := app.stream("Out", type(event))))
+    def relay(batch):
+        return batch
+
+    app.sink("Results", out)
+    return app
+
+
+def of_events(event):
+    @(app := App("events")).element(app.source("In", type(event)), emits=(out := app.stream("Out", type(event))))
+    def relay(event):
+        yield out.emit(event)
+
+    app.sink("Results", out)
+    return app
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_columns_hold_all_that_an_event_has(event):
+    codec = Codec(type(event))
+    columns = codec.to_columns([event, event])
+    assert columns.schema.names == list(type(event).__struct_fields__)
+    assert codec.from_columns(columns) == [event, event]
+    assert [codec.decode_json(line) for line in codec.to_json(columns)] == [event, event]
+    assert codec.decode_json(json.dumps({**json.loads(codec.encode_json(event))}).encode()) == event
+
+
+@pytest.mark.parametrize("relayed", [of_columns, of_events])
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_elements_hand_them_on(event, relayed):
+    driver = TopologyDriver(relayed(event), dead_letters=True)
+    driver.batch({"In": [event, event]})
+    assert (driver.output("Results"), driver.dead_letters) == ([event, event], [])
+
+
+def test_texts_and_fields_beside_them_go_by_the_fields_names():
+    codec = Codec(RenamedNatural)
+    assert codec.from_text({"user_id": "7", "unknown": "1"}) == RenamedNatural(7)
+    assert codec.from_message(b'{"userId": 1}', {"user_id": b"7"}) == RenamedNatural(7)
+    assert codec.from_values({"userId": 1}, {"user_id": b"7"}) == RenamedNatural(7)
+
+    class Line(Event, rename={"text": "TEXT"}):
+        text: Annotated[str, msgspec.Meta(max_length=3)]
+
+    assert Codec(Line).from_line(b"abc") == Line("abc")
+
+
+def test_a_description_asks_nothing():
+    assert Codec(Described).flat
+    assert not Codec(Tagged).flat
+
+
+def test_an_event_that_is_a_list_is_refused():
+    class Listed(Event, array_like=True):
+        n: int
+
+    class Holding(Event):
+        listed: Listed
+
+    with pytest.raises(EventSchemaError, match="Listed is array_like"):
+        App("listed").source("In", Listed)
+    with pytest.raises(EventSchemaError, match=r"Field Holding\.listed"):
+        App("listed").source("In", Holding)
+
+
+def test_what_makes_no_event_any_more_is_buried_as_its_values():
+    """An element of the batch dialect that fails is handed columns; what is kept of them is no cause to fail again."""
+
+    class Even(Event):
+        n: int
+
+        def __post_init__(self):
+            assert self.n % 2 == 0
+
+    columns = pa.record_batch({"n": [3]}, schema=Codec(Even).schema)
+    assert Codec(Even).shown(columns, 0) == {"n": 3}
+    assert Codec(Even).to_json(columns) == [b'{"n":3}']
+
+
+def test_state_that_its_class_refuses_for_any_reason_is_a_dead_letter():
+    class Change(Event):
+        key: str
+        n: int
+
+    app = App("sums")
+    numbers, out = app.source("Numbers", Change), app.stream("Out", Described)
+    app.sink("Results", out)
+
+    @app.element(numbers, key="key", emits=out)
+    class Sum(ProcessingElement):
+        sum: int = 0
+
+        def __post_init__(self):
+            assert self.sum >= 0
+
+        def on_event(self, event):
+            self.sum += event.n
+            yield out(self.sum)
+
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Numbers": [Change("a", 1), Change("a", -5), Change("a", 2)]})
+    assert [event.n for event in driver.output("Results")] == [1, 3]
+    assert len(driver.dead_letters) == 1
+
+
+def test_a_replayed_row_that_does_not_fit_is_for_the_source_to_refuse(tmp_path):
+    """Or it would end the run at each start."""
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"user_id": [2, -1], "when": [0.0, 0.1]}), file)
+    rows = ReplayedSequence(Source("In", RenamedNatural), file, "when", 1.0)
+    assert rows.read(0, 2, 0.0).payloads == [b'{"userId":2}', b'{"userId":-1}']
