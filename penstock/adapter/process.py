@@ -70,7 +70,7 @@ class AdapterProcess:
             self._process.wait()
 
     def _start(self) -> None:
-        with self._log.open("ab") as log:
+        with self._log.open("a+b") as log:
             fcntl.flock(log, fcntl.LOCK_SH)  # the child inherits it, and has it until it ends
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True

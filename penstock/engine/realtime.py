@@ -21,7 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
 from penstock.app.stream import Sink, Stream
-from penstock.connectors.checkpoint import committed_offsets, last_commit
+from penstock.connectors.checkpoint import Position, committed_offsets, last_commit
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.connectors.kafka.source import KafkaSource
@@ -34,6 +34,7 @@ from penstock.engine.options import RunOptions
 from penstock.engine.watch import Watch
 from penstock.errors import ConfigurationError
 from penstock.runtime.codec import Codec
+from penstock.storage import durable
 
 LEAST_S = 5.0
 """Spark's least length of a real-time batch."""
@@ -136,7 +137,7 @@ class RealTime:
                 for name, frame, place in self._parts(spark):
                     queries[name] = self._start_writing(name, frame, place)
                 watch.until_over(
-                    list(queries.values()), lambda: self._waiting(list(queries)) == 0, lambda: True, lambda: None, lambda: None,
+                    list(queries.values()), lambda: self._is_idle(list(queries)), lambda: True, lambda: None, lambda: None,
                     lambda failed: False,
                 )  # fmt: skip
             except PySparkException as error:
@@ -234,21 +235,36 @@ class RealTime:
         """Spark's own sink is part of the work."""
         return {}
 
-    def _waiting(self, names: list[str]) -> int:
-        """Events that some query has yet to commit."""
-        done = [self._committed(name) for name in names]
-        waiting = 0
+    def _begun(self, name: str) -> dict[str, dict[str, int]]:
+        """The offsets by topic from which a query reads."""
+        checkpoint = self._recording.checkpoint(name)
+        offsets: dict[str, dict[str, int]] = {}
+        for number in durable.names(checkpoint / "sources"):
+            offsets |= Position(checkpoint, int(number), None).first_offsets()
+        return offsets
+
+    def _is_idle(self, names: list[str]) -> bool:
+        return all(map(self._begun, names)) and self._counted(names)[1] == 0
+
+    def _counted(self, names: list[str]) -> tuple[int, int]:
+        """Events from where all queries that read them have begun, and those of them that some query has yet to commit."""
+        begun, done = [self._begun(name) for name in names], [self._committed(name) for name in names]
+        accepted = waiting = 0
         for bound in self.sources():
-            reading = [each[bound.place.topic] for each in done if bound.place.topic in each]
+            topic = bound.place.topic
+            firsts = [each[topic] for each in begun if topic in each]
+            behind = [each[topic] for each in done if topic in each]
+            all_begun = len(behind) == len(firsts)
             for partition, (low, end) in bound.topic.bounds().items():
-                behind = min((each.get(str(partition), low) for each in reading), default=low)
-                waiting += end - behind if len(reading) else end - low
-        return waiting
+                first = max((each.get(str(partition), 0) for each in firsts), default=end if bound.starts_late else low)
+                committed = min((each.get(str(partition), first) for each in behind), default=first)
+                accepted += end - first
+                waiting += end - (max(first, committed) if all_begun else first)
+        return accepted, waiting
 
     def _report(self, names: list[str]) -> dict[str, Any]:
-        ends = [bound.topic.bounds() for bound in self.sources()]
-        accepted = sum(end - low for bounds in ends for low, end in bounds.values())
-        queued, dead = self._waiting(names), sum(len(_dead_letters(bound)) for bound in self.sources())
+        accepted, queued = self._counted(names)
+        dead = sum(len(_dead_letters(bound)) for bound in self.sources())
         return {
             "application": self._topology.application,
             "engine": f"spark {pyspark.__version__}, real-time mode",

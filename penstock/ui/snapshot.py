@@ -59,7 +59,7 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
         "counts": _counts(follower, state), "batches": follower.totals.batches, "lately": _lately(follower), "series": _series(follower),
         "master": follower.starts[-1].get("master") if follower.starts else None,
         "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,
-        "letters": _letters(follower), "letters_in": topics_of_letters(follower.manifest), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
+        "real_time": is_real_time(follower.manifest), "letters": _letters(follower), "letters_in": topics_of_letters(follower.manifest), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
     }  # fmt: skip
 
 

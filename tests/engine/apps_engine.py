@@ -93,6 +93,27 @@ def shout(frame):
     return frame.select(F.upper("text").alias("text"), "size")
 
 
+class Person(Event, rename="camel"):
+    first_name: str
+    home_town: str = ""
+
+
+class Household(Event, rename="camel"):
+    head_person: Person
+    grown_up: int
+
+
+renamed = App("renamed")
+persons = renamed.source("Persons", Person)
+households = renamed.stream("Households", Household)
+renamed.sink("Out", households)
+
+
+@renamed.query(persons, emits=households)
+def settle(frame):
+    return frame.select(F.struct("first_name", "home_town").alias("head_person"), F.lit(2).alias("grown_up"))
+
+
 # --- query elements before, between and beside the others ------------------------------------------
 
 mixed = App("mixed")

@@ -382,6 +382,16 @@ def test_real_time_mode_counts_and_keeps_dead_letters(broker, tmp_path, spark):
     assert max(each["seen"] for each in counted if each["text"] == "a") == 3
 
 
+def test_real_time_mode_counts_from_where_it_began(broker, tmp_path, spark):
+    source = f"kafka:{broker.brokers}/rt-late?start=latest"
+    options = {"sources": {"Words": source}, "sinks": {"Out": f"kafka:{broker.brokers}/rt-late-out"}}
+    produce(broker, "rt-late", *words("old", "older"), b"garbage")
+    assert real_time("native", broker, tmp_path, spark, **options).report["counts"]["accepted"] == 0
+    produce(broker, "rt-late", *words("a", "b"), b"more garbage")
+    counts = real_time("native", broker, tmp_path, spark, **options).report["counts"]
+    assert counts == {"accepted": 3, "processed": 2, "dead_lettered": 1, "queued": 0}
+
+
 def _is_known_as_in_real_time(directory):
     """By what looks into a run's directory: there is no ledger to count by, and no letter in it."""
     found = overview(directory)

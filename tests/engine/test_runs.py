@@ -150,6 +150,17 @@ def test_query_elements_run_natively(run_app, tmp_path):
     assert result.report["streams"] == {"Words": 3, "LongWords": 0, "Shouted": 2}
 
 
+def test_a_querys_events_are_encoded_by_the_names_that_their_types_say(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"firstName": "Ada", "homeTown": "London"}\n')
+    result = run_app("renamed", sources={"Persons": f"jsonl:{tmp_path / 'in'}"})
+    [line] = [
+        line for file in (result.directory / "output" / "Out").glob("*.jsonl") for line in file.read_text().splitlines()
+    ]
+    assert json.loads(line) == {"headPerson": {"firstName": "Ada", "homeTown": "London"}, "grownUp": 2}
+    assert [household.head_person.first_name for household in result.output("Out")] == ["Ada"]
+
+
 @pytest.mark.parametrize(("which", "left"), [("both_ways", 9), ("looked_up", 0)])
 def test_what_a_query_does_with_its_input_changes_no_count(run_app, tmp_path, which, left):
     """Read twice, or not needed at all: each event has come in once, and the dead letter is one."""

@@ -18,6 +18,7 @@ from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
 from penstock.ui.follower import Follower
 from penstock.ui.forecast import QUICK, Forecast, _shown
+from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import snapshot
 from penstock.ui.tail import Tail
 from penstock.ui.whatif import Place
@@ -197,6 +198,13 @@ def test_a_run_in_real_time_is_shown_as_one(runs):
         fcntl.flock(held, fcntl.LOCK_EX)
         shown = snapshot(follower, forecast)
     assert (shown["counts"]["accepted"], shown["causes"][0]["kind"]) == (None, "real time")
+    samples = [
+        line for line in exposition({"keyed": "running"}, [shown]).decode().splitlines() if not line.startswith("#")
+    ]
+    assert [line for line in samples if line.startswith(("penstock_running", "penstock_trigger"))]
+    assert not [
+        line for line in samples if line.startswith(("penstock_batches", "penstock_source_events", "penstock_events"))
+    ]
     commits = run / "checkpoint/sink-Out/commits"
     commits.mkdir(parents=True)
     (commits / "7").write_text("v1")

@@ -54,6 +54,11 @@ class KafkaSource(BoundSource):
         check_fits(registry, subject_of(uri), self.source.event_type)
         self.rows, self.frames = "framed", Frames(registry)
 
+    @property
+    def starts_late(self) -> bool:
+        """Whether what the topic holds when the run begins is left out."""
+        return self._start == "latest"
+
     def options(self) -> dict[str, str]:
         """What the connector is told of the topic."""
         topic = {"subscribe": self.place.topic, "startingOffsets": self._start, "includeHeaders": "true"}

@@ -328,7 +328,7 @@ function moved(answered) {
 function show() {
   document.title = `${now.healthy ? "" : "! "}${now.name} – Penstock`;
   document.getElementById("title").textContent = now.name;
-  set("state", `${escape(now.application)}, ${escape(now.state)}${now.trigger ? `, trigger ${seconds(now.trigger)}` : ", back to back"}${now.master ? `, on ${escape(now.master)}` : ""}${data.live ? ` · <a href="/">all runs</a>` : ""}`);
+  set("state", `${escape(now.application)}, ${escape(now.state)}${now.real_time ? ", in real time" : now.trigger ? `, trigger ${seconds(now.trigger)}` : ", back to back"}${now.master ? `, on ${escape(now.master)}` : ""}${data.live ? ` · <a href="/">all runs</a>` : ""}`);
   health(); graph(); charts(); whatIf(); letters();
 }
 
