@@ -1,5 +1,6 @@
 """From what Python workers are forked: the PySpark that is installed, and compiled, not the archive of its sources."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engine.daemon import leave_out_archive
+from penstock.engine.daemon import at_once, leave_out_archive
 from penstock.engine.session import start_session
 
 ARCHIVE = str(Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip")
@@ -33,9 +34,11 @@ def test_only_the_archive_of_what_is_installed_is_left_out(monkeypatch, before, 
 def test_workers_have_everything_loaded(tmp_path):
     def told(batches):
         import pyspark
+        from pyspark import daemon
 
         for batch in batches:
             loaded = "penstock.runtime.hop" in sys.modules and "pyspark.zip" not in pyspark.__file__
+            loaded = loaded and daemon.worker.__qualname__.startswith("at_once.")
             yield pa.RecordBatch.from_pydict({"loaded": [loaded] * batch.num_rows})
 
     if SparkSession.getActiveSession() is not None:
@@ -46,3 +49,19 @@ def test_workers_have_everything_loaded(tmp_path):
             assert spark.range(1).mapInArrow(told, "loaded boolean").collect()[0].loaded
         finally:
             spark.stop()
+
+
+def test_what_a_worker_writes_is_sent_at_once():
+    """Or each stage of a micro-batch waits for 40 ms."""
+    asked = {}
+
+    def worker(sock, authenticated):
+        asked["at once"] = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        return 7 if authenticated else 0
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sock:
+        assert at_once(worker)(sock, True) == 7
+    assert asked["at once"]
+    first, second = socket.socketpair()
+    with first, second:
+        assert at_once(lambda sock, authenticated: 3)(first, False) == 3
