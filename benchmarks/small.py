@@ -3,7 +3,8 @@
     python benchmarks/small.py [--batches 50] [--rounds 3] [--only keyless|counter|divisibility] [--output FILE.md]
 
 A file with one event comes as soon as the one before has been committed. The later half of the micro-batches counts. Each round runs
-an application as it is, and with Spark's own choice of how a checkpoint's files are made on a disk and how Java starts programs.
+an application as it is, and with Spark's own choice of how a checkpoint's files are made on a disk, how Java starts programs, and
+from what Python workers are forked.
 """
 
 import argparse
@@ -32,6 +33,7 @@ MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing"
 SPARKS = (
     f"--conf=spark.sql.streaming.checkpointFileManagerClass={MANAGERS}.FileContextBasedCheckpointFileManager",
     "--conf=spark.driver.extraJavaOptions=-Djdk.lang.Process.launchMechanism=POSIX_SPAWN",
+    "--conf=spark.python.daemon.module=pyspark.daemon",
 )
 PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
 PATIENCE_S, BETWEEN_S = 120.0, 0.15
