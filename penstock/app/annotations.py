@@ -29,9 +29,10 @@ def optional(annotation: Any) -> bool:
 
 def naive(annotation: Any) -> bool:
     """Whether it wants times without a zone."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return any(map(naive, typing.get_args(annotation)))
-    return any(meta.tz is False for meta in _metas(annotation))
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return any(map(naive, arguments))
+    return any(meta.tz is False for meta in _metas(annotation)) or (origin is typing.Annotated and naive(arguments[0]))
 
 
 def demanding(kind: type) -> bool:

@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DayTimeIntervalType, StructField
 
 from penstock.app.element import Element
 from penstock.app.queries import JoinQuery, WindowQuery
@@ -22,6 +23,7 @@ from penstock.engine.queries import joined, windowed
 from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
 from penstock.runtime.codec import Codec
+from penstock.runtime.fields import tag_of
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label, texts_of
 from penstock.runtime.tally import Births, SourceTally, Tally
@@ -36,8 +38,15 @@ DIRECT = {
 }
 """The directory written to is staged as a whole, so tasks need not stage their files once more within it."""
 
-WHOLE = {"ignoreNullFields": "false"}
-"""A field that is None is written as null, as in the other dialects: it may have no default to be read back by."""
+WHOLE = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""As in the other dialects, a field that is None is written as null (it may have no default to be read back by), and times have
+their microseconds."""
+
+DURATION = pa.duration("us")
 
 
 def compile_native(
@@ -208,16 +217,29 @@ class NativeWriter:
 
 
 def encoded(frame: DataFrame, codec: Codec) -> DataFrame:
-    """A stream's columns by the names that JSON has for its fields."""
-    return frame if codec.encoded_schema.equals(codec.schema) else frame.select(*encoded_columns(codec))
+    """A stream's columns as JSON has them."""
+    differs = tag_of(codec.event_type) or codec.encoded_schema != codec.schema or DURATION in codec.schema.types
+    return frame.select(*encoded_columns(codec)) if differs else frame
 
 
 def encoded_columns(codec: Codec) -> list[Column]:
-    """A stream's columns, renamed; the fields of nested events by a cast, which goes by place."""
+    """A stream's columns as JSON has them: a tag first, then the fields by their other names, lengths of time by ISO 8601.
+
+    The fields of nested events get their names by a cast, which goes by place.
+    """
     kinds = from_arrow_schema(codec.encoded_schema)
     return [
-        F.col(f"`{own}`").cast(kind.dataType).alias(kind.name) for own, kind in zip(codec.names, kinds, strict=True)
+        *(F.lit(tag).alias(name) for name, tag in tag_of(codec.event_type).items()),
+        *(_encoded(own, kind).alias(kind.name) for own, kind in zip(codec.names, kinds, strict=True)),
     ]
+
+
+def _encoded(name: str, kind: StructField) -> Column:
+    column = F.col(f"`{name}`")
+    if not isinstance(kind.dataType, DayTimeIntervalType):
+        return column.cast(kind.dataType)
+    seconds = column.cast("interval second").cast("decimal(20, 6)")
+    return F.concat(F.when(seconds < 0, "-").otherwise(""), F.lit("PT"), F.abs(seconds).cast("string"), F.lit("S"))
 
 
 def _prefixed(frame: DataFrame, beside: Sequence[str]) -> DataFrame:

@@ -5,9 +5,9 @@ counts come from offsets. A sink is a query of its own, and so are the dead lett
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyspark
@@ -76,14 +76,14 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
         binding.recording.release()
         raise
     result = execute(binding, way, Live(quiet=options.quiet))
-    return RealTimeResult(**vars(result), _sources=way.sources())
+    return RealTimeResult(**vars(result), _way=way)
 
 
 @dataclass(frozen=True)
 class RealTimeResult(RunResult):
     """What a run in real time leaves: its report, and topics."""
 
-    _sources: list[KafkaSource]
+    _way: "RealTime"
 
     def output(self, sink: str) -> list[Any]:
         """Refused: the messages of a run in real time do not say whose they are.
@@ -99,7 +99,7 @@ class RealTimeResult(RunResult):
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
         """What could not be decoded; each once, however often it was delivered."""
-        return [json.loads(value) for bound in self._sources for value in _dead_letters(bound).values()]
+        return [json.loads(letter) for letter in self._way.letters()]
 
 
 class RealTime:
@@ -244,27 +244,34 @@ class RealTime:
         return offsets
 
     def _is_idle(self, names: list[str]) -> bool:
-        return all(map(self._begun, names)) and self._counted(names)[1] == 0
+        return all(map(self._begun, names)) and not sum(span.end - span.done for span in self._spans(names).values())
 
-    def _counted(self, names: list[str]) -> tuple[int, int]:
-        """Events from where all queries that read them have begun, and those of them that some query has yet to commit."""
+    def _spans(self, names: Iterable[str]) -> dict[tuple[str, str], "_Span"]:
+        """What has been read, by topic and partition."""
         begun, done = [self._begun(name) for name in names], [self._committed(name) for name in names]
-        accepted = waiting = 0
+        spans = {}
         for bound in self.sources():
             topic = bound.place.topic
             firsts = [each[topic] for each in begun if topic in each]
             behind = [each[topic] for each in done if topic in each]
-            all_begun = len(behind) == len(firsts)
             for partition, (low, end) in bound.topic.bounds().items():
                 first = max((each.get(str(partition), 0) for each in firsts), default=end if bound.starts_late else low)
-                committed = min((each.get(str(partition), first) for each in behind), default=first)
-                accepted += end - first
-                waiting += end - (max(first, committed) if all_begun else first)
-        return accepted, waiting
+                done_to = [each.get(str(partition), first) for each in behind] if len(behind) == len(firsts) else []
+                spans[topic, str(partition)] = _Span(first, max(first, min(done_to, default=first)), end)
+        return spans
+
+    def letters(self) -> list[bytes]:
+        """The dead letters of what has been committed; each once, however often it was delivered."""
+        spans, found = self._spans(self.names), dict[str, bytes]()
+        for topic in (Topic(dead_letters_of(bound.place)) for bound in self.sources()):
+            lows, ends = ({partition: place[side] for partition, place in topic.bounds().items()} for side in (0, 1))
+            found |= {name_of(one) or "": one.value() or b"" for several in topic.read(lows, ends) for one in several}
+        return [letter for name, letter in found.items() if _is_within(name, spans)]
 
     def _report(self, names: list[str]) -> dict[str, Any]:
-        accepted, queued = self._counted(names)
-        dead = sum(len(_dead_letters(bound)) for bound in self.sources())
+        spans = self._spans(names).values()
+        accepted, queued = sum(span.end - span.first for span in spans), sum(span.end - span.done for span in spans)
+        dead = len(self.letters())
         return {
             "application": self._topology.application,
             "engine": f"spark {pyspark.__version__}, real-time mode",
@@ -286,12 +293,20 @@ def dead_letters_of(place: KafkaPlace) -> KafkaPlace:
     return KafkaPlace(place.brokers, f"{place.topic}-dead-letters", place.options)
 
 
-def _dead_letters(bound: KafkaSource) -> dict[str | None, bytes]:
-    """The messages of a topic that have become dead letters, by name; each is there once, however often it was delivered."""
-    topic = Topic(dead_letters_of(bound.place))
-    bounds = topic.bounds()
-    lows, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
-    return {name_of(message): message.value() or b"" for messages in topic.read(lows, ends) for message in messages}
+class _Span(NamedTuple):
+    """Offsets of a partition: from where all queries that read it have begun, to where all have committed, and its end."""
+
+    first: int
+    done: int
+    end: int
+
+
+def _is_within(name: str, spans: Mapping[tuple[str, str], _Span]) -> bool:
+    """Whether a dead letter is of what has been committed: it is named after its event's place, as TOPIC/PARTITION/OFFSET."""
+    place, _, offset = name.rpartition("/")
+    topic, _, partition = place.rpartition("/")
+    span = spans.get((topic, partition))
+    return span is not None and span.first <= int(offset) < span.done
 
 
 def _messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:

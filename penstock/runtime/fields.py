@@ -28,7 +28,7 @@ def to_column(annotation: Any) -> Change | None:
     """What makes of values of a type what a column takes of them; None where that is the values themselves."""
     if is_flat(annotation):
         return None
-    return _by_fields if _holds_event(annotation) else _builtins
+    return _by_fields if _is_encoded_otherwise(annotation) else _builtins
 
 
 def to_encoded(annotation: Any) -> Change | None:
@@ -47,14 +47,16 @@ def to_encoded(annotation: Any) -> Change | None:
 def event_to_encoded(kind: type[Event]) -> Change | None:
     """As `to_encoded`, of an event that is given as a dict."""
     inner = {name: change for name, annotation in field_types(kind).items() if (change := to_encoded(annotation))}
-    names = encoded_names(kind)
-    if not inner and all(name == encoded for name, encoded in names.items()):
+    names, tag = encoded_names(kind), tag_of(kind)
+    if not inner and not tag and not _has_other_names(kind):
         return None
 
     def encoded(values: dict[str, Any] | None) -> dict[str, Any] | None:
         if values is None:
             return None
-        return {names.get(name, name): inner[name](value) if name in inner else value for name, value in values.items()}
+        return tag | {
+            names.get(name, name): inner[name](value) if name in inner else value for name, value in values.items()
+        }
 
     return encoded
 
@@ -64,7 +66,15 @@ def encoded_names(kind: type[Event]) -> dict[str, str]:
     return dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
 
 
+def tag_of(kind: type[Event]) -> dict[str, str | int]:
+    """What an event's encoding says of its type, besides its fields."""
+    config = kind.__struct_config__
+    return {} if config.tag is None or config.tag_field is None else {config.tag_field: config.tag}
+
+
 def _by_fields(value: Any) -> Any:
+    if type(value) in FLAT:
+        return value
     if isinstance(value, msgspec.Struct):
         return {name: _by_fields(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list):
@@ -74,6 +84,14 @@ def _by_fields(value: Any) -> Any:
     return _builtins(value)
 
 
-def _holds_event(annotation: Any) -> bool:
+def _has_other_names(kind: type[Event]) -> bool:
+    return kind.__struct_fields__ != kind.__struct_encode_fields__
+
+
+def _is_encoded_otherwise(annotation: Any) -> bool:
+    """Whether an event within lacks, as it is encoded, what a column is to have."""
     kind = plain(annotation)
-    return (isinstance(kind, type) and issubclass(kind, Event)) or any(map(_holds_event, get_args(kind)))
+    if isinstance(kind, type) and issubclass(kind, Event):
+        own = _has_other_names(kind) or kind.__struct_config__.omit_defaults
+        return own or any(map(_is_encoded_otherwise, field_types(kind).values()))
+    return any(map(_is_encoded_otherwise, get_args(kind)))

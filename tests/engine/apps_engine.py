@@ -1,7 +1,7 @@
 """Applications for the tests of the engine alone."""
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import functions as F
 
@@ -98,11 +98,14 @@ class Person(Event, rename="camel"):
     home_town: str = ""
 
 
-class Household(Event, rename="camel"):
+class Household(Event, rename="camel", tag=True):
     head_person: Person
     grown_up: int
+    since: datetime
+    for_long: timedelta
 
 
+SINCE = datetime(2026, 11, 25, 12, 0, 0, 123456, tzinfo=UTC)
 renamed = App("renamed")
 persons = renamed.source("Persons", Person)
 households = renamed.stream("Households", Household)
@@ -111,7 +114,12 @@ renamed.sink("Out", households)
 
 @renamed.query(persons, emits=households)
 def settle(frame):
-    return frame.select(F.struct("first_name", "home_town").alias("head_person"), F.lit(2).alias("grown_up"))
+    return frame.select(
+        F.struct("first_name", "home_town").alias("head_person"),
+        F.lit(2).alias("grown_up"),
+        F.lit(SINCE).alias("since"),
+        F.lit(timedelta(hours=1)).alias("for_long"),
+    )
 
 
 # --- query elements before, between and beside the others ------------------------------------------

@@ -388,8 +388,11 @@ def test_real_time_mode_counts_from_where_it_began(broker, tmp_path, spark):
     produce(broker, "rt-late", *words("old", "older"), b"garbage")
     assert real_time("native", broker, tmp_path, spark, **options).report["counts"]["accepted"] == 0
     produce(broker, "rt-late", *words("a", "b"), b"more garbage")
-    counts = real_time("native", broker, tmp_path, spark, **options).report["counts"]
-    assert counts == {"accepted": 3, "processed": 2, "dead_lettered": 1, "queued": 0}
+    result = real_time("native", broker, tmp_path, spark, **options)
+    assert result.report["counts"] == {"accepted": 3, "processed": 2, "dead_lettered": 1, "queued": 0}
+    assert [letter["raw"] for letter in result.dead_letters] == ["more garbage"]
+    another = real_time("native", broker, tmp_path, spark, **options, name="another")  # the letter is of the one before
+    assert another.report["counts"] == {"accepted": 0, "processed": 0, "dead_lettered": 0, "queued": 0}
 
 
 def _is_known_as_in_real_time(directory):

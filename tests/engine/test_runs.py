@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
+from apps_engine import SINCE
 from support import TOPOLOGIES, load, write_batches
 
 from penstock.errors import ConfigurationError, EmissionError, IncompatibleStateError, RunFailedError
@@ -157,8 +158,14 @@ def test_a_querys_events_are_encoded_by_the_names_that_their_types_say(run_app, 
     [line] = [
         line for file in (result.directory / "output" / "Out").glob("*.jsonl") for line in file.read_text().splitlines()
     ]
-    assert json.loads(line) == {"headPerson": {"firstName": "Ada", "homeTown": "London"}, "grownUp": 2}
-    assert [household.head_person.first_name for household in result.output("Out")] == ["Ada"]
+    written = json.loads(line)
+    assert (written["type"], written["headPerson"], written["grownUp"]) == (
+        "Household",
+        {"firstName": "Ada", "homeTown": "London"},
+        2,
+    )
+    [household] = result.output("Out")
+    assert (household.since, household.for_long) == (SINCE, timedelta(hours=1))
 
 
 @pytest.mark.parametrize(("which", "left"), [("both_ways", 9), ("looked_up", 0)])

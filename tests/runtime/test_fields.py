@@ -52,6 +52,20 @@ class Naive(Event):
     until: Annotated[datetime, msgspec.Meta(tz=False)] | None = None
 
 
+Local = Annotated[datetime, msgspec.Meta(tz=False)]
+
+
+class MaybeNaive(Event):
+    at: Annotated[Local | None, msgspec.Meta(description="when")] = None
+
+
+class Holding(Event):
+    """Of another kind, whose encoding has what columns do not."""
+
+    tagged: Tagged
+    several: list[Tagged]
+
+
 class Aware(Event):
     at: Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -69,7 +83,7 @@ class Described(Event):
 
 ADA, OMITTING = Camel("Ada", Colour.RED), Omitting()
 EVENTS = [
-    Renamed(1), RenamedNatural(2), ADA, OMITTING, Omitting(5), Tagged(3), Naive(MOMENT), Naive(MOMENT, MOMENT),
+    MaybeNaive(MOMENT), MaybeNaive(), Holding(Tagged(1), [Tagged(2)]), Renamed(1), RenamedNatural(2), ADA, OMITTING, Omitting(5), Tagged(3), Naive(MOMENT), Naive(MOMENT, MOMENT),
     Aware(MOMENT.replace(tzinfo=UTC)), Nested(Renamed(7), [ADA], {"a": OMITTING, "b": None}), Described(4),
 ]  # fmt: skip
 
@@ -131,13 +145,13 @@ def test_an_event_that_is_a_list_is_refused():
     class Listed(Event, array_like=True):
         n: int
 
-    class Holding(Event):
+    class HoldingList(Event):
         listed: Listed
 
     with pytest.raises(EventSchemaError, match="Listed is array_like"):
         App("listed").source("In", Listed)
-    with pytest.raises(EventSchemaError, match=r"Field Holding\.listed"):
-        App("listed").source("In", Holding)
+    with pytest.raises(EventSchemaError, match=r"Field HoldingList\.listed"):
+        App("listed").source("In", HoldingList)
 
 
 def test_what_makes_no_event_any_more_is_buried_as_its_values():
