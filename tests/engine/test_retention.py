@@ -116,7 +116,8 @@ def test_what_a_run_has_forgotten_still_counts(run_app, tmp_path, capsys):
     assert result.report["streams"]["Items"] == 13
     assert {one.item: one.most for one in result.output("Most")} == {0: 5, 1: 4, 2: 4}
     ledgers = {name: list(records_in(result.directory / f"batches-{name}.jsonl")) for name in ("main", "behind")}
-    assert all(len(records) <= 5 and records[0].summed for records in ledgers.values())
+    assert all(len(records) <= 5 for records in ledgers.values())
+    assert ledgers["main"][0].summed  # the other may have taken several micro-batches of this one's at once
     assert overview(result.directory).batches == result.report["batches"] > 13
     lines = [json.loads(one) for one in (result.directory / "progress.jsonl").read_text().splitlines()]
     assert len(lines) <= 5
