@@ -16,11 +16,8 @@ Files = dict[str, int]
 
 def last_commit(checkpoint: Path) -> tuple[int, float] | None:
     """The last micro-batch that a query has committed, and when, in seconds since the epoch; None before the first."""
-    names = [name for name in durable.names(checkpoint / "commits") if name.isdigit()]
-    if not names:
-        return None
-    last = max(names, key=int)
-    return int(last), (checkpoint / "commits" / last).stat().st_mtime
+    last = max((int(name) for name in durable.names(checkpoint / "commits") if name.isdigit()), default=None)
+    return None if last is None else (last, (checkpoint / "commits" / str(last)).stat().st_mtime)
 
 
 @dataclass(frozen=True)

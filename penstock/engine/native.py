@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DayTimeIntervalType, StructField
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from penstock.app.element import Element
 from penstock.app.queries import JoinQuery, WindowQuery
@@ -45,8 +45,6 @@ WHOLE = {
 }
 """As in the other dialects, a field that is None is written as null (it may have no default to be read back by), and times have
 their microseconds."""
-
-DURATION = pa.duration("us")
 
 
 def compile_native(
@@ -137,6 +135,8 @@ class NativeWriter:
     def __init__(self, topology: Topology, wiring: WiringReference, sinks: tuple[SinkFiles, ...]) -> None:
         self._topology, self._wiring = topology, wiring
         self._sinks = {sink.label: sink for sink in sinks}
+        self._stream = topology.in_order[-1].emits[0]
+        self._codec = Codec(self._stream.event_type)
 
     def write(self, frame: DataFrame, read: dict[str, Births], counted: list[Tally]) -> list[Tally]:
         """Write a micro-batch to every sink and say what was read and written.
@@ -147,7 +147,7 @@ class NativeWriter:
         read: the births of the source events that it took in as columns, by source.
         counted: what it took in otherwise.
         """
-        stream = self._topology.in_order[-1].emits[0]
+        stream = self._stream
         leaving = self._topology.sinks_of(stream)
         sinks = [self._sinks[label(sink.name, "hop" if sink.hop else "sink")] for sink in leaving]
         tally = Tally(stage=0, partition=0)
@@ -183,15 +183,14 @@ class NativeWriter:
         target = path_of(sink.directory) / STAGING / uuid.uuid4().hex
         kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside or sink.frame else "json"
         counted = Observation()
-        codec = Codec(self._topology.in_order[-1].emits[0].event_type)
         if kind != "parquet" and sink.frame is None:
-            frame = encoded(frame, codec)
+            frame = encoded(frame, self._codec)
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
         options = {**DIRECT, **WHOLE}
         if sink.frame is not None:
             observed = self._framed(observed, sink)
         elif sink.beside:
-            observed = _prefixed(observed, [codec.names[name] for name in sink.beside])
+            observed = _prefixed(observed, [self._codec.names[name] for name in sink.beside])
         observed.write.format(kind).options(**options).save(address(target))
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):
@@ -203,7 +202,7 @@ class NativeWriter:
 
     def _framed(self, frame: DataFrame, sink: SinkFiles) -> DataFrame:
         """Lines of messages that a schema registry makes."""
-        reference, name = self._wiring, self._topology.in_order[-1].emits[0].name
+        reference, name = self._wiring, self._stream.name
 
         def lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             wiring = reference.resolve()
@@ -218,26 +217,38 @@ class NativeWriter:
 
 def encoded(frame: DataFrame, codec: Codec) -> DataFrame:
     """A stream's columns as JSON has them."""
-    differs = tag_of(codec.event_type) or codec.encoded_schema != codec.schema or DURATION in codec.schema.types
+    differs = tag_of(codec.event_type) or codec.encoded_schema != codec.schema
     return frame.select(*encoded_columns(codec)) if differs else frame
 
 
 def encoded_columns(codec: Codec) -> list[Column]:
-    """A stream's columns as JSON has them: a tag first, then the fields by their other names, lengths of time by ISO 8601.
-
-    The fields of nested events get their names by a cast, which goes by place.
-    """
-    kinds = from_arrow_schema(codec.encoded_schema)
+    """A stream's columns as JSON has them: a tag first, then the fields by their other names, lengths of time by ISO 8601."""
+    fields = zip(from_arrow_schema(codec.schema), from_arrow_schema(codec.encoded_schema), strict=True)
     return [
         *(F.lit(tag).alias(name) for name, tag in tag_of(codec.event_type).items()),
-        *(_encoded(own, kind).alias(kind.name) for own, kind in zip(codec.names, kinds, strict=True)),
+        *(_encoded(F.col(f"`{own.name}`"), own.dataType, json.dataType).alias(json.name) for own, json in fields),
     ]
 
 
-def _encoded(name: str, kind: StructField) -> Column:
-    column = F.col(f"`{name}`")
-    if not isinstance(kind.dataType, DayTimeIntervalType):
-        return column.cast(kind.dataType)
+def _encoded(column: Column, own: DataType, json: DataType) -> Column:
+    """A value as JSON has it."""
+    if own == json:
+        return column
+    if isinstance(own, StructType) and isinstance(json, StructType):
+        inner = zip(own, json, strict=True)
+        fields = (_encoded(column[one.name], one.dataType, other.dataType).alias(other.name) for one, other in inner)
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(own, ArrayType) and isinstance(json, ArrayType):
+        one, other = own.elementType, json.elementType
+        return F.transform(column, lambda value: _encoded(value, one, other))
+    if isinstance(own, MapType) and isinstance(json, MapType):
+        one, other = own.valueType, json.valueType
+        return F.transform_values(column, lambda _, value: _encoded(value, one, other))
+    return _duration(column)
+
+
+def _duration(column: Column) -> Column:
+    """A length of time by ISO 8601."""
     seconds = column.cast("interval second").cast("decimal(20, 6)")
     return F.concat(F.when(seconds < 0, "-").otherwise(""), F.lit("PT"), F.abs(seconds).cast("string"), F.lit("S"))
 

@@ -5,11 +5,12 @@ counts come from offsets. A sink is a query of its own, and so are the dead lett
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,6 +62,12 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
             raise ConfigurationError(
                 f"Source {stream.name}: real-time mode decodes events in Spark, which takes plain scalars only; "
                 f"{stream.event_type.__name__} has other fields, or asks more of them than their types."
+            )
+        lengths = [field.name for field in Codec(stream.event_type).schema if field.type == pa.duration("us")]
+        if lengths:
+            raise ConfigurationError(
+                f"Source {stream.name}: Spark, which decodes events in real-time mode, reads no lengths of time from JSON, and "
+                f"{stream.event_type.__name__} has {', '.join(lengths)}: give seconds as a number, or leave --real-time out."
             )
     if options.checkpoint_every < LEAST_S:
         raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")
@@ -137,7 +144,7 @@ class RealTime:
                 for name, frame, place in self._parts(spark):
                     queries[name] = self._start_writing(name, frame, place)
                 watch.until_over(
-                    list(queries.values()), lambda: self._is_idle(list(queries)), lambda: True, lambda: None, lambda: None,
+                    list(queries.values()), self._is_idle, lambda: True, lambda: None, lambda: None,
                     lambda failed: False,
                 )  # fmt: skip
             except PySparkException as error:
@@ -145,11 +152,11 @@ class RealTime:
             finally:
                 for query in queries.values():
                     query.stop()
-        return self._report(list(queries))
+        return self._report()
 
     def _check_slots(self, spark: SparkSession) -> None:
         """In real-time mode all tasks of all queries run at once."""
-        partitions = sum(len(bound.topic.partitions) for bound in self.sources())
+        partitions = sum(len(bound.topic.partitions) for bound in self._kafka())
         stateful = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
         needed = len(self._topology.sinks) * (partitions + stateful) + partitions
         present = spark.sparkContext.defaultParallelism
@@ -162,7 +169,7 @@ class RealTime:
     def _parts(self, spark: SparkSession) -> Iterator[tuple[str, DataFrame, KafkaPlace]]:
         """What each query is called, writes, and writes to."""
         frames: dict[Stream[Any], DataFrame] = {}
-        for bound in self.sources():
+        for bound in self._kafka():
             good, bad = self._decoded(spark, bound)
             frames[bound.source] = good
             yield f"dead-letters-{bound.source.name}", bad, dead_letters_of(bound.place)
@@ -216,8 +223,7 @@ class RealTime:
         query: StreamingQuery = writer.trigger(realTime=length).start()  # type: ignore[call-overload] # not in the stubs
         return query
 
-    def sources(self) -> list[KafkaSource]:
-        """All of its sources."""
+    def _kafka(self) -> list[KafkaSource]:
         return [bound for bound in self._binding.sources.values() if isinstance(bound, KafkaSource)]
 
     # --- counts ---------------------------------------------------------------------------------
@@ -243,14 +249,14 @@ class RealTime:
             offsets |= Position(checkpoint, int(number), None).first_offsets()
         return offsets
 
-    def _is_idle(self, names: list[str]) -> bool:
-        return all(map(self._begun, names)) and not sum(span.end - span.done for span in self._spans(names).values())
+    def _is_idle(self) -> bool:
+        return all(map(self._begun, self.names)) and all(span.done == span.end for span in self._spans().values())
 
-    def _spans(self, names: Iterable[str]) -> dict[tuple[str, str], "_Span"]:
+    def _spans(self) -> dict[tuple[str, str], "_Span"]:
         """What has been read, by topic and partition."""
-        begun, done = [self._begun(name) for name in names], [self._committed(name) for name in names]
+        begun, done = list(map(self._begun, self.names)), list(map(self._committed, self.names))
         spans = {}
-        for bound in self.sources():
+        for bound in self._kafka():
             topic = bound.place.topic
             firsts = [each[topic] for each in begun if topic in each]
             behind = [each[topic] for each in done if topic in each]
@@ -262,14 +268,14 @@ class RealTime:
 
     def letters(self) -> list[bytes]:
         """The dead letters of what has been committed; each once, however often it was delivered."""
-        spans, found = self._spans(self.names), dict[str, bytes]()
-        for topic in (Topic(dead_letters_of(bound.place)) for bound in self.sources()):
+        spans, found = self._spans(), dict[str, bytes]()
+        for topic in (Topic(dead_letters_of(bound.place)) for bound in self._kafka()):
             lows, ends = ({partition: place[side] for partition, place in topic.bounds().items()} for side in (0, 1))
             found |= {name_of(one) or "": one.value() or b"" for several in topic.read(lows, ends) for one in several}
         return [letter for name, letter in found.items() if _is_within(name, spans)]
 
-    def _report(self, names: list[str]) -> dict[str, Any]:
-        spans = self._spans(names).values()
+    def _report(self) -> dict[str, Any]:
+        spans = self._spans().values()
         accepted, queued = sum(span.end - span.first for span in spans), sum(span.end - span.done for span in spans)
         dead = len(self.letters())
         return {
@@ -283,7 +289,7 @@ class RealTime:
                 "dead_lettered": dead,
                 "queued": queued,
             },
-            "dead_letter_topics": [dead_letters_of(bound.place).topic for bound in self.sources()],
+            "dead_letter_topics": [dead_letters_of(bound.place).topic for bound in self._kafka()],
             "units": {"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
         }
 

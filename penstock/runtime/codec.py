@@ -57,7 +57,7 @@ class Codec:
         self.encoded_schema = pa.schema(
             [arrow_field(self.names[name], annotation, encoded=True) for name, annotation in annotated.items()]
         )
-        """The types of `schema`, with those names in nested events as well."""
+        """As JSON has them: with those names, in nested events as well, and lengths of time as texts."""
 
     def checked(self, event: Any) -> Any:
         """An event whose values are of its fields' types, as Python does not see to by itself.
@@ -121,11 +121,10 @@ class Codec:
         UnicodeDecodeError, msgspec.ValidationError: it is no UTF-8, or the type does not allow it.
         """
         text = line.decode()
-        return (
-            self.event_type(text)
-            if self.flat
-            else msgspec.convert({next(iter(self.names.values())): text}, self.event_type)
-        )
+        if self.flat:
+            return self.event_type(text)
+        [name] = self.names.values()
+        return msgspec.convert({name: text}, self.event_type)
 
     def from_text(self, row: dict[str, str | None]) -> Any:
         """An event from text fields, as a CSV line has them; an empty field is a missing one.
@@ -181,7 +180,7 @@ def arrow_field(name: str, annotation: Any, *, encoded: bool = False) -> pa.Fiel
 
     Parameters
     ----------
-    encoded: whether the fields of nested events have the names that JSON has for them.
+    encoded: as JSON has it: nested events' fields by other names, lengths of time as texts.
     """
     return pa.field(name, _arrow_type(annotation, encoded), nullable=optional(annotation))
 
@@ -191,6 +190,8 @@ def _arrow_type(annotation: Any, encoded: bool) -> pa.DataType:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if naive(annotation):
         return pa.timestamp("us")
+    if encoded and kind is timedelta:
+        return pa.string()
     if origin is list:
         return pa.list_(_arrow_type(arguments[0], encoded))
     if origin is dict:

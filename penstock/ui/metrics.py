@@ -90,11 +90,10 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
         for source, partitions in one["lately"]["lag"].items():
             for partition, waiting in partitions.items():
                 lag.add_metric([run, source, partition], waiting)
-        if not one["real_time"]:
-            batches.add_metric([run], one["batches"])
         last = max((series["rows"][-1][0] for series in one["series"]), default=0.0)
         fresh = now - last <= LATELY_S + 2 * (one["trigger"] or 0.0)
-        if not one["real_time"]:
+        if not one["real_time"]:  # of which no ledger says how much it has done
+            batches.add_metric([run], one["batches"])
             rate.add_metric([run], one["lately"]["rate"] if fresh else 0.0)
         if one["trigger"] is not None:
             trigger.add_metric([run], one["trigger"])

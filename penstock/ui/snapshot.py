@@ -1,7 +1,7 @@
 """What the page shows of a run, as plain data: a pure function of what was followed and forecast."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -29,8 +29,6 @@ HOTTEST = 8
 """Keys of an element."""
 WIDEST = "1,000,000/s · 100 ms"
 """What a box must have room for."""
-
-
 OUTCOMES = ("accepted", "processed", "dead_lettered", "queued", "lost", "duplicated", "late")
 """Of events, as counted."""
 
@@ -66,12 +64,14 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
 def _counts(follower: Follower, state: str) -> dict[str, Any]:
     """accepted = processed + dead-lettered + queued; while a run is on, what is queued is what Spark's offsets say."""
     if is_real_time(follower.manifest):
-        counts = (counted_in_real_time(follower.run) if state != "running" else None) or {}
-        return {**{name: counts.get(name) for name in OUTCOMES}, "kind": "in real time counted when the run stops"}
+        reported = None if state == "running" else counted_in_real_time(follower.run)
+        if reported is None:
+            return {**dict.fromkeys(OUTCOMES), "kind": "a run in real time is counted when it stops"}
+        return _as_reported(reported)
     reported = follower.report.get("counts")
     last = follower.report.get("batches", follower.totals.batches) == follower.totals.batches  # it is of the last stop
     if reported is not None and last and state != "running":
-        return {**{name: reported.get(name) for name in OUTCOMES}, "kind": "counted when the run stopped"}
+        return _as_reported(reported)
     decoded = sum(source.accepted for source in follower.totals.sources.values())
     dead = follower.totals.dead_lettered
     waiting = _waiting(follower)
@@ -81,6 +81,10 @@ def _counts(follower: Follower, state: str) -> dict[str, Any]:
         "lost": None, "duplicated": None, "late": sum(one.late for one in follower.totals.elements.values()),
         "kind": "committed so far; queued as of the last micro-batch, where the sources tell",
     }  # fmt: skip
+
+
+def _as_reported(counts: Mapping[str, int]) -> dict[str, Any]:
+    return {**{name: counts.get(name) for name in OUTCOMES}, "kind": "counted when the run stopped"}
 
 
 def _waiting(follower: Follower) -> float | None:

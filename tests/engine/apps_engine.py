@@ -98,11 +98,17 @@ class Person(Event, rename="camel"):
     home_town: str = ""
 
 
+class Stay(Event, rename="camel"):
+    how_long: timedelta | None
+
+
 class Household(Event, rename="camel", tag=True):
     head_person: Person
     grown_up: int
     since: datetime
-    for_long: timedelta
+    away_for: list[timedelta]
+    by_town: dict[str, Stay]
+    last_stay: Stay | None = None
 
 
 SINCE = datetime(2026, 11, 25, 12, 0, 0, 123456, tzinfo=UTC)
@@ -114,12 +120,12 @@ renamed.sink("Out", households)
 
 @renamed.query(persons, emits=households)
 def settle(frame):
+    lengths = F.array(F.lit(timedelta(days=2, hours=1)), F.lit(timedelta(seconds=-5, microseconds=-1)))
     return frame.select(
-        F.struct("first_name", "home_town").alias("head_person"),
-        F.lit(2).alias("grown_up"),
-        F.lit(SINCE).alias("since"),
-        F.lit(timedelta(hours=1)).alias("for_long"),
-    )
+        F.struct("first_name", "home_town").alias("head_person"), F.lit(2).alias("grown_up"), F.lit(SINCE).alias("since"),
+        lengths.alias("away_for"), F.create_map("home_town", F.struct(lengths[0].alias("how_long"))).alias("by_town"),
+        F.lit(None).cast("struct<how_long: interval day to second>").alias("last_stay"),
+    )  # fmt: skip
 
 
 # --- query elements before, between and beside the others ------------------------------------------

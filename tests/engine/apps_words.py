@@ -1,5 +1,7 @@
 """Applications for the tests of Kafka, tables, the log and the adapter."""
 
+from datetime import timedelta
+
 from pyspark.sql import functions as F
 
 from penstock import App, Event, ProcessingElement
@@ -42,6 +44,15 @@ def counting(name: str, *sinks: str) -> App:
 
 app = counting("words", "Out")
 several = counting("several", "Out", "Copy", "Third")
+
+
+class Lasting(Event):
+    text: str
+    length: timedelta
+
+
+lasting = App("lasting")
+lasting.sink("Out", lasting.source("Words", Lasting))
 
 native = App("native")
 native_words = native.source("Words", Word)

@@ -443,6 +443,7 @@ def test_the_same_topology_counts_in_micro_batches(run_app, broker):
     ("which", "options", "sentence"),
     [
         ("app", {}, "Element keep is of the event dialect"),
+        ("lasting", {}, "reads no lengths of time from JSON, and Lasting has length"),
         ("native", {"sinks": {}}, "Sink Out is jsonl:.*writes to Kafka only"),
         ("native", {"sources": {"Words": "jsonl:."}}, "reads Kafka only"),
         ("native", {"master": "local[1]"}, "slots: use --master local"),

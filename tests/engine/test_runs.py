@@ -10,7 +10,7 @@ import time
 from datetime import datetime, timedelta
 
 import pytest
-from apps_engine import SINCE
+from apps_engine import SINCE, Stay
 from support import TOPOLOGIES, load, write_batches
 
 from penstock.errors import ConfigurationError, EmissionError, IncompatibleStateError, RunFailedError
@@ -164,8 +164,10 @@ def test_a_querys_events_are_encoded_by_the_names_that_their_types_say(run_app, 
         {"firstName": "Ada", "homeTown": "London"},
         2,
     )
+    lengths = [timedelta(days=2, hours=1), timedelta(seconds=-5, microseconds=-1)]
     [household] = result.output("Out")
-    assert (household.since, household.for_long) == (SINCE, timedelta(hours=1))
+    assert (household.since, household.away_for, household.last_stay) == (SINCE, lengths, None)
+    assert household.by_town == {"London": Stay(lengths[0])}
 
 
 @pytest.mark.parametrize(("which", "left"), [("both_ways", 9), ("looked_up", 0)])
