@@ -113,8 +113,11 @@ class StreamServer:
         size, timer = self.effective_batch_size, self.timer_rate
         if self.timer == "idle" or timer == 0 or size == 1:
             return size
-        before_timer = -math.expm1(-(size - 1) * math.log1p(timer / self.arrival_rate))  # 1 - q^(K-1)
-        return 1 + before_timer * self.arrival_rate / timer
+        ratio = timer / self.arrival_rate
+        if ratio == 0:  # too small for a number
+            return size
+        before_timer = -math.expm1(-(size - 1) * math.log1p(ratio))  # 1 - q^(K-1)
+        return 1 + before_timer / ratio
 
     @property
     def slack(self) -> float:

@@ -49,6 +49,21 @@ def solve_stream_server(
 
 
 def _without_extremes(server: StreamServer) -> StreamServer:
-    """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double."""
-    fastest = server.arrival_rate + server.service_rate
-    return replace(server, timer_rate=math.inf) if server.timer_rate > 1e15 * fastest else server
+    """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double; one 10^15 times as slow is
+    none, for a batch of K jobs is full before it but for K in 10^15 times.
+
+    Raises
+    ------
+    NotSolvableError: a batch of infinite size waits for such a timer for longer than can be counted.
+    """
+    rates = (server.arrival_rate, server.service_rate)
+    if server.timer_rate > 1e15 * sum(rates):
+        return replace(server, timer_rate=math.inf)
+    if math.isinf(server.batch_size) and 0 < server.timer_rate < 1e-100 * min(rates):
+        raise NotSolvableError(
+            f"timer_rate={server.timer_rate:g} is too small to be told from 0 beside the other rates, and a batch of infinite size waits "
+            "for it: give a larger one, or a finite batch_size."
+        )
+    if not math.isinf(server.batch_size) and server.timer_rate < 1e-15 * min(rates):
+        return replace(server, timer_rate=0.0)
+    return server
