@@ -82,6 +82,8 @@ def manifest_of(run: Path) -> dict[str, Any]:
     """
     try:
         manifest = json.loads(_read(run / "manifest.json"))
+    except FileNotFoundError:
+        raise SourceError(f"{run} is not the directory of a run: it has no manifest.json.") from None
     except (OSError, ValueError) as error:
         raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
     wanted = ("run", "application", "topology", "sources", "groups")
