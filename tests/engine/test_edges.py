@@ -162,7 +162,8 @@ def test_a_log_that_was_replaced_by_another_is_refused(run_app, tmp_path):
 
 def test_a_replayed_file_that_was_replaced_is_refused(tmp_path):
     recording = Recording(tmp_path / "run")
-    plain = {"sources": {"S": "replay:f"}, "state": {}, "parameters": {}, "groups": {}, "hops": {}, "partitions": 2}
+    plain = {"sources": {"S": "replay:f"}, "partitions": 2, "mode": "micro-batches"}
+    plain |= {part: {} for part in ("state", "parameters", "groups", "hops")}
     recording.prepare({**plain, "identities": {"S": "one"}}, fresh=False)
     with pytest.raises(ConfigurationError, match="Source S is another replay"):
         recording.prepare({**plain, "identities": {"S": "two"}}, fresh=False)
