@@ -23,7 +23,7 @@ def solve_spectral(server: StreamServer, digits: int | None = None) -> Boundary:
 
     Raises
     ------
-    NotSolvableError: the timer always runs, a parameter is infinite, or K is above 200.
+    NotSolvableError: the timer always runs, a parameter is infinite, K is above 200, or the digits do not do.
     """
     if server.timer == "always" or math.isinf(server.timer_rate) or not server.batch_size <= _LARGEST:
         raise NotSolvableError(
@@ -50,7 +50,13 @@ def solve_spectral(server: StreamServer, digits: int | None = None) -> Boundary:
                 row += 1
         right = mp.matrix(size, 1)
         right[0] = 1 - rho - rho * xi / size
-        solution = mp.lu_solve(equations, right)
+        try:
+            solution = mp.lu_solve(equations, right)
+        except ZeroDivisionError:
+            raise NotSolvableError(
+                f"method='spectral' cannot tell its equations apart with {mp.dps} digits, for the rates lie too far apart: give more digits, "
+                "or use method='auto'."
+            ) from None
         probabilities = np.array([float(value) for value in solution])
     flows = server.timer_rate * probabilities
     flows[0] = 0.0
