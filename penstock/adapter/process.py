@@ -32,13 +32,15 @@ class AdapterProcess:
     def __init__(self, arguments: Sequence[str], host: str, port: int, log: Path) -> None:
         self._command = [sys.executable, "-m", "penstock", "adapter", *arguments, "--until-stdin-closes"]
         self._address, self._log = (host, port), log
+        self._run = log.with_suffix(".run")
+        """Locked by the run, as long as it lives; the log is locked by the adapter, which may outlive it."""
         self._leaving = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._watch = threading.Thread(target=self._keep_alive, daemon=True)
 
     def __enter__(self) -> "AdapterProcess":
         deadline = time.monotonic() + LEAVING_S
-        while self._listens() and self._has_a_writer() and time.monotonic() < deadline:
+        while self._listens() and self._is_left() and time.monotonic() < deadline:
             time.sleep(0.2)
         if self._listens():
             host, port = self._address
@@ -53,6 +55,8 @@ class AdapterProcess:
                 said = self._log.read_text(errors="replace").strip().splitlines()
                 raise PortInUseError((said or ["The adapter did not start."])[-1].removeprefix("penstock: "))
             time.sleep(0.05)
+        self._lock = self._run.open("ab")
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
         self._watch.start()
         return self
 
@@ -68,6 +72,7 @@ class AdapterProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._lock.close()
 
     def _start(self) -> None:
         with self._log.open("a+b") as log:
@@ -83,14 +88,9 @@ class AdapterProcess:
                 self._start()
                 self._leaving.wait(1.0)
 
-    def _has_a_writer(self) -> bool:
-        """Whether another adapter writes the log: one whose run was killed is on its way out."""
-        with self._log.open("ab") as log:
-            try:
-                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+    def _is_left(self) -> bool:
+        """Whether an adapter here was left by a run that was killed, and is on its way out."""
+        return _is_locked(self._log) and not _is_locked(self._run)
 
     def _listens(self) -> bool:
         try:
@@ -98,3 +98,13 @@ class AdapterProcess:
                 return True
         except OSError:
             return False
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether another process has a lock on a file."""
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
