@@ -15,7 +15,7 @@ import fastavro
 import msgspec
 from fastavro.schema import SchemaParseException
 
-from penstock.app.annotations import optional, plain
+from penstock.app.annotations import naive, optional, plain
 from penstock.app.event import Event, field_types
 from penstock.errors import EventSchemaError
 from penstock.schemas.schema import Schema, Values, made_type
@@ -35,6 +35,8 @@ PRIMITIVES: dict[type, Any] = {
     timedelta: "string",
     Decimal: "string",
 }
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
+"""Of times that have no zone."""
 INT = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 LONG = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 PYTHON = {
@@ -105,7 +107,7 @@ def _record(event_type: type[Event], seen: set[str]) -> Any:
     if event_type.__name__ in seen:
         return event_type.__name__
     seen.add(event_type.__name__)
-    annotations = field_types(event_type)
+    annotations = field_types(event_type, annotated=True)
     fields = []
     for info in msgspec.structs.fields(event_type):
         name, annotation = info.encode_name, annotations[info.name]
@@ -133,9 +135,12 @@ def _default(info: msgspec.structs.FieldInfo) -> Any:
 
 
 def _avro(annotation: Any, seen: set[str], path: str) -> Any:
-    if optional(annotation):
-        return ["null", _avro(plain(annotation), seen, path)]
-    kind = plain(annotation)
+    kind = LOCAL if naive(annotation) else _present(plain(annotation), seen, path)
+    return ["null", kind] if optional(annotation) else kind
+
+
+def _present(kind: Any, seen: set[str], path: str) -> Any:
+    """The Avro type of a plain annotation."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
         return {"type": "array", "items": _avro(arguments[0], seen, f"{path}[]")}

@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from grpc_tools import protoc
 
-from penstock.app.annotations import optional, plain
+from penstock.app.annotations import naive, optional, plain
 from penstock.app.event import Event, field_types
 from penstock.errors import EventSchemaError
 from penstock.schemas.schema import Schema, Values, made_type
@@ -30,6 +30,8 @@ SCALARS: dict[type, str] = {
     datetime: "google.protobuf.Timestamp", timedelta: "google.protobuf.Duration",
     date: "string", time: "string", Decimal: "string", UUID: "string",
 }  # fmt: skip
+TEXT = SCALARS[str]
+"""Of times that have no zone, too: a `Timestamp` is of UTC."""
 IMPORTED = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration"}
 TIMES = {"google.protobuf.Timestamp": datetime, "google.protobuf.Duration": timedelta}
 WRAPPERS = {
@@ -250,7 +252,7 @@ def _message(event_type: type[Event], messages: dict[str, list[str]], imports: s
     name = event_type.__name__
     if name not in messages:
         messages[name] = []
-        annotations = field_types(event_type)
+        annotations = field_types(event_type, annotated=True)
         messages[name] += [
             f"  {_declared(annotations[info.name], f'{name}.{info.encode_name}', messages, imports)} {info.encode_name} = {number};"
             for number, info in enumerate(msgspec.structs.fields(event_type), 1)
@@ -269,11 +271,13 @@ def _declared(annotation: Any, path: str, messages: dict[str, list[str]], import
         return f"repeated {_named(arguments[0], f'{path}[]', messages, imports)}"
     if origin is dict:
         return f"map<string, {_named(arguments[1], f'{path}{{}}', messages, imports)}>"
-    named = _named(kind, path, messages, imports)
+    named = TEXT if naive(annotation) else _named(kind, path, messages, imports)
     return f"optional {named}" if optional(annotation) else named
 
 
 def _named(annotation: Any, path: str, messages: dict[str, list[str]], imports: set[str]) -> str:
+    if naive(annotation) and not optional(annotation):
+        return TEXT
     kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (list, dict) or optional(annotation):

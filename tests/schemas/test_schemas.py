@@ -34,6 +34,9 @@ class Item(Event):
     tags: list[str] = []
 
 
+Local = Annotated[datetime, msgspec.Meta(tz=False)]
+
+
 class Order(Event):
     number: int
     paid: bool
@@ -41,6 +44,8 @@ class Order(Event):
     customer: str
     raw: bytes
     at: datetime
+    local: Local
+    locals: list[Local]
     day: date
     hour: time
     took: timedelta
@@ -52,6 +57,7 @@ class Order(Event):
     items: list[Item]
     stock: dict[str, int]
     level: Annotated[int, msgspec.Meta(ge=0)] = 3
+    until: Local | None = None
     note: str | None = None
     gift: Item | None = None
 
@@ -60,6 +66,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=8)
 items = st.builds(
     Item, name=texts, weight=st.floats(allow_nan=False, allow_infinity=False), tags=st.lists(texts, max_size=3)
 )
+locals_ = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1))
 orders = st.builds(
     Order,
     number=st.integers(-(2**63), 2**63 - 1),
@@ -68,6 +75,9 @@ orders = st.builds(
     customer=texts,
     raw=st.binary(max_size=9),
     at=st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),
+    local=locals_,
+    locals=st.lists(locals_, max_size=2),
+    until=st.none() | locals_,
     day=st.dates(),
     hour=st.times(),
     took=st.timedeltas(timedelta(days=-400), timedelta(days=400)),
