@@ -1,9 +1,10 @@
-"""Values by the fields of their events, as columns hold them; an event's encoding may give fields other names."""
+"""Values by the fields of their events, as columns and tables hold them; an event's encoding may give fields other names."""
 
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from inspect import Parameter, signature
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -32,7 +33,10 @@ def to_column(annotation: Any) -> Change | None:
 
 
 def to_encoded(annotation: Any) -> Change | None:
-    """What makes of values by fields what `msgspec.convert` reads; None where that is the values themselves."""
+    """What makes of values by fields what `msgspec.convert` reads; None where that is the values themselves.
+
+    What is not of the type is left as it is, for `msgspec.convert` to refuse.
+    """
     kind = plain(annotation)
     if isinstance(kind, type) and issubclass(kind, Event):
         return event_to_encoded(kind)
@@ -40,8 +44,8 @@ def to_encoded(annotation: Any) -> Change | None:
     if inner is None:
         return None
     if get_origin(kind) is list:
-        return lambda values: None if values is None else list(map(inner, values))
-    return lambda values: None if values is None else {name: inner(value) for name, value in values.items()}
+        return lambda values: list(map(inner, values)) if isinstance(values, list) else values
+    return lambda values: {n: inner(value) for n, value in values.items()} if isinstance(values, dict) else values
 
 
 def event_to_encoded(kind: type[Event]) -> Change | None:
@@ -51,14 +55,22 @@ def event_to_encoded(kind: type[Event]) -> Change | None:
     if not inner and not tag and not _has_other_names(kind):
         return None
 
-    def encoded(values: dict[str, Any] | None) -> dict[str, Any] | None:
-        if values is None:
-            return None
+    def encoded(values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
         return tag | {
             names.get(name, name): inner[name](value) if name in inner else value for name, value in values.items()
         }
 
     return encoded
+
+
+def in_order(kind: type[Event]) -> Callable[..., Any]:
+    """What makes an event of its fields' values in their order, also where the type takes them by name only."""
+    if all(one.kind is not Parameter.KEYWORD_ONLY for one in signature(kind).parameters.values()):
+        return kind
+    names = kind.__struct_fields__
+    return lambda *values: kind(**dict(zip(names, values, strict=True)))
 
 
 def encoded_names(kind: type[Event]) -> dict[str, str]:

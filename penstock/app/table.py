@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.event import Event, check_event_type, field_types
+from penstock.app.fields import event_to_encoded
 from penstock.app.masked import masked
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
@@ -45,6 +46,7 @@ class Table:
         self._looked: float | None = None
         self._version: tuple[int, ...] | None = None
         check_event_type(row)
+        self._to_encoded = event_to_encoded(row)
         for name in self.key:
             if name not in field_types(row):
                 raise TopologyError(
@@ -105,8 +107,10 @@ class Table:
                 return msgspec.json.decode(values, type=self.row)
             if self._format == "csv":  # all of it is text, and an empty field a missing one
                 values = {name: value for name, value in values.items() if value != ""}
-                return msgspec.convert(values, self.row, strict=False)
-            return msgspec.convert(values, self.row, strict=self._format != "sqlite")  # which has no booleans
+            if self._to_encoded is not None:
+                values = self._to_encoded(values)
+            lax = self._format in ("csv", "sqlite")  # which has no booleans
+            return msgspec.convert(values, self.row, strict=not lax)
         except msgspec.MsgspecError as error:
             raise SourceError(
                 f"Table {self.shown}: row {number} is no {self.row.__name__} ({error}); mend the row, or the type."

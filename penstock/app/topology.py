@@ -114,7 +114,7 @@ class Topology:
         ----------
         names: the elements of the part.
         hops: streams of the part that another part awaits; each gets a sink of its name that is a hop.
-        sources: those that the part reads itself.
+        sources: those that the part reads itself, or counts.
 
         A stream that another part makes or reads becomes a source of this one.
         """
@@ -126,7 +126,7 @@ class Topology:
         for stream in self.streams:
             if stream in made or (isinstance(stream, Source) and stream.name in owned):
                 present[stream] = stream
-            elif stream in read:
+            elif stream in read or stream.name in owned:
                 entering = Source(stream.name, stream.event_type)
                 entering.event_time = stream.event_time if isinstance(stream, Source) else None
                 present[stream] = entering

@@ -1,7 +1,7 @@
 """Codecs: events of one type as JSON, as MessagePack, and as Arrow columns."""
 
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.app.annotations import demanding, naive, optional, plain
 from penstock.app.event import Event, field_types
-from penstock.runtime.fields import encoded_names, event_to_encoded, is_flat, to_column
+from penstock.app.fields import encoded_names, event_to_encoded, in_order, is_flat, to_column
 
 ARROW_SCALARS: dict[type, pa.DataType] = {
     bool: pa.bool_(),
@@ -52,12 +52,9 @@ class Codec:
         self._fits = _fitting(fields) if self.flat else None
         self._to_column = {name: to_column(annotation) for name, annotation in fields.items()}
         self._to_encoded = event_to_encoded(event_type)
+        self._of_fields = in_order(event_type)
         self.names = encoded_names(event_type)
         """What JSON calls the fields."""
-        self.encoded_schema = pa.schema(
-            [arrow_field(self.names[name], annotation, encoded=True) for name, annotation in annotated.items()]
-        )
-        """As JSON has them: with those names, in nested events as well, and lengths of time as texts."""
 
     def checked(self, event: Any) -> Any:
         """An event whose values are of its fields' types, as Python does not see to by itself.
@@ -89,8 +86,17 @@ class Codec:
         msgspec.ValidationError: the type does not allow one of them; of flat events that is not asked.
         """
         if self.flat:
-            return list(map(self.event_type, *self._lists(batch)))
+            return list(map(self._of_fields, *self._lists(batch)))
         return [msgspec.convert(row, self.event_type, strict=False) for row in self.rows(batch)]
+
+    def from_rows(self, rows: Iterable[dict[str, Any]]) -> list[Any]:
+        """The events of rows by the names of their fields, as tables give them back.
+
+        Raises
+        ------
+        msgspec.ValidationError: the type does not allow one of them.
+        """
+        return [msgspec.convert(self.encoded(row), self.event_type, strict=False) for row in rows]
 
     def shown(self, batch: pa.RecordBatch, row: int) -> Any:
         """One event of a record batch, for a dead letter: the values of its fields, where they make none."""
@@ -107,8 +113,11 @@ class Codec:
     def rows(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         """The rows of a record batch, by the names that JSON has for fields."""
         for values in zip(*self._lists(batch), strict=True):
-            row = dict(zip(self.schema.names, values, strict=True))
-            yield row if self._to_encoded is None else self._to_encoded(row)
+            yield self.encoded(dict(zip(self.schema.names, values, strict=True)))
+
+    def encoded(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row by the names of fields, by those that JSON has for them."""
+        return row if self._to_encoded is None else self._to_encoded(row)
 
     def _lists(self, batch: pa.RecordBatch) -> list[list[Any]]:
         return [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in self.schema.names]
@@ -122,7 +131,7 @@ class Codec:
         """
         text = line.decode()
         if self.flat:
-            return self.event_type(text)
+            return self._of_fields(text)
         [name] = self.names.values()
         return msgspec.convert({name: text}, self.event_type)
 
@@ -175,36 +184,26 @@ open_json = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The fields of a JSON object, themselves undecoded."""
 
 
-def arrow_field(name: str, annotation: Any, *, encoded: bool = False) -> pa.Field:
-    """The Arrow field for an annotated field of an event.
-
-    Parameters
-    ----------
-    encoded: as JSON has it: nested events' fields by other names, lengths of time as texts.
-    """
-    return pa.field(name, _arrow_type(annotation, encoded), nullable=optional(annotation))
+def arrow_field(name: str, annotation: Any) -> pa.Field:
+    """The Arrow field for an annotated field of an event."""
+    return pa.field(name, _arrow_type(annotation), nullable=optional(annotation))
 
 
-def _arrow_type(annotation: Any, encoded: bool) -> pa.DataType:
+def _arrow_type(annotation: Any) -> pa.DataType:
     kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if naive(annotation):
         return pa.timestamp("us")
-    if encoded and kind is timedelta:
-        return pa.string()
     if origin is list:
-        return pa.list_(_arrow_type(arguments[0], encoded))
+        return pa.list_(_arrow_type(arguments[0]))
     if origin is dict:
-        return pa.map_(pa.string(), _arrow_type(arguments[1], encoded))
+        return pa.map_(pa.string(), _arrow_type(arguments[1]))
     if origin is typing.Literal:
         return ARROW_SCALARS[type(arguments[0])]
     if issubclass(kind, Event):
         # Spark cannot cast to a nested field that is never null; from_columns refuses a null in one that needs a value.
-        names = encoded_names(kind) if encoded else {name: name for name in kind.__struct_fields__}
         fields = field_types(kind, annotated=True).items()
-        return pa.struct(
-            [arrow_field(names[name], inner, encoded=encoded).with_nullable(True) for name, inner in fields]
-        )
+        return pa.struct([arrow_field(name, inner).with_nullable(True) for name, inner in fields])
     if issubclass(kind, Enum):
         return ARROW_SCALARS[type(next(iter(kind)).value)]
     return next(ARROW_SCALARS[base] for base in kind.__mro__ if base in ARROW_SCALARS)

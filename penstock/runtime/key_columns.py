@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.app.event import field_types
+from penstock.app.fields import KEPT_BY_ARROW, is_flat
 from penstock.runtime.codec import Codec
-from penstock.runtime.fields import KEPT_BY_ARROW, is_flat
 from penstock.runtime.key import KeyReader
 from penstock.runtime.lineage import Ints
 

@@ -1,8 +1,7 @@
 """Parquet files, wherever they lie."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,14 +19,9 @@ def columns_of(path: Path) -> set[str]:
         return set(pq.read_schema(file).names)
 
 
-def batches_in(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, as record batches."""
+def batches_in(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, as record batches of a schema's types: Spark writes a length of time as a number of microseconds."""
     with path.open("rb") as file:
-        yield from pq.ParquetFile(file).iter_batches(columns=columns)
-
-
-def rows_in(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, as dicts."""
-    with path.open("rb") as file:
-        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist(maps_as_pydicts="strict")
-        return rows
+        for rows in pq.ParquetFile(file).iter_batches(columns=schema.names):
+            columns = [rows.column(field.name).cast(field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(columns, names=schema.names)

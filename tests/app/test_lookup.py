@@ -79,6 +79,19 @@ def test_every_format_has_the_same_rows(tables, uri):
     assert driver.output("Out") == [Priced("pen", 3.0), Priced("map", None)]
 
 
+class Renamed(Event, rename={"shop": "soldIn"}):
+    article: str
+    price: float
+    shop: str | None = None
+
+
+@pytest.mark.parametrize("uri", ["{}/a.csv", "{}/a.parquet", "sqlite:{}/a.db/articles"])
+def test_columns_have_the_fields_names_whatever_json_calls_them(tables, uri):
+    table = Table(uri.format(tables), Renamed, ["article"], "10 s")
+    table.follow()
+    assert table.get(("pen",)) == Renamed("pen", 1.5, "basel")
+
+
 def test_inner_passes_over_what_has_no_row(tables):
     driver = TopologyDriver(application(f"csv:{tables}/a.csv", how="inner"))
     driver.batch({"Sales": [Sale("pen", 2), Sale("map", 1)]})

@@ -1,14 +1,17 @@
 """Our own connectors under the suites that authors of others use, and one that another package might bring."""
 
 import time
+from datetime import datetime, timedelta
 from importlib.metadata import EntryPoint
+from typing import Annotated
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from penstock import App
+from penstock import App, Event
 from penstock.connectors import (
     ADMISSION,
     Memory,
@@ -30,25 +33,60 @@ from penstock.errors import ConfigurationError
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles
 from penstock.testing import SinkContract, SourceContract
-from penstock.testing.contracts import SAMPLES, Sample
+from penstock.testing.contracts import SAMPLES, Sample, stage
 
 
-class TestJsonLines(SinkContract):
+class Person(Event, rename="camel", tag=True):
+    first_name: str = ""
+
+
+class Visit(Event, rename={"is_new": "isNew", "how_long": "howLong"}, tag=True, kw_only=True):
+    """Which is made by names only, and is encoded by others."""
+
+    name: str
+    number: int
+    is_new: bool = False
+    how_long: timedelta = timedelta(0)
+    local: Annotated[datetime, msgspec.Meta(tz=False)]
+    host: Person
+    guide: Person | None = None
+    guests: list[Person]
+    by_room: dict[str, Person | None]
+
+
+MOMENT = datetime(2026, 11, 25, 12, 0, 0, 1)
+VISIT = Visit(
+    name="a", number=1, is_new=True, how_long=timedelta(days=-1, microseconds=500_000), local=MOMENT, host=Person("Ada"),
+    guests=[Person("Bo"), Person()], by_room={"x": Person("Cy"), "y": None},
+)  # fmt: skip
+
+
+class OurSink(SinkContract):
+    """What ours keep besides."""
+
+    def test_an_event_that_is_encoded_by_other_names_comes_back(self, tmp_path):
+        sink = self.bind(tmp_path, Visit)
+        sink.claim("run-1", ())
+        sink.deliver("main", 0, stage(sink, [VISIT]))
+        assert sink.read() == [VISIT]
+
+
+class TestJsonLines(OurSink):
     def connect(self, directory):
         return f"jsonl:{directory / 'out'}"
 
 
-class TestParquet(SinkContract):
+class TestParquet(OurSink):
     def connect(self, directory):
         return f"parquet:{directory / 'out'}"
 
 
-class TestConsole(SinkContract):
+class TestConsole(OurSink):
     def connect(self, directory):
         return "console"
 
 
-class TestLog(SinkContract):
+class TestLog(OurSink):
     def connect(self, directory):
         return f"log:{directory / 'spool'}"
 
@@ -57,7 +95,7 @@ class TestLogWithKeys(TestLog):
     key = ("name", "number")
 
 
-class TestSqlite(SinkContract):
+class TestSqlite(OurSink):
     def connect(self, directory):
         return f"sqlite:{directory / 'results.sqlite'}"
 
@@ -66,7 +104,7 @@ class TestSqliteUpserted(TestSqlite):
     key = ("name",)
 
 
-class TestDelta(SinkContract):
+class TestDelta(OurSink):
     def connect(self, directory):
         return f"delta:{directory / 'table'}?compact=1"
 
@@ -75,7 +113,7 @@ class TestDeltaMerged(TestDelta):
     key = ("name",)
 
 
-class TestIceberg(SinkContract):
+class TestIceberg(OurSink):
     def connect(self, directory):
         (directory / "lake").mkdir(exist_ok=True)
         catalog = f"catalog.uri=sqlite:///{directory / 'lake.sqlite'}&catalog.warehouse=file://{directory / 'lake'}"
@@ -91,7 +129,7 @@ class TestIcebergMergedByTwoFields(TestIceberg):
 
 
 @pytest.mark.servers
-class TestKafka(SinkContract):
+class TestKafka(OurSink):
     shared = True
     key = ("name",)
 
@@ -113,7 +151,7 @@ class TestKafkaInTransactions(TestKafka):
 
 
 @pytest.mark.servers
-class TestPostgresql(SinkContract):
+class TestPostgresql(OurSink):
     @pytest.fixture(autouse=True)
     def _table(self, postgres):
         self.uri = f"{postgres.uri}?table=contract_{time.time_ns()}"
@@ -123,7 +161,7 @@ class TestPostgresql(SinkContract):
 
 
 @pytest.mark.servers
-class TestIcebergInPostgresql(SinkContract):
+class TestIcebergInPostgresql(OurSink):
     """A catalog that several machines may use."""
 
     key = ("name",)

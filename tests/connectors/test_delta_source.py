@@ -8,6 +8,7 @@ import polars
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from test_contracts import VISIT, Visit
 from test_delta import EVERYTHING, Everything, staged
 
 from penstock import Event
@@ -363,3 +364,10 @@ def test_a_table_in_a_store_is_followed(s3, tmp_path, monkeypatch):
     assert names(rows) == ["a", "b"]
     add("c")
     assert names(rows) == ["a", "b", "c"]
+
+
+def test_columns_have_the_fields_names_whatever_json_calls_them(tmp_path):
+    table = pa.table(Codec(Visit).to_columns([VISIT])).set_column(3, "how_long", [[VISIT.how_long.total_seconds()]])
+    write_deltalake(tmp_path / "table", table)
+    rows = sequence(tmp_path, event_type=Visit)
+    assert list(map(Codec(Visit).decode_json, rows.read(0, 1, 0.0).payloads)) == [VISIT]

@@ -1,6 +1,10 @@
-"""What a directory tells of the batches that it holds."""
+"""What a directory tells of the batches that it holds, and what Spark calls the types of fields."""
+
+from test_contracts import Visit
 
 from penstock.connectors.files.sink import DirectorySink
+from penstock.connectors.files.source import ddl
+from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
 
 
@@ -16,3 +20,11 @@ def test_groups_whose_names_begin_alike_are_told_apart(tmp_path):
         staged.write_text("{}\n")
         sink.deliver(group, batch, [StagedFile("Out", str(staged), final, 1, 3)])
     assert [sink.reached(group) for group in ("main", "main-1", "main-q", "mai")] == [3, 7, 9, None]
+
+
+def test_spark_has_a_type_for_each_field():
+    assert ddl(Codec(Visit).schema) == (
+        "`name` string, `number` bigint, `is_new` boolean, `how_long` interval day to second, `local` timestamp_ntz, "
+        "`host` struct<`first_name`:string>, `guide` struct<`first_name`:string>, `guests` array<struct<`first_name`:string>>, "
+        "`by_room` map<string,struct<`first_name`:string>>"
+    )

@@ -80,10 +80,16 @@ class Described(Event):
     n: Annotated[int, msgspec.Meta(description="a number"), "and a note"]
 
 
+class ByName(Event, kw_only=True):
+    n: int
+    text: str = ""
+
+
 ADA, OMITTING = Camel("Ada", Colour.RED), Omitting()
 EVENTS = [
     MaybeNaive(MOMENT), MaybeNaive(), Holding(Tagged(1), [Tagged(2)]), Renamed(1), RenamedNatural(2), ADA, OMITTING, Omitting(5), Tagged(3), Naive(MOMENT), Naive(MOMENT, MOMENT),
     Aware(MOMENT.replace(tzinfo=UTC)), Nested(Renamed(7), [ADA], {"a": OMITTING, "b": None}), Described(4),
+    ByName(n=5, text="a"),
 ]  # fmt: skip
 
 
@@ -132,6 +138,11 @@ def test_texts_and_fields_beside_them_go_by_the_fields_names():
         text: Annotated[str, msgspec.Meta(max_length=3)]
 
     assert Codec(Line).from_line(b"abc") == Line("abc")
+
+    class LineByName(Event, kw_only=True):
+        text: str
+
+    assert Codec(LineByName).from_line(b"abc") == LineByName(text="abc")
 
 
 def test_a_description_asks_nothing():

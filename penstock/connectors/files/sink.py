@@ -17,11 +17,12 @@ from penstock.connectors.declaration import Options, SinkConnector, SinkContext
 from penstock.connectors.sink import BoundSink, other_run
 from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SinkError
+from penstock.runtime.codec import Codec
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.storage import durable
 from penstock.storage.place import absolute, is_local, path_of
 from penstock.storage.reach import meet, reaching
-from penstock.storage.tables import rows_in
+from penstock.storage.tables import batches_in
 
 OWNER = ".penstock"
 
@@ -90,13 +91,13 @@ class DirectorySink(BoundSink):
         return max((int(found[1]) for found in map(own.match, names) if found), default=None)
 
     def read(self) -> list[Any]:
-        events: list[Any] = []
-        for path in sorted(path_of(self.files.directory).glob(f"*.{self.files.kind}")):
-            if self.files.kind == "parquet":
-                events.extend(msgspec.convert(row, self._event_type, strict=False) for row in rows_in(path))
-            else:
-                events.extend(_events(path, self._event_type))
-        return events
+        paths = sorted(path_of(self.files.directory).glob(f"*.{self.files.kind}"))
+        if self.files.kind != "parquet":
+            return [event for path in paths for event in _events(path, self._event_type)]
+        codec = Codec(self._event_type)
+        return [
+            event for path in paths for rows in batches_in(path, codec.schema) for event in codec.from_columns(rows)
+        ]
 
     def _show(self, final: Path) -> None:
         """Nothing but the file."""

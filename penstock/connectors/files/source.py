@@ -272,6 +272,7 @@ def spark_type(kind: pa.DataType) -> str:
     names = {
         "bool": "boolean", "int64": "bigint", "double": "double", "string": "string", "binary": "binary",
         "date32[day]": "date", "duration[us]": "interval day to second", "timestamp[us, tz=UTC]": "timestamp",
+        "timestamp[us]": "timestamp_ntz",
     }  # fmt: skip
     return names[str(kind)]
 

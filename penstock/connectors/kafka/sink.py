@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext, one_of
@@ -175,9 +176,9 @@ class KafkaHopSink(TopicSink):
     """A topic by which one group of a run hands a stream to others; headers hold each event's birth."""
 
     def messages(self, path: Path) -> Iterator[Outgoing]:
-        for rows in batches_in(path):
-            lines = self._codec.to_json(rows.select(self._codec.schema.names))
-            for line, born in zip(lines, rows.column(BORN).to_pylist(), strict=True):
+        schema = self._codec.schema.append(pa.field(BORN, pa.int64()))
+        for rows in batches_in(path, schema):
+            for line, born in zip(self._codec.to_json(rows), rows.column(BORN).to_pylist(), strict=True):
                 yield Outgoing(None, [(BORN_HEADER, str(born))], line)
 
 

@@ -92,7 +92,7 @@ class DeltaSink(BoundSink):
         """In the table's order."""
         with self._explained():
             rows = self._opened().to_pyarrow_table(columns=self._schema.names).to_pylist(maps_as_pydicts="strict")
-        return [msgspec.convert(row, self._codec.event_type, strict=False) for row in rows]
+        return self._codec.from_rows(rows)
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class DeltaSink(BoundSink):
                 if self._key:
                     self._merge(table, staged, commit)
                 else:
-                    rows = kept_rows(staged, self._schema)
+                    rows = kept_rows(staged, self._codec.schema, self._schema)
                     write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
             except CommitFailedError:
                 if attempt == TRIES - 1:
@@ -159,7 +159,7 @@ class DeltaSink(BoundSink):
 
     def _merge(self, table: DeltaTable, staged: list[Path], commit: CommitProperties) -> None:
         """Upsert rows by key; of a key's rows the last one counts."""
-        rows = last_of_each(kept_rows(staged, self._schema).read_all(), self._key)
+        rows = last_of_each(kept_rows(staged, self._codec.schema, self._schema).read_all(), self._key)
         same_key = " AND ".join(f"ours.{_quoted(name)} = theirs.{_quoted(name)}" for name in self._key)
         merger = table.merge(
             rows,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -34,8 +33,8 @@ class RowReader:
 
     def __init__(self, log: DeltaLog, event_type: type[Event]) -> None:
         self._log, self._type = log, event_type
-        self._schema = Codec(event_type).schema
-        self._encode = msgspec.json.Encoder().encode
+        self._codec = Codec(event_type)
+        self._schema = self._codec.schema
         self._sizes: tuple[str, list[int]] = ("", [])
         self._kept: tuple[tuple[str, int] | None, pa.Table | None] = (None, None)
         self._check()
@@ -87,7 +86,8 @@ class RowReader:
         optional = {field.name for field in self._schema if field.nullable}
         for values in zip(*columns.values(), strict=True):
             row = zip(columns, values, strict=True)
-            yield self._encode({name: value for name, value in row if value is not None or name in optional})
+            given = {name: value for name, value in row if value is not None or name in optional}
+            yield self._codec.encode_json(self._codec.encoded(given))
 
     def _column(self, file: Added, rows: pa.Table, field: pa.Field) -> Any:
         if field.name in rows.column_names:

@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from penstock.app.stream import Sink
@@ -118,10 +117,7 @@ class IcebergSink(BoundSink):
         """In the order of the table's files."""
         with self._explained():
             rows = self._opened().scan(selected_fields=tuple(self._schema.names)).to_arrow()
-        return [
-            msgspec.convert(row, self._codec.event_type, strict=False)
-            for row in rows.to_pylist(maps_as_pydicts="strict")
-        ]
+        return self._codec.from_rows(rows.to_pylist(maps_as_pydicts="strict"))
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -193,7 +189,7 @@ class IcebergSink(BoundSink):
                 return
             # The library's own way to try again would not look at what the table has reached meanwhile.
             table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
-            rows = kept_rows(staged, self._schema).read_all()
+            rows = kept_rows(staged, self._codec.schema, self._schema).read_all()
             try:
                 with table.transaction() as change:
                     change.set_properties({self._mark(group): str(batch)})

@@ -20,12 +20,12 @@ def kept_schema(sink: str, table: str, schema: pa.Schema) -> pa.Schema:
     return pa.schema([_kept_field(sink, table, field) for field in schema])
 
 
-def kept_rows(staged: Sequence[Path], schema: pa.Schema) -> pa.RecordBatchReader:
-    """Staged events as rows of such columns."""
+def kept_rows(staged: Sequence[Path], events: pa.Schema, schema: pa.Schema) -> pa.RecordBatchReader:
+    """Staged events, of a schema of theirs, as rows of such columns."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in staged:
-            for rows in batches_in(path, schema.names):
+            for rows in batches_in(path, events):
                 columns = [_kept(rows.column(field.name), field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

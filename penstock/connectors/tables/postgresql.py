@@ -23,7 +23,8 @@ class Postgres:
 
     types = {
         "bool": "boolean", "int64": "bigint", "double": "double precision", "string": "text", "binary": "bytea",
-        "timestamp": "timestamptz", "date32": "date", "duration": "interval", "decimal128": "numeric", "json": "jsonb",
+        "timestamp": "timestamptz", "timestamp_ntz": "timestamp", "date32": "date", "duration": "interval",
+        "decimal128": "numeric", "json": "jsonb",
     }  # fmt: skip
     mark = "%s"
 

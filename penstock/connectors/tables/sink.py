@@ -126,6 +126,7 @@ class TableSink(BoundSink):
         self.place = f"table {name or sink.name} of {database.uri}"
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
+        self._nested = [field.name for field in self._codec.schema if pa.types.is_nested(field.type)]
         self._table = Table(name or sink.name, self._codec.schema, sink.key, database.types)
         refuse_optional_key(sink, self._codec.schema)
 
@@ -145,8 +146,7 @@ class TableSink(BoundSink):
     def read(self) -> list[Any]:
         """In the table's order."""
         rows = self._again(lambda cursor: self._all(cursor))
-        events = (dict(zip(self._table.names, row, strict=True)) for row in rows)
-        return [msgspec.convert(event, self._codec.event_type, strict=False) for event in events]
+        return self._codec.from_rows(self._by_name(row) for row in rows)
 
     def _reached(self, cursor: Cursor, group: str) -> int | None:
         mark = self._database.mark
@@ -198,9 +198,15 @@ class TableSink(BoundSink):
 
     def _rows(self, staged: list[Path]) -> Iterator[Row]:
         for path in staged:
-            for batch in batches_in(path):
+            for batch in batches_in(path, self._codec.schema):
                 columns = [_values(batch.column(name)) for name in self._table.names]
                 yield from zip(*columns, strict=True)
+
+    def _by_name(self, row: Row) -> dict[str, Any]:
+        """A row's values; those that are JSON may come as its text."""
+        values = dict(zip(self._table.names, row, strict=True))
+        texts = (name for name in self._nested if isinstance(values[name], str))
+        return values | {name: msgspec.json.decode(values[name]) for name in texts}
 
     def _again(self, do: "_Work[Result]") -> Result:
         """Do something in a transaction, and again while the database does not answer."""
@@ -235,6 +241,8 @@ def kind_of(kind: pa.DataType) -> str:
     """What a column of an Arrow type holds: one word for each type that events are made of."""
     if pa.types.is_nested(kind):
         return "json"
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return "timestamp_ntz"
     return re.split(r"\W", str(kind))[0]
 
 

@@ -22,7 +22,7 @@ class Sqlite:
 
     types = {
         "bool": "boolean", "int64": "integer", "double": "real", "string": "text", "binary": "blob", "timestamp": "text",
-        "date32": "text", "duration": "real", "decimal128": "text", "json": "text",
+        "timestamp_ntz": "text", "date32": "text", "duration": "real", "decimal128": "text", "json": "text",
     }  # fmt: skip
     mark = "?"
 
