@@ -58,7 +58,12 @@ def letters_of(run: Path) -> Iterator[Letter]:
 
 def topics_of_letters(manifest: Mapping[str, Any]) -> list[str]:
     """Where a run in real time leaves its dead letters; none of other runs."""
-    return [f"{place}-dead-letters" for place in manifest["sources"].values()] if is_real_time(manifest) else []
+    return list(map(topic_of_letters, manifest["sources"].values())) if is_real_time(manifest) else []
+
+
+def topic_of_letters(topic: str) -> str:
+    """The topic for those of a topic in real time."""
+    return f"{topic}-dead-letters"
 
 
 def last_letters(run: Path, most: int) -> list[Letter]:

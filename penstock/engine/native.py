@@ -1,17 +1,20 @@
 """Groups made only of query-dialect elements: Spark plans the whole, no Python touches an event."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, get_args, get_origin
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from penstock.app.annotations import plain
 from penstock.app.element import Element
+from penstock.app.event import Event, field_types
+from penstock.app.fields import encoded_names, tag_of
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Stream
 from penstock.app.topology import Topology
@@ -23,7 +26,6 @@ from penstock.engine.queries import joined, windowed
 from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
 from penstock.runtime.codec import Codec
-from penstock.runtime.fields import tag_of
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label, texts_of
 from penstock.runtime.tally import Births, SourceTally, Tally
@@ -184,7 +186,7 @@ class NativeWriter:
         kind = "parquet" if sink.kind == "parquet" else "text" if sink.beside or sink.frame else "json"
         counted = Observation()
         if kind != "parquet" and sink.frame is None:
-            frame = encoded(frame, self._codec)
+            frame = encoded(frame, self._codec.event_type)
         observed = frame if sink.kind == "parquet" else frame.observe(counted, F.count(F.lit(1)).alias("rows"))
         options = {**DIRECT, **WHOLE}
         if sink.frame is not None:
@@ -208,56 +210,83 @@ class NativeWriter:
             wiring = reference.resolve()
             codec = wiring.codec(wiring.topology.stream(name).event_type)
             for batch in batches:
-                texts = (texts_of(row.values()) for row in batch.select(sink.beside).to_pylist())
+                beside = [batch.column(field).to_pylist() for field in sink.beside]
+                texts = map(texts_of, zip(*beside, strict=True))
                 messages = framed(codec.rows(batch), texts, sink)
                 yield pa.record_batch({"value": pa.array(messages, pa.binary()).cast(pa.string())})
 
         return frame.mapInArrow(lines, "value string")
 
 
-def encoded(frame: DataFrame, codec: Codec) -> DataFrame:
+def encoded(frame: DataFrame, event_type: type[Event]) -> DataFrame:
     """A stream's columns as JSON has them."""
-    differs = tag_of(codec.event_type) or codec.encoded_schema != codec.schema
-    return frame.select(*encoded_columns(codec)) if differs else frame
+    return frame.select(*encoded_columns(event_type)) if _differs(event_type) else frame
 
 
-def encoded_columns(codec: Codec) -> list[Column]:
+def encoded_columns(event_type: type[Event]) -> list[Column]:
     """A stream's columns as JSON has them: a tag first, then the fields by their other names, lengths of time by ISO 8601."""
-    fields = zip(from_arrow_schema(codec.schema), from_arrow_schema(codec.encoded_schema), strict=True)
+    return _encoded_fields(event_type, lambda name: F.col(f"`{name}`"))
+
+
+def _encoded_fields(kind: type[Event], column_of: Callable[[str], Column]) -> list[Column]:
+    names = encoded_names(kind)
     return [
-        *(F.lit(tag).alias(name) for name, tag in tag_of(codec.event_type).items()),
-        *(_encoded(F.col(f"`{own.name}`"), own.dataType, json.dataType).alias(json.name) for own, json in fields),
+        *(F.lit(tag).alias(name) for name, tag in tag_of(kind).items()),
+        *(_encoded(column_of(name), each).alias(names[name]) for name, each in field_types(kind).items()),
     ]
 
 
-def _encoded(column: Column, own: DataType, json: DataType) -> Column:
+def _encoded(column: Column, annotation: Any) -> Column:
     """A value as JSON has it."""
-    if own == json:
+    kind = plain(annotation)
+    if not _differs(kind):
         return column
-    if isinstance(own, StructType) and isinstance(json, StructType):
-        inner = zip(own, json, strict=True)
-        fields = (_encoded(column[one.name], one.dataType, other.dataType).alias(other.name) for one, other in inner)
-        return F.when(column.isNotNull(), F.struct(*fields))
-    if isinstance(own, ArrayType) and isinstance(json, ArrayType):
-        one, other = own.elementType, json.elementType
-        return F.transform(column, lambda value: _encoded(value, one, other))
-    if isinstance(own, MapType) and isinstance(json, MapType):
-        one, other = own.valueType, json.valueType
-        return F.transform_values(column, lambda _, value: _encoded(value, one, other))
+    if get_origin(kind) is list:
+        return F.transform(column, lambda value: _encoded(value, get_args(kind)[0]))
+    if get_origin(kind) is dict:
+        return F.transform_values(column, lambda _, value: _encoded(value, get_args(kind)[1]))
+    if issubclass(kind, Event):
+        return F.when(column.isNotNull(), F.struct(*_encoded_fields(kind, lambda name: column[name])))
     return _duration(column)
 
 
+def _differs(annotation: Any) -> bool:
+    """Whether JSON has a value otherwise than its column has: by other names, with a tag, or a length of time by ISO 8601."""
+    kind = plain(annotation)
+    if isinstance(kind, type) and issubclass(kind, Event):
+        names = encoded_names(kind)
+        return bool(tag_of(kind)) or any(
+            name != names[name] or _differs(each) for name, each in field_types(kind).items()
+        )
+    return kind is timedelta or any(map(_differs, get_args(kind)))
+
+
 def _duration(column: Column) -> Column:
-    """A length of time by ISO 8601."""
+    """A length of time by ISO 8601, in the same words as in the other dialects: it may be a key."""
     seconds = column.cast("interval second").cast("decimal(20, 6)")
-    return F.concat(F.when(seconds < 0, "-").otherwise(""), F.lit("PT"), F.abs(seconds).cast("string"), F.lit("S"))
+    size = F.abs(seconds)
+    days, rest = F.floor(size / 86400), (size % 86400).cast("decimal(20, 6)")
+    parts = (
+        F.when(seconds < 0, "-").otherwise(""),
+        F.lit("P"),
+        F.when((days > 0) | (rest == 0), F.concat(days.cast("string"), F.lit("D"))).otherwise(""),
+        F.when(
+            rest > 0, F.concat(F.lit("T"), F.regexp_replace(rest.cast("string"), r"\.?0+$", ""), F.lit("S"))
+        ).otherwise(""),
+    )
+    return F.concat(*parts)
 
 
 def _prefixed(frame: DataFrame, beside: Sequence[str]) -> DataFrame:
     """Lines of JSON with the texts of some fields before them, as `penstock.runtime.output.prefixed` writes them."""
-    line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), WHOLE)
-    texts = F.array(*(F.get_json_object(line, f"$['{name}']") for name in beside))
-    return frame.select(F.concat(F.to_json(texts, WHOLE), F.lit("\t"), line).alias("value"))
+    line, texts = in_json([F.col(f"`{name}`") for name in frame.columns], beside)
+    return frame.select(F.concat(F.to_json(F.array(*texts), WHOLE), F.lit("\t"), line).alias("value"))
+
+
+def in_json(columns: list[Column], beside: Sequence[str]) -> tuple[Column, list[Column]]:
+    """A line of JSON, and what some of its fields are as texts."""
+    line = F.to_json(F.struct(*columns), WHOLE)
+    return line, [F.get_json_object(line, f"$['{name}']") for name in beside]
 
 
 def births_of(taken: list[SourceBirths]) -> Births:

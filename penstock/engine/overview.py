@@ -89,7 +89,16 @@ def manifest_of(run: Path) -> dict[str, Any]:
     wanted = ("run", "application", "topology", "sources", "groups")
     if not isinstance(manifest, dict) or any(name not in manifest for name in wanted):
         raise SourceError(f"{run} is not the directory of a run: its manifest.json has not {', '.join(wanted)}.")
-    return manifest
+    return manifest | {"mode": mode_of(run, manifest)}
+
+
+def mode_of(run: Path, manifest: Mapping[str, Any]) -> str:
+    """Whether a run is one in micro-batches or in real time; where an earlier version has not noted it, by its queries' names."""
+    mode: str | None = manifest.get("mode")
+    if mode is not None:
+        return mode
+    begun = set(durable.names(run / "checkpoint"))
+    return "micro-batches" if begun.isdisjoint(f"dead-letters-{name}" for name in manifest["sources"]) else "real time"
 
 
 def _read(file: Path) -> str:

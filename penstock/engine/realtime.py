@@ -20,7 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.app.application import App
+from penstock.app.fields import encoded_names
 from penstock.app.loader import AppReference, reference
+from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.checkpoint import Position, committed_offsets, last_commit
 from penstock.connectors.kafka.place import KafkaPlace
@@ -29,8 +31,9 @@ from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import ID_HEADER, Topic, name_of
 from penstock.engine.binding import Binding
 from penstock.engine.execution import RunResult, execute
+from penstock.engine.letters import topic_of_letters
 from penstock.engine.live import Live
-from penstock.engine.native import WHOLE, conform, encoded_columns
+from penstock.engine.native import conform, encoded_columns, in_json
 from penstock.engine.options import RunOptions
 from penstock.engine.watch import Watch
 from penstock.errors import ConfigurationError
@@ -56,6 +59,11 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
             raise ConfigurationError(
                 f"Element {element.name} is of the {element.dialect} dialect, and real-time mode runs no Python: write it in "
                 "the query dialect, or leave --real-time out."
+            )
+        if isinstance(element.body, WindowQuery | JoinQuery):
+            raise ConfigurationError(
+                f"Element {element.name} is a window or a join, which waits for more than one event, and real-time mode passes each on "
+                "as it comes: leave --real-time out."
             )
     for stream in topology.sources:
         if not Codec(stream.event_type).flat:
@@ -126,6 +134,14 @@ class RealTime:
                 raise ConfigurationError(
                     f"Source {name} has a schema registry; real-time mode reads JSON only, in Spark's own code."
                 )
+        by_topic: dict[str, str] = {}
+        for bound in self._kafka():
+            other = by_topic.setdefault(bound.place.topic, bound.source.name)
+            if other != bound.source.name:
+                raise ConfigurationError(
+                    f"Sources {other} and {bound.source.name} both read a topic called {bound.place.topic}, and real-time mode counts by "
+                    "topics: read it by one source, or leave --real-time out."
+                )
         for sink in self._topology.sinks:
             bound_sink = binding.sinks[sink.name]
             if not isinstance(bound_sink, KafkaSink):
@@ -179,7 +195,7 @@ class RealTime:
         for sink in self._topology.sinks:
             bound_sink = self._binding.sinks[sink.name]
             assert isinstance(bound_sink, KafkaSink)
-            yield f"sink-{sink.name}", _messages(frames[sink.stream], sink, bound_sink.headers), bound_sink.topic_place
+            yield f"sink-{sink.name}", messages(frames[sink.stream], sink, bound_sink.headers), bound_sink.topic_place
 
     def _decoded(self, spark: SparkSession, bound: KafkaSource) -> tuple[DataFrame, DataFrame]:
         """A source's events, and messages about those that are none."""
@@ -262,7 +278,11 @@ class RealTime:
             behind = [each[topic] for each in done if topic in each]
             for partition, (low, end) in bound.topic.bounds().items():
                 first = max((each.get(str(partition), 0) for each in firsts), default=end if bound.starts_late else low)
-                done_to = [each.get(str(partition), first) for each in behind] if len(behind) == len(firsts) else []
+                done_to = (
+                    [each.get(str(partition), first) for each in behind]
+                    if all(begun) and len(behind) == len(firsts)
+                    else []
+                )
                 spans[topic, str(partition)] = _Span(first, max(first, min(done_to, default=first)), end)
         return spans
 
@@ -296,7 +316,7 @@ class RealTime:
 
 def dead_letters_of(place: KafkaPlace) -> KafkaPlace:
     """Where the messages of a topic go that are no events."""
-    return KafkaPlace(place.brokers, f"{place.topic}-dead-letters", place.options)
+    return KafkaPlace(place.brokers, topic_of_letters(place.topic), place.options)
 
 
 class _Span(NamedTuple):
@@ -315,15 +335,19 @@ def _is_within(name: str, spans: Mapping[tuple[str, str], _Span]) -> bool:
     return span is not None and span.first <= int(offset) < span.done
 
 
-def _messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:
-    fields = encoded_columns(Codec(sink.stream.event_type))
-    columns = [F.to_json(F.struct(*fields), WHOLE).alias("value")]
-    if sink.key:
-        columns.append(F.concat_ws("/", *(F.col(f"`{name}`").cast("string") for name in sink.key)).alias("key"))
+def messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:
+    """A stream as messages with the keys of a sink, and with the headers that its topic is to have."""
+    names = encoded_names(sink.stream.event_type)
+    line, texts = in_json(
+        encoded_columns(sink.stream.event_type), [names[name] for name in (*sink.key, *headers.values())]
+    )
+    columns, key = [line.alias("value")], texts[: len(sink.key)]
+    if key:
+        columns.append(F.concat_ws("/", *key).alias("key"))
     if headers:
         pairs = [
-            F.struct(F.lit(header).alias("key"), F.col(f"`{name}`").cast("string").cast("binary").alias("value"))
-            for header, name in headers.items()
+            F.struct(F.lit(header).alias("key"), text.cast("binary").alias("value"))
+            for header, text in zip(headers, texts[len(key) :], strict=True)
         ]
         columns.append(F.filter(F.array(*pairs), lambda pair: pair["value"].isNotNull()).alias("headers"))
     return frame.select(*columns)

@@ -16,6 +16,7 @@ import pyspark
 import penstock
 from penstock.app.state import check_state_fits
 from penstock.engine.options import RETAIN
+from penstock.engine.overview import mode_of
 from penstock.engine.progress import ProgressFile, Sums
 from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
 from penstock.storage import durable, journal
@@ -257,7 +258,7 @@ class Recording:
         self._refuse_moved(stored)
         check_state_fits(stored["state"], present["state"])
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
-        before = stored.get("mode", "micro-batches")
+        before = mode_of(self.directory, stored)
         if before != present["mode"]:
             raise ConfigurationError(
                 f"{self.directory.name} was begun in {before}, and would now run in {present['mode']} and read all of its input again: {mend}."

@@ -54,6 +54,7 @@ STREAMING = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # by its own choice Spark writes what no other reader takes for UTC
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 """What a session's queries need; may be set while it runs."""

@@ -57,9 +57,9 @@ class SinkContract:
         """A URI, or a connector, for a place of its own below a directory; the same each time it is asked."""
         raise NotImplementedError
 
-    def bind(self, directory: Path) -> BoundSink:
+    def bind(self, directory: Path, event_type: type[Event] = Sample) -> BoundSink:
         """The sink as one process binds it."""
-        sink = Sink("Out", Stream("Samples", Sample), self.connect(directory), self.key)
+        sink = Sink("Out", Stream("Samples", event_type), self.connect(directory), self.key)
         return bind_sinks([sink], {}, directory / "output")["Out"]
 
     def claimed(self, directory: Path) -> BoundSink:
@@ -172,7 +172,7 @@ class SourceContract:
 def stage(sink: BoundSink, events: Sequence[Event]) -> list[StagedFile]:
     """Stage events for a sink, as a worker does in a micro-batch."""
     app = App("contract")
-    source = app.source("Samples", Sample)
+    source = app.source("Samples", type(events[0]))
     app.sink(sink.files.name, source, key=sink.files.beside)
     output = FileOutput([sink.files], "0-00000")
     running = Stage(Wiring(app.topology(), 1, (sink.files,), "stop"), 0, 0, output)

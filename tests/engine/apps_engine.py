@@ -2,7 +2,9 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
+import msgspec
 from pyspark.sql import functions as F
 
 from penstock import App, Event, ProcessingElement, Sliding, Tumbling, reducers
@@ -98,7 +100,7 @@ class Person(Event, rename="camel"):
     home_town: str = ""
 
 
-class Stay(Event, rename="camel"):
+class Stay(Event, rename="camel", tag=True):
     how_long: timedelta | None
 
 
@@ -106,6 +108,7 @@ class Household(Event, rename="camel", tag=True):
     head_person: Person
     grown_up: int
     since: datetime
+    lasting: timedelta
     away_for: list[timedelta]
     by_town: dict[str, Stay]
     last_stay: Stay | None = None
@@ -123,9 +126,48 @@ def settle(frame):
     lengths = F.array(F.lit(timedelta(days=2, hours=1)), F.lit(timedelta(seconds=-5, microseconds=-1)))
     return frame.select(
         F.struct("first_name", "home_town").alias("head_person"), F.lit(2).alias("grown_up"), F.lit(SINCE).alias("since"),
-        lengths.alias("away_for"), F.create_map("home_town", F.struct(lengths[0].alias("how_long"))).alias("by_town"),
+        lengths[0].alias("lasting"), lengths.alias("away_for"), F.create_map("home_town", F.struct(lengths[0].alias("how_long"))).alias("by_town"),
         F.lit(None).cast("struct<how_long: interval day to second>").alias("last_stay"),
     )  # fmt: skip
+
+
+class Moment(Event, rename="camel", kw_only=True):
+    at_noon: datetime
+    local: Annotated[datetime, msgspec.Meta(tz=False)]
+    how_long: timedelta
+
+
+MOMENT = Moment(at_noon=SINCE, local=datetime(2026, 11, 25, 12), how_long=timedelta(seconds=-5, microseconds=-1))
+handed = App("handed")
+people = handed.source("Persons", Person)
+before, between, after = (handed.stream(name, Moment) for name in ("Before", "Between", "After"))
+handed.sink("Out", after)
+
+
+@handed.element(people, emits=before)
+def begin(person):
+    yield before.emit(MOMENT)
+
+
+@handed.query(before, emits=between)
+def hand_on(frame):
+    return frame
+
+
+stamped = App("stamped")
+stamped_words = stamped.source("Persons", Person)
+stamps = stamped.stream("Stamps", Moment)
+stamped.sink("Out", stamps, key=("how_long", "at_noon"))
+
+
+@stamped.query(stamped_words, emits=stamps)
+def stamp(frame):
+    return frame.select(*(F.lit(getattr(MOMENT, name)).alias(name) for name in ("at_noon", "local", "how_long")))
+
+
+@handed.element(between, emits=after)
+def end(moment):
+    yield after.emit(moment)
 
 
 # --- query elements before, between and beside the others ------------------------------------------

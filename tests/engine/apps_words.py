@@ -1,10 +1,10 @@
 """Applications for the tests of Kafka, tables, the log and the adapter."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import functions as F
 
-from penstock import App, Event, ProcessingElement
+from penstock import App, Event, ProcessingElement, Tumbling, reducers
 
 
 class Word(Event):
@@ -63,3 +63,27 @@ native.sink("Out", native_counts, key="text")
 @native.query(native_words, emits=native_counts)
 def count(frame):
     return frame.groupBy("text").agg(F.count("*").alias("seen"))
+
+
+class Sale(Event):
+    text: str
+    at: datetime
+
+
+windowed = App("windowed")
+sales = windowed.source("Words", Sale, event_time="at", late="drop")
+windowed_counts = windowed.stream("Counts", Count)
+windowed.aggregate(
+    sales, key="text", window=Tumbling("1 s"), into=windowed_counts, dialect="query", name="sums", seen=reducers.count()
+)
+windowed.sink("Out", windowed_counts)
+
+twice = App("twice")
+here, there = twice.source("Words", Word), twice.source("More", Word)
+both = twice.stream("Both", Word)
+twice.sink("Out", both)
+
+
+@twice.query([here, there], emits=both)
+def put_together(first, second):
+    return first.union(second)

@@ -13,14 +13,17 @@ import sys
 import termios
 import time
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import apps_words
 import httpx
 import psycopg
 import pytest
+from apps_engine import MOMENT, stamp, stamped, stamps
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import functions as F
 from secure import PASSWORD, SECRET
 
 from penstock.adapter import EventLog
@@ -35,10 +38,13 @@ from penstock.connectors.kafka.topic import Topic, name_of
 from penstock.connectors.registry import bind_sinks, connector
 from penstock.engine import RunOptions, run
 from penstock.engine.letters import letters_of
+from penstock.engine.native import conform
 from penstock.engine.overview import overview
+from penstock.engine.realtime import messages as messages_of
 from penstock.engine.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.planner import observe
+from penstock.runtime.text import text_of
 from penstock.testing.contracts import Sample, stage
 from penstock.ui.causes import causes
 from penstock.ui.follower import Follower
@@ -46,6 +52,7 @@ from penstock.ui.forecast import Forecast
 from penstock.ui.snapshot import snapshot
 
 APPS = Path(__file__).parent / "apps_words.py"
+ENGINE = Path(__file__).parent / "apps_engine.py"
 
 
 def produce(broker, topic, *values, **options):
@@ -341,6 +348,42 @@ def test_a_batch_is_known_to_the_log_however_late_it_comes_again(tmp_path):
     assert len(sink.read()) == 1
 
 
+ADA = {"firstName": "Ada"}
+
+
+def test_groups_hand_on_times_of_all_kinds_by_topics(run_app, broker):
+    produce(broker, "handed-in", ADA)
+    sources, hops = {"Persons": f"kafka:{broker.brokers}/handed-in"}, f"kafka:{broker.brokers}"
+    result = run_app("handed", file=ENGINE, sources=sources, hops=hops)
+    assert (result.output("Out"), result.report["counts"]["dead_lettered"]) == ([MOMENT], 0)
+
+
+def test_a_querys_keys_are_in_the_words_of_other_dialects(run_app, broker, spark):
+    produce(broker, "stamps-in", ADA)
+    sources, uri = (
+        {"Persons": f"kafka:{broker.brokers}/stamps-in"},
+        f"kafka:{broker.brokers}/stamps-out?header.at=at_noon",
+    )
+    run_app("stamped", file=ENGINE, sources=sources, sinks={"Out": uri})
+    [written] = messages(broker, "stamps-out")
+    key = "/".join(map(text_of, (MOMENT.how_long, MOMENT.at_noon)))
+    assert (written.key().decode(), dict(written.headers())["at"].decode()) == (key, text_of(MOMENT.at_noon))
+    frame = conform("stamp", stamp(spark.get().range(1)), stamps)
+    [real_time] = messages_of(frame, stamped.topology().sinks[0], {"at": "at_noon"}).collect()
+    assert (real_time.key, real_time.value.encode()) == (key, written.value())
+    assert [(header.key, header.value.decode()) for header in real_time.headers] == [("at", text_of(MOMENT.at_noon))]
+
+
+@pytest.mark.parametrize(
+    "length",
+    [timedelta(0), timedelta(days=3), timedelta(days=-1), timedelta(days=2, seconds=10), timedelta(microseconds=10)],
+)
+def test_lengths_of_time_are_in_the_words_of_other_dialects(spark, length):
+    frame = stamp(spark.get().range(1)).withColumn("how_long", F.lit(length))
+    [message] = messages_of(frame, stamped.topology().sinks[0], {}).collect()
+    assert message.key.partition("/")[0] == text_of(length)
+
+
 # --- real-time mode ---------------------------------------------------------------------------------
 
 
@@ -444,6 +487,7 @@ def test_the_same_topology_counts_in_micro_batches(run_app, broker):
     [
         ("app", {}, "Element keep is of the event dialect"),
         ("lasting", {}, "reads no lengths of time from JSON, and Lasting has length"),
+        ("windowed", {}, "Element sums is a window or a join"),
         ("native", {"sinks": {}}, "Sink Out is jsonl:.*writes to Kafka only"),
         ("native", {"sources": {"Words": "jsonl:."}}, "reads Kafka only"),
         ("native", {"master": "local[1]"}, "slots: use --master local"),
@@ -454,6 +498,14 @@ def test_real_time_mode_says_what_prevents_it(broker, tmp_path, spark, which, op
     Topic(KafkaPlace(broker.brokers, "rt-in"), create=True)
     with pytest.raises(ConfigurationError, match=sentence):
         real_time(which, broker, tmp_path, spark, **options)
+
+
+def test_real_time_mode_reads_a_topic_once(broker, tmp_path, spark):
+    """By whose offsets it counts."""
+    Topic(KafkaPlace(broker.brokers, "rt-in"), create=True)
+    sources = dict.fromkeys(("Words", "More"), f"kafka:{broker.brokers}/rt-in")
+    with pytest.raises(ConfigurationError, match="Sources Words and More both read a topic called rt-in"):
+        real_time("twice", broker, tmp_path, spark, sources=sources)
 
 
 # --- a run with its adapter ---------------------------------------------------------------------------

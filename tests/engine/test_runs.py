@@ -9,8 +9,9 @@ import threading
 import time
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
-from apps_engine import SINCE, Stay
+from apps_engine import MOMENT, SINCE, Stay
 from support import TOPOLOGIES, load, write_batches
 
 from penstock.errors import ConfigurationError, EmissionError, IncompatibleStateError, RunFailedError
@@ -151,23 +152,33 @@ def test_query_elements_run_natively(run_app, tmp_path):
     assert result.report["streams"] == {"Words": 3, "LongWords": 0, "Shouted": 2}
 
 
-def test_a_querys_events_are_encoded_by_the_names_that_their_types_say(run_app, tmp_path):
+@pytest.fixture
+def ada(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text('{"firstName": "Ada", "homeTown": "London"}\n')
-    result = run_app("renamed", sources={"Persons": f"jsonl:{tmp_path / 'in'}"})
-    [line] = [
-        line for file in (result.directory / "output" / "Out").glob("*.jsonl") for line in file.read_text().splitlines()
-    ]
-    written = json.loads(line)
-    assert (written["type"], written["headPerson"], written["grownUp"]) == (
-        "Household",
-        {"firstName": "Ada", "homeTown": "London"},
-        2,
-    )
-    lengths = [timedelta(days=2, hours=1), timedelta(seconds=-5, microseconds=-1)]
+    return {"Persons": f"jsonl:{tmp_path / 'in'}"}
+
+
+def test_a_querys_events_are_encoded_as_those_of_other_dialects(run_app, ada, tmp_path):
+    result = run_app("renamed", sources=ada, sinks={"Out": f"jsonl:{tmp_path / 'out'}"})
+    [line] = [line for file in (tmp_path / "out").glob("*.jsonl") for line in file.read_bytes().splitlines()]
     [household] = result.output("Out")
-    assert (household.since, household.away_for, household.last_stay) == (SINCE, lengths, None)
+    assert json.loads(line) == json.loads(msgspec.json.encode(household))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "sqlite"])
+def test_a_querys_events_come_back(run_app, ada, tmp_path, kind):
+    lengths = [timedelta(days=2, hours=1), timedelta(seconds=-5, microseconds=-1)]
+    [household] = run_app("renamed", sources=ada, sinks={"Out": f"{kind}:{tmp_path / 'out'}"}).output("Out")
+    assert (household.head_person.home_town, household.since, household.last_stay) == ("London", SINCE, None)
+    assert (household.lasting, household.away_for) == (lengths[0], lengths)
     assert household.by_town == {"London": Stay(lengths[0])}
+
+
+def test_groups_hand_on_times_of_all_kinds(run_app, ada):
+    result = run_app("handed", sources=ada)
+    assert result.output("Out") == [MOMENT]
+    assert result.report["counts"]["dead_lettered"] == 0
 
 
 @pytest.mark.parametrize(("which", "left"), [("both_ways", 9), ("looked_up", 0)])
