@@ -18,7 +18,7 @@ from fastavro.schema import SchemaParseException
 from penstock.app.annotations import naive, optional, plain
 from penstock.app.event import Event, field_types
 from penstock.errors import EventSchemaError
-from penstock.schemas.schema import Schema, Values, made_type
+from penstock.schemas.schema import Schema, Values, made_type, zoned
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -86,10 +86,19 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
     def write(event: Any) -> bytes:
         values = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(event), made), builtin_types=KEPT)
         stream = io.BytesIO()
-        fastavro.schemaless_writer(stream, parsed, values)
+        fastavro.schemaless_writer(stream, parsed, _in_utc(values))
         return stream.getvalue()
 
     return write
+
+
+def _in_utc(value: Any) -> Any:
+    """Values whose times have a zone, for `fastavro` takes a time without one for one of the machine's zone."""
+    if isinstance(value, dict):
+        return {name: _in_utc(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_in_utc, value))
+    return zoned(value) if isinstance(value, datetime) else value
 
 
 def _parsed(schema: Schema) -> tuple[Any, dict[str, Any]]:

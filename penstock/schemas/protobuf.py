@@ -22,7 +22,7 @@ from grpc_tools import protoc
 from penstock.app.annotations import naive, optional, plain
 from penstock.app.event import Event, field_types
 from penstock.errors import EventSchemaError
-from penstock.schemas.schema import Schema, Values, made_type
+from penstock.schemas.schema import Schema, Values, made_type, zoned
 
 FILE = "schema.proto"
 SCALARS: dict[type, str] = {
@@ -93,7 +93,7 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
 
     def write(event: Any) -> bytes:
         fitted = msgspec.convert(msgspec.to_builtins(event), made)
-        values = _shown(msgspec.to_builtins(fitted, builtin_types=(timedelta,)))
+        values = _shown(msgspec.to_builtins(fitted, builtin_types=(timedelta, datetime)))
         message = json_format.ParseDict(values, message_type())
         return b"\0" + bytes(message.SerializeToString())
 
@@ -245,7 +245,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, timedelta):
         whole, sign = abs(value), "-" if value < timedelta() else ""
         return f"{sign}{whole.days * 86_400 + whole.seconds}.{whole.microseconds:06d}s"
-    return value
+    return zoned(value).isoformat() if isinstance(value, datetime) else value
 
 
 def _message(event_type: type[Event], messages: dict[str, list[str]], imports: set[str]) -> str:

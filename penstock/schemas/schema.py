@@ -1,6 +1,7 @@
 """A schema as registries keep it, and what every format can do with one."""
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from importlib import import_module
 from keyword import iskeyword
 from types import ModuleType, new_class
@@ -97,3 +98,8 @@ def made_type(name: str, fields: Iterable[tuple[str, Any, Any]]) -> type[Event]:
     body |= {"__annotations__": {names[field]: kind for field, kind, _ in ordered}, "__module__": __name__}
     renamed = {python: field for field, python in names.items() if python != field}
     return new_class(name, (Event,), {"rename": renamed or None}, lambda namespace: namespace.update(body))
+
+
+def zoned(moment: datetime) -> datetime:
+    """A time with a zone: one without is of UTC, as it is in columns."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

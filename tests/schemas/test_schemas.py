@@ -5,6 +5,7 @@ import json
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from time import tzset
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
@@ -124,6 +125,20 @@ def test_a_type_made_from_a_schema_fits_the_type_that_the_schema_was_made_from(k
     exec(source_code(made), namespace)
     again = namespace["Order"]
     assert list(misfits(again, made)) == list(misfits(made, again)) == []
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF"])
+def test_a_time_without_a_zone_is_of_utc_on_any_machine(kind, monkeypatch):
+    class Moment(Event):
+        at: datetime
+
+    schema = Schema.of(Moment, kind)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "America/New_York")
+        tzset()
+        payload = schema.writer()(Moment(datetime(2026, 11, 25, 12)))
+    tzset()
+    assert read(schema, payload, Moment) == Moment(datetime(2026, 11, 25, 12, tzinfo=UTC))
 
 
 def test_avro_is_what_others_read_and_write():
