@@ -25,6 +25,12 @@ def is_flat(annotation: Any) -> bool:
     return plain(annotation) in FLAT
 
 
+def is_nested(annotation: Any) -> bool:
+    """Whether a field is a list, a dict or an event."""
+    kind = plain(annotation)
+    return get_origin(kind) in (list, dict) or (isinstance(kind, type) and issubclass(kind, Event))
+
+
 def to_column(annotation: Any) -> Change | None:
     """What makes of values of a type what a column takes of them; None where that is the values themselves."""
     if is_flat(annotation):
@@ -76,6 +82,11 @@ def in_order(kind: type[Event]) -> Callable[..., Any]:
 def encoded_names(kind: type[Event]) -> dict[str, str]:
     """What an event's encoding calls its fields."""
     return dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+
+
+def raw_fields(kind: type[Event]) -> set[str]:
+    """The fields of bytes, which keys and headers of messages hold as they are; as texts they are Base64."""
+    return {name for name, annotation in field_types(kind).items() if plain(annotation) is bytes}
 
 
 def tag_of(kind: type[Event]) -> dict[str, str | int]:

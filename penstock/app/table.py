@@ -5,14 +5,16 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from penstock.app.annotations import plain
 from penstock.app.duration import Duration, seconds
 from penstock.app.event import Event, check_event_type, field_types
-from penstock.app.fields import event_to_encoded
+from penstock.app.fields import event_to_encoded, is_nested
 from penstock.app.masked import masked
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
@@ -47,6 +49,7 @@ class Table:
         self._version: tuple[int, ...] | None = None
         check_event_type(row)
         self._to_encoded = event_to_encoded(row)
+        self._nested = [name for name, annotation in field_types(row).items() if is_nested(annotation)]
         for name in self.key:
             if name not in field_types(row):
                 raise TopologyError(
@@ -107,6 +110,9 @@ class Table:
                 return msgspec.json.decode(values, type=self.row)
             if self._format == "csv":  # all of it is text, and an empty field a missing one
                 values = {name: value for name, value in values.items() if value != ""}
+            if self._format == "sqlite":  # which has no lists and dicts, so they are JSON
+                texts = (name for name in self._nested if isinstance(values[name], str))
+                values = values | {name: msgspec.json.decode(values[name]) for name in texts}
             if self._to_encoded is not None:
                 values = self._to_encoded(values)
             lax = self._format in ("csv", "sqlite")  # which has no booleans
@@ -126,7 +132,7 @@ class Table:
                 self._check_header(rows.fieldnames or ())
                 return list(rows)
         if self._format == "parquet":
-            return _parquet(self._place, columns)
+            return _parquet(self._place, field_types(self.row))
         return self._selected(columns)
 
     def _check_header(self, header: Sequence[str]) -> None:
@@ -160,17 +166,22 @@ class Table:
                            f"{', '.join(field_types(self.row))}.")  # fmt: skip
 
 
-def _parquet(place: str, columns: list[str]) -> list[dict[str, Any]]:
-    """The rows of a file; of its times, what is finer than microseconds is cut off, for no field holds it."""
+def _parquet(place: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a file; of its times, what is finer than microseconds is cut off, for no field holds it.
+
+    Lengths of time are numbers of microseconds where Spark has written them.
+    """
     import pyarrow as pa  # only here, for the commands that need none of it are quick to start
     import pyarrow.parquet as pq
 
-    table = pq.read_table(place, columns=columns)
+    table = pq.read_table(place, columns=list(fields))
     for number, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
             cast = table.column(number).cast(pa.timestamp("us", field.type.tz), safe=False)
             table = table.set_column(number, field.name, cast)
-    rows: list[dict[str, Any]] = table.to_pylist()
+        if plain(fields[field.name]) is timedelta and pa.types.is_int64(field.type):
+            table = table.set_column(number, field.name, table.column(number).cast(pa.duration("us")))
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     return rows
 
 

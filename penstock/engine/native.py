@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, get_args, get_origin
 
 import pyarrow as pa
@@ -192,7 +192,7 @@ class NativeWriter:
         if sink.frame is not None:
             observed = self._framed(observed, sink)
         elif sink.beside:
-            observed = _prefixed(observed, [self._codec.names[name] for name in sink.beside])
+            observed = _prefixed(observed, self._codec.event_type, sink.beside)
         observed.write.format(kind).options(**options).save(address(target))
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
         for number, part in enumerate(sorted(target.glob("part-*"))):
@@ -274,19 +274,24 @@ def _duration(column: Column) -> Column:
             rest > 0, F.concat(F.lit("T"), F.regexp_replace(rest.cast("string"), r"\.?0+$", ""), F.lit("S"))
         ).otherwise(""),
     )
-    return F.concat(*parts)
+    return F.when(seconds.isNotNull(), F.concat(*parts))
 
 
-def _prefixed(frame: DataFrame, beside: Sequence[str]) -> DataFrame:
+def _prefixed(frame: DataFrame, event_type: type[Event], beside: Sequence[str]) -> DataFrame:
     """Lines of JSON with the texts of some fields before them, as `penstock.runtime.output.prefixed` writes them."""
-    line, texts = in_json([F.col(f"`{name}`") for name in frame.columns], beside)
+    line, texts = in_json([F.col(f"`{name}`") for name in frame.columns], event_type, beside)
     return frame.select(F.concat(F.to_json(F.array(*texts), WHOLE), F.lit("\t"), line).alias("value"))
 
 
-def in_json(columns: list[Column], beside: Sequence[str]) -> tuple[Column, list[Column]]:
-    """A line of JSON, and what some of its fields are as texts."""
+def in_json(columns: list[Column], event_type: type[Event], beside: Sequence[str]) -> tuple[Column, list[Column]]:
+    """A line of JSON, and what some fields are as texts, in the same words as in the other dialects."""
     line = F.to_json(F.struct(*columns), WHOLE)
-    return line, [F.get_json_object(line, f"$['{name}']") for name in beside]
+    names, kinds = encoded_names(event_type), field_types(event_type)
+    texts = {field: F.get_json_object(line, f"$['{names[field]}']") for field in beside}
+    for field in texts:
+        if plain(kinds[field]) is datetime:
+            texts[field] = F.replace(texts[field], F.lit(".000000"), F.lit(""))
+    return line, [texts[field] for field in beside]
 
 
 def births_of(taken: list[SourceBirths]) -> Births:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.app.application import App
-from penstock.app.fields import encoded_names
+from penstock.app.fields import raw_fields
 from penstock.app.loader import AppReference, reference
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Sink, Stream
@@ -337,17 +337,19 @@ def _is_within(name: str, spans: Mapping[tuple[str, str], _Span]) -> bool:
 
 def messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame:
     """A stream as messages with the keys of a sink, and with the headers that its topic is to have."""
-    names = encoded_names(sink.stream.event_type)
-    line, texts = in_json(
-        encoded_columns(sink.stream.event_type), [names[name] for name in (*sink.key, *headers.values())]
-    )
-    columns, key = [line.alias("value")], texts[: len(sink.key)]
-    if key:
-        columns.append(F.concat_ws("/", *key).alias("key"))
+    event_type, fields = sink.stream.event_type, (*sink.key, *headers.values())
+    line, texts = in_json(encoded_columns(event_type), event_type, fields)
+    raw, columns = raw_fields(event_type), [line.alias("value")]
+
+    def alone(field: str, text: Column) -> Column:
+        return F.unbase64(text) if field in raw else text.cast("binary")
+
+    if sink.key:
+        columns.append(alone("/".join(sink.key), F.concat_ws("/", *texts[: len(sink.key)])).alias("key"))
     if headers:
         pairs = [
-            F.struct(F.lit(header).alias("key"), text.cast("binary").alias("value"))
-            for header, text in zip(headers, texts[len(key) :], strict=True)
+            F.struct(F.lit(header).alias("key"), alone(field, text).alias("value"))
+            for (header, field), text in zip(headers.items(), texts[len(sink.key) :], strict=True)
         ]
         columns.append(F.filter(F.array(*pairs), lambda pair: pair["value"].isNotNull()).alias("headers"))
     return frame.select(*columns)

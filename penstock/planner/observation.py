@@ -15,7 +15,7 @@ from penstock.connectors.admission import DEFAULT_MAX_ROWS
 from penstock.connectors.registry import is_gated
 from penstock.connectors.uri import Uri
 from penstock.engine.ledger import BatchRecord, records_in
-from penstock.engine.overview import is_real_time, manifest_of
+from penstock.engine.overview import is_real_time, mode_of
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.arrivals import Flow
 from penstock.planner.gate import Passage
@@ -254,7 +254,8 @@ class _Recording:
             queries.setdefault(called[record.query], []).append(record)
         recording = cls(found, queries)
         if (path / "manifest.json").is_file():
-            recording.manifest = manifest_of(path)
+            manifest = json.loads((path / "manifest.json").read_text())
+            recording.manifest = manifest | {"mode": mode_of(path, manifest)}
             if is_real_time(recording.manifest):
                 raise SourceError(
                     f"{path} ran in real time, where events do not wait for micro-batches; the models are of micro-batches: record the "

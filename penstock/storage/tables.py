@@ -20,8 +20,12 @@ def columns_of(path: Path) -> set[str]:
 
 
 def batches_in(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, as record batches of a schema's types: Spark writes a length of time as a number of microseconds."""
+    """The rows of a file, as record batches of those fields of a schema that it has.
+
+    Spark writes a length of time as a number of microseconds, so columns are made of the fields' types.
+    """
     with path.open("rb") as file:
         for rows in pq.ParquetFile(file).iter_batches(columns=schema.names):
-            columns = [rows.column(field.name).cast(field.type) for field in schema]
-            yield pa.RecordBatch.from_arrays(columns, names=schema.names)
+            present = [field for field in schema if field.name in rows.schema.names]
+            columns = [rows.column(field.name).cast(field.type) for field in present]
+            yield pa.RecordBatch.from_arrays(columns, names=[field.name for field in present])

@@ -3,7 +3,7 @@
 import json
 import os
 import sqlite3
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import psycopg
 import pyarrow as pa
@@ -14,6 +14,7 @@ from penstock import App, Event
 from penstock.app.picture import svg
 from penstock.app.table import Table
 from penstock.errors import SourceError, TopologyError
+from penstock.runtime.codec import Codec
 from penstock.testing import TopologyDriver
 
 
@@ -77,6 +78,26 @@ def test_every_format_has_the_same_rows(tables, uri):
     driver = TopologyDriver(application(uri.format(tables)))
     driver.batch({"Sales": [Sale("pen", 2), Sale("map", 1)]})
     assert driver.output("Out") == [Priced("pen", 3.0), Priced("map", None)]
+
+
+class Stock(Event):
+    article: str
+    by_shop: dict[str, int]
+    lasts: timedelta
+
+
+def test_tables_that_our_own_sinks_have_written_are_read(tmp_path):
+    """Spark writes a length of time as a number."""
+    columns = Codec(Stock).to_columns([Stock("pen", {"basel": 3}, timedelta(days=2))])
+    pq.write_table(pa.table(columns.set_column(2, "lasts", columns["lasts"].cast(pa.int64()))), tmp_path / "a.parquet")
+    with sqlite3.connect(tmp_path / "a.db") as database:
+        database.execute("create table stock (article text, by_shop text, lasts real)")
+        database.execute("insert into stock values ('pen', '{\"basel\": 3}', 172800.0)")
+    database.close()
+    for uri in (f"{tmp_path}/a.parquet", f"sqlite:{tmp_path}/a.db/stock"):
+        table = Table(uri, Stock, ["article"], "10 s")
+        table.follow()
+        assert table.get(("pen",)) == Stock("pen", {"basel": 3}, timedelta(days=2))
 
 
 class Renamed(Event, rename={"shop": "soldIn"}):

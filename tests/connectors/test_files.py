@@ -6,6 +6,7 @@ from penstock.connectors.files.sink import DirectorySink
 from penstock.connectors.files.source import ddl
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.testing.contracts import Sample, stage
 
 
 def test_groups_whose_names_begin_alike_are_told_apart(tmp_path):
@@ -20,6 +21,16 @@ def test_groups_whose_names_begin_alike_are_told_apart(tmp_path):
         staged.write_text("{}\n")
         sink.deliver(group, batch, [StagedFile("Out", str(staged), final, 1, 3)])
     assert [sink.reached(group) for group in ("main", "main-1", "main-q", "mai")] == [3, 7, 9, None]
+
+
+def test_a_type_that_has_gained_a_field_reads_what_is_there(tmp_path):
+    class Grown(Sample):
+        size: int = 5
+
+    sink = DirectorySink(SinkFiles("Out", "parquet", str(tmp_path / "out")), Sample)
+    sink.claim("run", ())
+    sink.deliver("main", 0, stage(sink, [Sample("a", 1)]))
+    assert DirectorySink(sink.files, Grown).read() == [Grown("a", 1, size=5)]
 
 
 def test_spark_has_a_type_for_each_field():

@@ -109,7 +109,8 @@ class Household(Event, rename="camel", tag=True):
     grown_up: int
     since: datetime
     lasting: timedelta
-    away_for: list[timedelta]
+    pause: timedelta | None
+    away_for: list[timedelta | None]
     by_town: dict[str, Stay]
     last_stay: Stay | None = None
 
@@ -123,10 +124,11 @@ renamed.sink("Out", households)
 
 @renamed.query(persons, emits=households)
 def settle(frame):
-    lengths = F.array(F.lit(timedelta(days=2, hours=1)), F.lit(timedelta(seconds=-5, microseconds=-1)))
+    nothing = F.lit(None).cast("interval day to second")
+    lengths = F.array(F.lit(timedelta(days=2, hours=1)), F.lit(timedelta(seconds=-5, microseconds=-1)), nothing)
     return frame.select(
         F.struct("first_name", "home_town").alias("head_person"), F.lit(2).alias("grown_up"), F.lit(SINCE).alias("since"),
-        lengths[0].alias("lasting"), lengths.alias("away_for"), F.create_map("home_town", F.struct(lengths[0].alias("how_long"))).alias("by_town"),
+        lengths[0].alias("lasting"), nothing.alias("pause"), lengths.alias("away_for"), F.create_map("home_town", F.struct(lengths[0].alias("how_long"))).alias("by_town"),
         F.lit(None).cast("struct<how_long: interval day to second>").alias("last_stay"),
     )  # fmt: skip
 
@@ -135,6 +137,7 @@ class Moment(Event, rename="camel", kw_only=True):
     at_noon: datetime
     local: Annotated[datetime, msgspec.Meta(tz=False)]
     how_long: timedelta
+    by: bytes = b"\xff\x00"
 
 
 MOMENT = Moment(at_noon=SINCE, local=datetime(2026, 11, 25, 12), how_long=timedelta(seconds=-5, microseconds=-1))
@@ -157,12 +160,12 @@ def hand_on(frame):
 stamped = App("stamped")
 stamped_words = stamped.source("Persons", Person)
 stamps = stamped.stream("Stamps", Moment)
-stamped.sink("Out", stamps, key=("how_long", "at_noon"))
+stamped.sink("Out", stamps, key=("how_long", "at_noon", "local"))
 
 
 @stamped.query(stamped_words, emits=stamps)
 def stamp(frame):
-    return frame.select(*(F.lit(getattr(MOMENT, name)).alias(name) for name in ("at_noon", "local", "how_long")))
+    return frame.select(*(F.lit(getattr(MOMENT, name)).alias(name) for name in ("at_noon", "local", "how_long", "by")))
 
 
 @handed.element(between, emits=after)

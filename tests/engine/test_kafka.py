@@ -360,18 +360,25 @@ def test_groups_hand_on_times_of_all_kinds_by_topics(run_app, broker):
 
 def test_a_querys_keys_are_in_the_words_of_other_dialects(run_app, broker, spark):
     produce(broker, "stamps-in", ADA)
-    sources, uri = (
-        {"Persons": f"kafka:{broker.brokers}/stamps-in"},
-        f"kafka:{broker.brokers}/stamps-out?header.at=at_noon",
+    at = f"kafka:{broker.brokers}/stamps"
+    run_app(
+        "stamped",
+        file=ENGINE,
+        sources={"Persons": f"{at}-in"},
+        sinks={"Out": f"{at}-out?header.at=at_noon&header.by=by"},
     )
-    run_app("stamped", file=ENGINE, sources=sources, sinks={"Out": uri})
     [written] = messages(broker, "stamps-out")
-    key = "/".join(map(text_of, (MOMENT.how_long, MOMENT.at_noon)))
-    assert (written.key().decode(), dict(written.headers())["at"].decode()) == (key, text_of(MOMENT.at_noon))
+    key = "/".join(map(text_of, (MOMENT.how_long, MOMENT.at_noon, MOMENT.local)))
+    headers = {"at": text_of(MOMENT.at_noon).encode(), "by": MOMENT.by}
+    assert written.key().decode() == key
+    assert headers.items() <= dict(written.headers()).items()
     frame = conform("stamp", stamp(spark.get().range(1)), stamps)
-    [real_time] = messages_of(frame, stamped.topology().sinks[0], {"at": "at_noon"}).collect()
-    assert (real_time.key, real_time.value.encode()) == (key, written.value())
-    assert [(header.key, header.value.decode()) for header in real_time.headers] == [("at", text_of(MOMENT.at_noon))]
+    [real_time] = messages_of(frame, stamped.topology().sinks[0], {"at": "at_noon", "by": "by"}).collect()
+    assert (real_time.key.decode(), real_time.value.encode()) == (key, written.value())
+    assert {header.key: bytes(header.value) for header in real_time.headers} == headers
+    sink = Sink("Out", stamps, None, ("by",))
+    [by_bytes] = messages_of(frame, sink, {}).collect()
+    assert by_bytes.key == MOMENT.by
 
 
 @pytest.mark.parametrize(
@@ -381,7 +388,7 @@ def test_a_querys_keys_are_in_the_words_of_other_dialects(run_app, broker, spark
 def test_lengths_of_time_are_in_the_words_of_other_dialects(spark, length):
     frame = stamp(spark.get().range(1)).withColumn("how_long", F.lit(length))
     [message] = messages_of(frame, stamped.topology().sinks[0], {}).collect()
-    assert message.key.partition("/")[0] == text_of(length)
+    assert message.key.decode().partition("/")[0] == text_of(length)
 
 
 # --- real-time mode ---------------------------------------------------------------------------------

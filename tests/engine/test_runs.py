@@ -168,10 +168,10 @@ def test_a_querys_events_are_encoded_as_those_of_other_dialects(run_app, ada, tm
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "sqlite"])
 def test_a_querys_events_come_back(run_app, ada, tmp_path, kind):
-    lengths = [timedelta(days=2, hours=1), timedelta(seconds=-5, microseconds=-1)]
+    lengths = [timedelta(days=2, hours=1), timedelta(seconds=-5, microseconds=-1), None]
     [household] = run_app("renamed", sources=ada, sinks={"Out": f"{kind}:{tmp_path / 'out'}"}).output("Out")
     assert (household.head_person.home_town, household.since, household.last_stay) == ("London", SINCE, None)
-    assert (household.lasting, household.away_for) == (lengths[0], lengths)
+    assert (household.lasting, household.pause, household.away_for) == (lengths[0], None, lengths)
     assert household.by_town == {"London": Stay(lengths[0])}
 
 

@@ -95,9 +95,8 @@ class DirectorySink(BoundSink):
         if self.files.kind != "parquet":
             return [event for path in paths for event in _events(path, self._event_type)]
         codec = Codec(self._event_type)
-        return [
-            event for path in paths for rows in batches_in(path, codec.schema) for event in codec.from_columns(rows)
-        ]
+        batches = (rows for path in paths for rows in batches_in(path, codec.schema))
+        return [event for rows in batches for event in codec.from_rows(rows.to_pylist(maps_as_pydicts="strict"))]
 
     def _show(self, final: Path) -> None:
         """Nothing but the file."""

@@ -31,8 +31,8 @@ SILENT.disabled = True
 class Outgoing(NamedTuple):
     """A message yet to be sent."""
 
-    key: str | None
-    headers: list[tuple[str, str]]
+    key: str | bytes | None
+    headers: list[tuple[str, str | bytes]]
     value: bytes
 
 

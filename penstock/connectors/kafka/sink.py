@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from penstock.app.fields import raw_fields
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext, one_of
 from penstock.connectors.kafka.courier import Courier, Outgoing, Transactions
@@ -125,7 +126,7 @@ class KafkaSink(TopicSink):
         own = {ID_HEADER, BORN_HEADER}.intersection(self.headers)
         if own:
             raise ConfigurationError(f"Sink {sink.name}: the header {min(own)} is Penstock's own; choose another name.")
-        self._key = sink.key
+        self._key, self._raw = sink.key, raw_fields(sink.stream.event_type)
         files = SinkFiles(sink.name, "jsonl", str(context.output), beside=(*sink.key, *self.headers.values()))
         transactions = options.get("transactions") == "yes"
         self._uri = uri if has_registry(uri) else None
@@ -167,9 +168,14 @@ class KafkaSink(TopicSink):
             return
         for texts, value in zip(*divided(lines), strict=True):
             parts, fields = texts[: len(self._key)], texts[len(self._key) :]
-            key = "/".join(part for part in parts if part is not None) if parts else None
-            pairs = zip(self.headers, fields, strict=True)
-            yield Outgoing(key, [(header, text) for header, text in pairs if text is not None], read(value))
+            key = "/".join(part for part in parts if part is not None)
+            pairs = zip(self.headers.items(), fields, strict=True)
+            headers = [(header, self._alone(field, text)) for (header, field), text in pairs if text is not None]
+            yield Outgoing(self._alone("/".join(self._key), key) if parts else None, headers, read(value))
+
+    def _alone(self, field: str, text: str) -> str | bytes:
+        """What a key or a header that is one field holds of it."""
+        return b64decode(text) if field in self._raw else text
 
 
 class KafkaHopSink(TopicSink):
