@@ -344,7 +344,7 @@ def messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame
     def alone(field: str, text: Column) -> Column:
         return F.unbase64(text) if field in raw else text.cast("binary")
 
-    if sink.key:
+    if sink.key:  # of several fields it is a text, and of no field's type
         columns.append(alone("/".join(sink.key), F.concat_ws("/", *texts[: len(sink.key)])).alias("key"))
     if headers:
         pairs = [

@@ -168,6 +168,7 @@ class KafkaSink(TopicSink):
             return
         for texts, value in zip(*divided(lines), strict=True):
             parts, fields = texts[: len(self._key)], texts[len(self._key) :]
+            # A key of several fields is a text, and of no field's type.
             key = "/".join(part for part in parts if part is not None)
             pairs = zip(self.headers.items(), fields, strict=True)
             headers = [(header, self._alone(field, text)) for (header, field), text in pairs if text is not None]
