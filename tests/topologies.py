@@ -1,8 +1,10 @@
 """Topologies that the shared suite runs through the in-memory driver and through Spark alike."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
+from typing import Annotated
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -381,6 +383,8 @@ class Everything(Event):
     tags: list[str]
     scores: dict[str, float]
     note: str | None = None
+    local: Annotated[datetime, msgspec.Meta(tz=False)] | None = None
+    took: timedelta | None = None
 
 
 kinds = App("kinds")

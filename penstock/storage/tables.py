@@ -13,10 +13,10 @@ def rows_of(path: Path) -> int:
         return int(pq.read_metadata(file).num_rows)
 
 
-def columns_of(path: Path) -> set[str]:
+def schema_of(path: Path) -> pa.Schema:
     """The columns that a file has."""
     with path.open("rb") as file:
-        return set(pq.read_schema(file).names)
+        return pq.read_schema(file)
 
 
 def batches_in(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ import gzip
 import json
 import sys
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -202,6 +202,8 @@ def test_fields_of_every_kind_come_from_parquet(run_app, tmp_path):
         t.Place("dam", 1.5),
         ["a"],
         {"k": 2.0},
+        local=datetime(2026, 1, 2),
+        took=timedelta(days=-1, microseconds=1),
     )
     batch = Codec(t.Everything).to_columns([event, event])
     colours = pa.array(["red", "mauve"])

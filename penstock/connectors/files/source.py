@@ -26,13 +26,15 @@ from penstock.runtime.codec import Codec
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, is_local, ours, path_of
 from penstock.storage.reach import meet, reaching
-from penstock.storage.tables import columns_of, rows_of
+from penstock.storage.tables import rows_of, schema_of
 
 WIDENINGS = (
     ("tinyint", "smallint", "int", "bigint", "double"),
     ("float", "double"),
     ("date", "timestamp_ntz", "timestamp"),
 )
+MICROSECOND = "INTERVAL '0 00:00:00.000001' DAY TO SECOND"
+"""What lengths of time are numbers of where Arrow has written them; Spark does not know their type."""
 NESTED = ("array", "map", "struct", "decimal")
 ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "fields", "parquet": "columns"}
 
@@ -88,7 +90,13 @@ class FileSource(BoundSource):
         if not files:
             return Reading("parquet", (*map(quoted, self._schema.names), *order), options, path, ddl(self._schema))
         stored = spark.columns("parquet", str(files[0]))
-        columns = (self._cast(field, stored.get(field.name)) for field in self._schema)
+        lengths = {field.name for field in schema_of(files[0]) if field.type == pa.duration("us")}
+        columns = (
+            f"{MICROSECOND} * {quoted(field.name)} AS {quoted(field.name)}"
+            if field.name in lengths and (field.type, stored[field.name]) == (pa.duration("us"), "bigint")
+            else self._cast(field, stored.get(field.name))
+            for field in self._schema
+        )
         return Reading("parquet", (*columns, *order), options, path, like=str(files[0]))
 
     def _place(self) -> tuple[str, dict[str, str]]:
@@ -189,7 +197,7 @@ class FileSource(BoundSource):
             if self._format == "csv" and files:
                 self._refuse_missing(set(_header(files[0])), files[0])
             if self._format == "parquet" and files:
-                self._refuse_missing(columns_of(files[0]), files[0])
+                self._refuse_missing(set(schema_of(files[0]).names), files[0])
         except PermissionError as error:
             raise SourceError(f"Source {name}: {error.filename} cannot be read; check its permissions.") from error
         except ValueError as error:
