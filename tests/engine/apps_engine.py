@@ -119,7 +119,8 @@ SINCE = datetime(2026, 11, 25, 12, 0, 0, 123456, tzinfo=UTC)
 renamed = App("renamed")
 persons = renamed.source("Persons", Person)
 households = renamed.stream("Households", Household)
-renamed.sink("Out", households)
+for kept in ("Lines", "Columns", "Rows"):
+    renamed.sink(kept, households)
 
 
 @renamed.query(persons, emits=households)
