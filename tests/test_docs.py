@@ -77,6 +77,7 @@ def test_the_commands_of_the_waiting_tutorial_run(tmp_path):
     assert (tmp_path / "waiting.svg").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_tuning_page_run(tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     tune, predict, observe = blocks(ROOT / "docs/how-to/tune.md", "sh")

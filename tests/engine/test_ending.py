@@ -75,6 +75,7 @@ def test_all_windows_close_and_then_no_event_can_come(run_app, tmp_path):
         run_app("ending", **options)
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_report_of_the_end_makes_it_when_started_again(run_app, tmp_path):
     write(tmp_path / "in", range(2))
     options = {"sources": {"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}}

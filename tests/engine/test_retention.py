@@ -94,6 +94,7 @@ def test_the_sums_of_progresses_stay_as_they_are_dropped(tmp_path):
     assert whole.busiest == (10 * 19, sum(range(2, 40, 2)))
 
 
+@pytest.mark.slow
 def test_what_a_run_has_forgotten_still_counts(run_app, tmp_path, capsys):
     inbox = tmp_path / "in"
     inbox.mkdir()
