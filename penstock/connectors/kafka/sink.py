@@ -85,6 +85,8 @@ class TopicSink(BoundSink):
 
     def read(self) -> list[Any]:
         """What other runs have sent is left out."""
+        if self._transactions:
+            self._topic.settle()
         bounds = self._topic.bounds()
         starts, ends = ({partition: place[side] for partition, place in bounds.items()} for side in (0, 1))
         ours = f"{self._run}/"

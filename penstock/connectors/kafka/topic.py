@@ -32,6 +32,9 @@ SETTLED_S = 0.5
 ASKED_S = 2.0
 """How long one question for topics may take, before it is asked again."""
 
+COMMITTED = {"isolation.level": "read_committed"}
+UNCOMMITTED = {"isolation.level": "read_uncommitted"}
+
 PRODUCER = {
     "enable.idempotence": True,
     "acks": "all",
@@ -94,9 +97,23 @@ class Topic:
             described = admin.describe_topics(topics, request_timeout=PATIENCE_S, **asked)
             return described[self.place.topic].result(PATIENCE_S)
 
-    def bounds(self) -> dict[int, tuple[int, int]]:
-        """For each partition the offset of the oldest message, and the one that the next will get."""
-        with self._explained(), self.consumer() as consumer:
+    def settle(self) -> None:
+        """Wait until what is committed can be read: a broker answers a commit before it has marked the messages.
+
+        A transaction of somebody else's that stays open is not waited for longer than a broker is.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline and self.bounds(**COMMITTED) != self.bounds(**UNCOMMITTED):
+            time.sleep(0.05)
+
+    def bounds(self, **settings: str) -> dict[int, tuple[int, int]]:
+        """For each partition the offset of the oldest message, and the one that the next will get.
+
+        Parameters
+        ----------
+        settings: of the consumer that asks.
+        """
+        with self._explained(), self.consumer(**settings) as consumer:
             return {
                 partition: consumer.get_watermark_offsets(TopicPartition(self.place.topic, partition), PATIENCE_S)
                 for partition in self.partitions
