@@ -1,6 +1,6 @@
 """Values by the fields of their events, as columns and tables hold them; an event's encoding may give fields other names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -29,6 +29,16 @@ def is_nested(annotation: Any) -> bool:
     """Whether a field is a list, a dict or an event."""
     kind = plain(annotation)
     return get_origin(kind) in (list, dict) or (isinstance(kind, type) and issubclass(kind, Event))
+
+
+def opened(row: dict[str, Any], nested: Iterable[str]) -> dict[str, Any]:
+    """A database's row, of which nested fields may come as the text of their JSON.
+
+    Raises
+    ------
+    msgspec.DecodeError: such a text is no JSON.
+    """
+    return row | {name: msgspec.json.decode(row[name]) for name in nested if isinstance(row[name], str)}
 
 
 def to_column(annotation: Any) -> Change | None:

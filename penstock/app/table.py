@@ -14,7 +14,7 @@ import msgspec
 from penstock.app.annotations import plain
 from penstock.app.duration import Duration, seconds
 from penstock.app.event import Event, check_event_type, field_types
-from penstock.app.fields import event_to_encoded, is_nested
+from penstock.app.fields import event_to_encoded, is_nested, opened
 from penstock.app.masked import masked
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
@@ -111,8 +111,7 @@ class Table:
             if self._format == "csv":  # all of it is text, and an empty field a missing one
                 values = {name: value for name, value in values.items() if value != ""}
             if self._format == "sqlite":  # which has no lists and dicts, so they are JSON
-                texts = (name for name in self._nested if isinstance(values[name], str))
-                values = values | {name: msgspec.json.decode(values[name]) for name in texts}
+                values = opened(values, self._nested)
             if self._to_encoded is not None:
                 values = self._to_encoded(values)
             lax = self._format in ("csv", "sqlite")  # which has no booleans

@@ -87,7 +87,7 @@ class Codec:
         """
         if self.flat:
             return list(map(self._of_fields, *self._lists(batch)))
-        return [msgspec.convert(row, self.event_type, strict=False) for row in self.rows(batch)]
+        return self.from_rows(self._by_field(batch))
 
     def from_rows(self, rows: Iterable[dict[str, Any]]) -> list[Any]:
         """The events of rows by the names of their fields, as tables give them back.
@@ -112,12 +112,14 @@ class Codec:
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         """The rows of a record batch, by the names that JSON has for fields."""
-        for values in zip(*self._lists(batch), strict=True):
-            yield self.encoded(dict(zip(self.schema.names, values, strict=True)))
+        return map(self.encoded, self._by_field(batch))
 
     def encoded(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row by the names of fields, by those that JSON has for them."""
         return row if self._to_encoded is None else self._to_encoded(row)
+
+    def _by_field(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        return (dict(zip(self.schema.names, values, strict=True)) for values in zip(*self._lists(batch), strict=True))
 
     def _lists(self, batch: pa.RecordBatch) -> list[list[Any]]:
         return [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in self.schema.names]

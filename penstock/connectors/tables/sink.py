@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import pyarrow as pa
 
+from penstock.app.fields import opened
 from penstock.app.stream import Sink
 from penstock.connectors.sink import BoundSink, other_run, present
 from penstock.connectors.tables.rules import refuse_optional_key
@@ -146,7 +147,8 @@ class TableSink(BoundSink):
     def read(self) -> list[Any]:
         """In the table's order."""
         rows = self._again(lambda cursor: self._all(cursor))
-        return self._codec.from_rows(self._by_name(row) for row in rows)
+        by_name = (dict(zip(self._table.names, row, strict=True)) for row in rows)
+        return self._codec.from_rows(opened(row, self._nested) for row in by_name)
 
     def _reached(self, cursor: Cursor, group: str) -> int | None:
         mark = self._database.mark
@@ -201,12 +203,6 @@ class TableSink(BoundSink):
             for batch in batches_in(path, self._codec.schema):
                 columns = [_values(batch.column(name)) for name in self._table.names]
                 yield from zip(*columns, strict=True)
-
-    def _by_name(self, row: Row) -> dict[str, Any]:
-        """A row's values; those that are JSON may come as its text."""
-        values = dict(zip(self._table.names, row, strict=True))
-        texts = (name for name in self._nested if isinstance(values[name], str))
-        return values | {name: msgspec.json.decode(values[name]) for name in texts}
 
     def _again(self, do: "_Work[Result]") -> Result:
         """Do something in a transaction, and again while the database does not answer."""
