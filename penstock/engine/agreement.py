@@ -1,6 +1,6 @@
 """Before a run goes on: ledger, Spark's checkpoint and sinks must have reached the same batch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from penstock.connectors.checkpoint import batches, offsets_checksum
@@ -49,6 +49,30 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink]) -> None:
             raise IncompatibleStateError(
                 f"The ledger of {checkpoint.name} is behind: it ends with batch {_shown(done)}, and sink {sink.files.name} has "
                 f"batch {reached}; {MEND}."
+            )
+
+
+def keeps(group: str, delivered: Mapping[str, int], since: Mapping[str, int], sinks: Iterable[BoundSink]) -> None:
+    """Refuse to go on where a sink no longer holds what a group has delivered to it.
+
+    Parameters
+    ----------
+    delivered: the last batch that had something for each output, by its label.
+    since: for sinks that the run was given later, by name, the last batch that went elsewhere.
+
+    Raises
+    ------
+    IncompatibleStateError: names the sink, and what it lacks.
+    """
+    for sink in sinks:
+        last = delivered.get(sink.files.label, -1)
+        reached = sink.reached(group) if last > since.get(sink.files.name, -1) else None
+        if reached is not None and reached < last:
+            elsewhere = f"deliver from now on to another place with --sink {sink.files.name}=..., " if sink.files.role == "sink" else ""
+            raise IncompatibleStateError(
+                f"Sink {sink.files.name} is behind: the run has delivered up to batch {last} of {group} to {sink.uri}, and it holds "
+                f"{'none' if reached < 0 else f'those up to {reached}'}: it was removed, replaced or rolled back. Put it back as it was, "
+                f"{elsewhere}or start afresh with --fresh."
             )
 
 

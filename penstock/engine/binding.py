@@ -1,5 +1,6 @@
 """What a run is bound to: its sources, sinks, groups and recording."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,8 +22,9 @@ from penstock.connectors.registry import bind_sinks, bind_source, jars
 from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
+from penstock.engine.agreement import keeps
 from penstock.engine.group import Group, group_elements
-from penstock.engine.ledger import Ledger
+from penstock.engine.ledger import Ledger, records_in
 from penstock.engine.moving.layout import Layout, changed
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
@@ -158,11 +160,39 @@ class Binding:
         PenstockError: what is there does not fit.
         """
         recording, options = self.recording, self.options
-        resumed = recording.prepare(self._manifest(), fresh=options.fresh)
-        for sink in (*self.sinks.values(), self.letters):
+        sinks = (*self.sinks.values(), self.letters)
+
+        def inspect(run: str, discarded: list[str]) -> None:
+            for sink in sinks:
+                sink.inspect(run, discarded)
+
+        resumed = recording.prepare(self._manifest(), fresh=options.fresh, inspect=inspect)
+        for sink in sinks:
             sink.claim(recording.manifest["run"], recording.manifest["discarded"])
         self._note_configuration(resumed=resumed)
         return resumed
+
+    def check_sinks(self, groups: Sequence[BoundGroup]) -> None:
+        """See that all sinks still hold what has been delivered to them, by groups of now and by those that these continue.
+
+        Raises
+        ------
+        IncompatibleStateError: one has been removed or rolled back.
+        """
+        first, directory = self.layout.first, str(self.recording.directory)
+        delivered = {group.group.name: group.ledger.reached for group in groups}
+        for former in self.layout.former:
+            reached = delivered.setdefault(former.name, {})
+            for record in records_in(self.recording.ledger(former.name)):
+                reached |= {sink: first.get(former.name, 0) + last for sink, last in record.delivered.items()}
+        places = {name: f"{sink.uri} {sink.place}".replace(directory, ".") for name, sink in self.sinks.items()}
+        committed = {name: max(reached.values(), default=-1) for name, reached in delivered.items()}
+        since = self.recording.places_of(places, committed)
+        for name, reached in delivered.items():
+            earlier = {sink: batches.get(name, -1) for sink, batches in since.items()}
+            keeps(name, reached, earlier, [*self.sinks.values(), self.letters])
+        for group in groups:
+            keeps(group.group.name, group.ledger.reached, {}, [sink for sink in group.sinks if sink.files.role == "hop"])
 
     def change(self, change: Change) -> None:
         """Have other settings from now on; what is open already goes on as it is."""
@@ -288,10 +318,11 @@ class Binding:
         files = SinkFiles(stream, "parquet", str(self.recording.hops / stream / group), role="hop")
         topic = self._hop_topic(stream)
         if topic is None:
-            return DirectorySink(files)
-        from penstock.connectors.kafka.sink import KafkaHopSink  # needs an extra
+            sink: BoundSink = DirectorySink(files)
+        else:
+            from penstock.connectors.kafka.sink import KafkaHopSink  # needs an extra
 
-        sink = KafkaHopSink(self.topology.stream(stream), topic, self.recording.directory, files)
+            sink = KafkaHopSink(self.topology.stream(stream), topic, self.recording.directory, files)
         sink.claim(self.recording.manifest["run"], ())
         return sink
 

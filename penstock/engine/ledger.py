@@ -7,7 +7,6 @@ So all sinks of a group commit a batch together, and once.
 """
 
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from penstock.connectors.sink import BoundSink
 from penstock.engine.options import RETAIN
 from penstock.errors import RunFailedError, SinkError
 from penstock.runtime.histogram import Histogram
-from penstock.runtime.output import LETTERS, STAGING, SinkFiles, StagedFile
+from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.runtime.tally import Counts, Tally
 from penstock.storage import durable, journal
 from penstock.storage.place import is_local, path_of
@@ -40,11 +39,18 @@ class BatchRecord(Counts, kw_only=True):
     """Whether it is no micro-batch but what a group began with that another has handed its instances to."""
     summed: int = 0
     """How many micro-batches it is the sum of, the last of which gives it its number; 0 for a single one."""
+    reached: dict[str, int] = {}
+    """Of a sum: the last micro-batch that had something for each output, by the outputs' labels."""
 
     @property
     def batches(self) -> int:
         """How many micro-batches it stands for."""
         return self.summed or int(not self.moved)
+
+    @property
+    def delivered(self) -> dict[str, int]:
+        """The last micro-batch with something for each output, as far as this record knows."""
+        return {**self.reached, **{file.sink: self.batch for file in self.files}}
 
     @classmethod
     def of(cls, batch: int, committed_us: int, tallies: list[Tally], offsets: str = "") -> "BatchRecord":
@@ -61,14 +67,16 @@ class BatchRecord(Counts, kw_only=True):
 def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
     """Successive records, at least one, as one: their counts added up, and the number of the last."""
     counts, latency_ms, dead_lettered, summed = Counts(), Histogram(), 0, 0
+    reached: dict[str, int] = {}
     for record in records:
+        reached |= record.delivered
         counts.merge(record)
         latency_ms.merge(record.latency_ms)
         dead_lettered += record.dead_lettered
         summed += record.batches
     return BatchRecord(
         batch=record.batch, committed_us=record.committed_us, offsets=record.offsets, latency_ms=latency_ms,
-        dead_lettered=dead_lettered, moved=not summed, summed=summed, **structs.asdict(counts),
+        dead_lettered=dead_lettered, moved=not summed, summed=summed, reached=reached, **structs.asdict(counts),
     )  # fmt: skip
 
 
@@ -77,7 +85,7 @@ def records_in(path: Path) -> Iterator[BatchRecord]:
     decode = msgspec.json.Decoder(BatchRecord).decode
     for line in journal.lines_of(path):
         with suppress(msgspec.DecodeError):
-            yield _in_our_words(decode(line))
+            yield decode(line)
 
 
 class Ledger:
@@ -98,6 +106,8 @@ class Ledger:
         self.last: int | None = None
         self.delivered: dict[str, float] = {}
         """Seconds that the sinks took for the last batch, by their names."""
+        self.reached: dict[str, int] = {}
+        """The last batch with something for each output, as the sinks count, by the outputs' labels."""
         self._last_offsets = ""
         self._journal = journal.opened(path, keep, self._summed)
         self._recover()
@@ -110,7 +120,7 @@ class Ledger:
     def records(self) -> Iterator[BatchRecord]:
         """All committed batches, in order."""
         decode = msgspec.json.Decoder(BatchRecord).decode
-        return (_in_our_words(decode(line)) for line in self._journal.lines())
+        return (decode(line) for line in self._journal.lines())
 
     def commit(self, record: BatchRecord) -> bool:
         """Commit a batch; returns False, and discards its files, if it has been committed before.
@@ -136,54 +146,42 @@ class Ledger:
                     "see the same files."
                 )
         self._journal.append(self._encode(record))
-        self.last, self._last_offsets = record.batch, record.offsets
+        self._note(record)
         self._publish(record)
         return True
 
     def _summed(self, lines: Iterable[bytes]) -> bytes:
         decode = msgspec.json.Decoder(BatchRecord).decode
-        return self._encode(sum_of(_in_our_words(decode(line)) for line in lines))
+        return self._encode(sum_of(decode(line) for line in lines))
 
     def close(self) -> None:
         """Commit no more."""
         self._journal.close()
 
     def _recover(self) -> None:
-        last = deque(self._journal.lines(), maxlen=1)
-        if last:
-            latest = msgspec.json.decode(last[0], type=BatchRecord)
-            _refuse_older(latest)
-            self.last, self._last_offsets = latest.batch, latest.offsets
+        latest = None
+        for latest in self.records():
+            self._note(latest)
+        if latest is not None:
             self._publish(latest, again=True)
+
+    def _note(self, record: BatchRecord) -> None:
+        self.last, self._last_offsets = record.batch, record.offsets
+        self.reached |= {label: self.first + batch for label, batch in record.delivered.items()}
 
     def _publish(self, record: BatchRecord, *, again: bool = False) -> None:
         self.delivered = {}
+        number = self.first + record.batch
         for sink in self._sinks:
             begun = time.monotonic()
             files = [file for file in record.files if file.sink == sink.files.label]
             if again:  # the run's directory may have been moved since
                 files = [_where_it_is(file, sink.files) for file in files]
+                if files and sink.lacks(self.group, number, files):
+                    continue  # it was rolled back, and who compares refuses it
             if files:
-                sink.deliver(self.group, self.first + record.batch, files)
+                sink.deliver(self.group, number, files)
                 self.delivered[sink.files.name] = round(time.monotonic() - begun, 4)
-
-
-def _refuse_older(record: BatchRecord) -> None:
-    """Refuse to deliver what another version has staged, for it is in other files and under other names."""
-    if not record.offsets and any(path_of(file.staged).exists() for file in record.files):
-        raise SinkError(
-            f"Batch {record.batch} was committed by an older version of Penstock and is still to be delivered: start the run "
-            "once with that version, and then with this."
-        )
-
-
-def _in_our_words(record: BatchRecord) -> BatchRecord:
-    """A record with outputs under their labels; those of version 0.1 shared the names of sinks."""
-    if record.offsets:
-        return record
-    older = {"dead-letters": LETTERS}
-    outputs = {older.get(name, name): events for name, events in record.outputs.items()}
-    return structs.replace(record, outputs=outputs)
 
 
 def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:

@@ -133,6 +133,7 @@ class MicroBatches:
         clear_staging({sink.files for group in groups for sink in group.sinks})
         for group in groups:
             agree(group.ledger, group.checkpoint, group.sinks)
+        self._binding.check_sinks(groups)
         self._watermarks = {
             group.group.name: Watermarks(source for source in group.topology.sources if source.name in group.external)
             for group in groups

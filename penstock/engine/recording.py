@@ -4,9 +4,11 @@ import fcntl
 import json
 import os
 import platform
+import re
 import socket
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,15 +17,30 @@ import pyspark
 
 import penstock
 from penstock.app.state import check_state_fits
+from penstock.connectors.files.sink import remove_output
 from penstock.engine.options import RETAIN
 from penstock.engine.overview import mode_of
 from penstock.engine.progress import ProgressFile, Sums
 from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
+from penstock.runtime.output import DEAD_LETTERS
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, here_of, is_local, make_here
 from penstock.storage.reach import check, is_of_store
 
 LOCK_PATIENCE = 30.0
+
+MANIFEST, REPORT, LOG = "manifest.json", "report.json", "spark.log"
+OUTPUT, HOPS, CHECKPOINT, MOVING = "output", "hops", "checkpoint", "moving"
+OF_CHECKPOINTS = r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
+OURS = r"manifest\.json|report\.json|spark\.log|log4j2\.properties|application-\w+\.(?:zip|draft)|kafka~.*\.json"
+DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
+JOURNALS = r"(?:batches-.*|progress|starts|moves|decisions)\.jsonl"
+"""Names of what a run writes, as regular expressions. Nothing else in its directory is ever removed."""
+BEFORE_MANIFEST = rf"spark\.log|log4j2\.properties|{DRAFTS}"
+"""What a start that was killed early may leave."""
+
+Inspect = Callable[[str, list[str]], None]
+"""Called with a run and those that it discards, before anything is changed; raises what forbids the start."""
 
 
 class Recording:
@@ -37,6 +54,7 @@ class Recording:
     Raises
     ------
     SinkError: the directory cannot be made.
+    ConfigurationError: there is something in its place that is no run.
     RunLockedError: another process, or what is left of one, is running this run.
     """
 
@@ -44,13 +62,14 @@ class Recording:
         self.directory = absolute(directory)
         self.here = here_of(self.directory)
         """What only this machine needs of the run: Spark's log, and the application as it is sent to executors."""
-        try:
-            make_here(self.directory)
-            self.log: BinaryIO = (self.here / "spark.log").open("ab")
-        except OSError as error:
-            raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
         if not is_local(self.directory):
             check(self.directory, by_spark=True)
+        _refuse_no_run(self.directory)
+        try:
+            make_here(self.directory)
+            self.log: BinaryIO = (self.here / LOG).open("ab")
+        except OSError as error:
+            raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
         if not take_over:
             self._lock()
         self.manifest: dict[str, Any] = {}
@@ -64,7 +83,7 @@ class Recording:
 
     def checkpoint(self, group: str) -> Path:
         """Spark's checkpoint of a group."""
-        return self.directory / "checkpoint" / group
+        return self.directory / CHECKPOINT / group
 
     def ledger(self, group: str) -> Path:
         """The committed batches of a group."""
@@ -73,20 +92,20 @@ class Recording:
     @property
     def hops(self) -> Path:
         """Where groups leave streams for other groups, in a directory each."""
-        return self.directory / "hops"
+        return self.directory / HOPS
 
     @property
     def output(self) -> Path:
         """Where sinks without a URI write."""
-        return self.directory / "output"
+        return self.directory / OUTPUT
 
     def stored(self) -> dict[str, Any] | None:
         """The manifest of an earlier start that is to be resumed, if there is one."""
-        path = self.directory / "manifest.json"
+        path = self.directory / MANIFEST
         stored = _read(path)
         return None if stored is None or stored.get("discarding") else stored
 
-    def prepare(self, manifest: dict[str, Any], *, fresh: bool) -> bool:
+    def prepare(self, manifest: dict[str, Any], *, fresh: bool, inspect: Inspect) -> bool:
         """Begin a run, or resume it; returns whether it is resumed.
 
         Parameters
@@ -94,35 +113,33 @@ class Recording:
         manifest: what must not change from one start to the next: topology, state, sources,
             parameters, groups. An earlier one's ``run`` is kept.
         fresh: discard what there is.
+        inspect: what else may refuse the start.
 
         Raises
         ------
         IncompatibleStateError, ConfigurationError: what there is does not fit; nothing was changed.
         """
-        path = self.directory / "manifest.json"
+        path = self.directory / MANIFEST
         stored = _read(path)
-        if stored is not None and not fresh and not stored.get("discarding"):
+        resumed = stored is not None and not fresh and not stored.get("discarding")
+        if resumed:
+            assert stored is not None
             self._check(stored, manifest)
-            manifest |= {"run": stored["run"], "orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
-            manifest |= {"discarded": _discarded(stored), "place": stored.get("place", str(self.directory))}
+            manifest |= {name: stored[name] for name in ("run", "discarded", "place")}
+            manifest |= {"orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
+            manifest |= {"places": stored.get("places", {})}
+            inspect(manifest["run"], manifest["discarded"])
         else:
-            self._begin_anew(path, manifest, stored)
+            manifest |= {"place": str(self.directory), "places": {}, **_identity(stored)}
+            inspect(manifest["run"], manifest["discarded"])
+            if stored is not None:
+                # Which runs are discarded is written down first, so that a kill in between is resumed.
+                _write_atomically(path, {**manifest, "discarding": True})
+                self._discard(manifest["discarded"])
         self.manifest = manifest | {"driver": self._driver}
         _write_atomically(path, self.manifest)
         self._progress = ProgressFile(self.directory / "progress.jsonl", self._retain)
-        return not fresh and stored is not None and not stored.get("discarding")
-
-    def _begin_anew(self, path: Path, manifest: dict[str, Any], stored: dict[str, Any] | None) -> None:
-        """Discard what there is. Which runs are discarded is written down first, so that a kill in between is resumed."""
-        manifest["place"] = str(self.directory)
-        if stored is None:
-            manifest |= {"run": uuid.uuid4().hex, "discarded": []}
-        elif stored.get("discarding"):
-            manifest |= {"run": stored["run"], "discarded": _discarded(stored)}
-        else:
-            manifest |= {"run": uuid.uuid4().hex, "discarded": [stored["run"], *_discarded(stored)]}
-        _write_atomically(path, {**manifest, "discarding": True})
-        self._discard()
+        return resumed
 
     def keep_layout(self, layout: dict[str, Any]) -> None:
         """Keep how the run is divided, which its checkpoints fix."""
@@ -145,6 +162,23 @@ class Recording:
             )
         self._keep_manifest()
 
+    def places_of(self, sinks: Mapping[str, str], committed: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        """Keep where sinks are; returns for each the last batch of each group that went to where it was before.
+
+        Parameters
+        ----------
+        sinks: their places, by name.
+        committed: the last batch of each group so far, as sinks count.
+        """
+        kept: dict[str, Any] = self.manifest["places"]
+        before = {name: place.get("place") for name, place in kept.items()}
+        for name, place in sinks.items():
+            if before.get(name) != place:
+                kept[name] = {"place": place, "since": dict(committed) if name in before else {}}
+        if before != {name: place["place"] for name, place in kept.items()}:
+            self._keep_manifest()
+        return {name: kept[name]["since"] for name in sinks}
+
     @property
     def ended(self) -> bool:
         """Whether the input has ended; at a start, that an earlier one was killed before it had written its report."""
@@ -157,11 +191,11 @@ class Recording:
 
     def _keep_manifest(self) -> None:
         self._refuse_taken_over()
-        _write_atomically(self.directory / "manifest.json", self.manifest)
+        _write_atomically(self.directory / MANIFEST, self.manifest)
 
     def _refuse_taken_over(self) -> None:
         """What is no micro-batch is not fenced; a driver that another has followed had better not write it."""
-        path = self.directory / "manifest.json"
+        path = self.directory / MANIFEST
         now = (_read(path) or {}).get("driver")
         if now is not None and now["id"] != self._driver["id"]:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now["since"]))
@@ -198,7 +232,7 @@ class Recording:
         """
         self._refuse_taken_over()
         report |= {"ended": self.ended}
-        _write_atomically(self.directory / "report.json", report)
+        _write_atomically(self.directory / REPORT, report)
         if copy is not None:
             try:
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -237,20 +271,32 @@ class Recording:
                     ) from None
                 time.sleep(0.2)
 
-    def _discard(self) -> None:
-        """Remove all that earlier starts left, but for the manifest, which says that this is under way."""
-        log, manifest = Path(self.log.name), self.directory / "manifest.json"
-        for path in [self.directory / name for name in durable.names(self.directory)]:
-            if path.suffix == ".jsonl":
+    def _discard(self, runs: list[str]) -> None:
+        """Remove what earlier starts have written, but for the manifest, which says that this is under way; and nothing besides."""
+        for name in durable.names(self.directory):
+            path = self.directory / name
+            if re.fullmatch(JOURNALS, name):
                 journal.clear(path)
-            elif path.is_dir():
-                durable.remove(path)
-            elif path not in (log, manifest):
-                path.unlink()
-        os.truncate(log, 0)
+            elif re.fullmatch(rf"{OURS}|{DRAFTS}", name) and name not in (MANIFEST, LOG):
+                path.unlink(missing_ok=True)
+        for place in (self.directory / DEAD_LETTERS, *_within(self.directory / OUTPUT)):
+            remove_output(place, runs)
+        for hop in _within(self.directory / HOPS):
+            for group in _within(hop):
+                remove_output(group, runs)
+            durable.remove_empty(hop)
+        for place in (self.directory / OUTPUT, self.directory / CHECKPOINT, *_within(self.directory / CHECKPOINT)):
+            for name in durable.names(place):
+                if re.fullmatch(OURS if place.name == OUTPUT else OF_CHECKPOINTS, name):
+                    durable.remove(place / name)
+            durable.remove_empty(place)
+        durable.remove_empty(self.directory / CHECKPOINT)
+        durable.remove_empty(self.directory / HOPS)
+        durable.remove(self.directory / MOVING)
+        os.truncate(self.log.name, 0)
 
     def _check(self, stored: dict[str, Any], present: dict[str, Any]) -> None:
-        if stored.get("ended") and (_read(self.directory / "report.json") or {}).get("ended"):
+        if stored.get("ended") and (_read(self.directory / REPORT) or {}).get("ended"):
             raise ConfigurationError(
                 f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. Start "
                 "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
@@ -311,17 +357,45 @@ class Recording:
         )
 
 
+def _refuse_no_run(directory: Path) -> None:
+    """Refuse a directory that holds anything and has no manifest: nothing says that it is a run's."""
+    names = durable.names(directory)
+    strange = sorted(name for name in names if not re.fullmatch(BEFORE_MANIFEST, name))
+    if MANIFEST in names or not strange:
+        return
+    others = "" if len(strange) == 1 else f" and {len(strange) - 1} more"
+    lost = any(re.fullmatch(JOURNALS, name) for name in names)
+    mend = f"it was a run, put its {MANIFEST} back, or move the directory away" if lost else "that is wanted, empty it yourself"
+    raise ConfigurationError(
+        f"{directory} holds {strange[0]}{others} and no {MANIFEST}, so it is no run's, and nothing in it is touched: choose another --name "
+        f"or --runs; if {mend}."
+    )
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     with suppress(FileNotFoundError):
-        content: dict[str, Any] = json.loads(durable.read(path))
+        try:
+            content: dict[str, Any] = json.loads(durable.read(path))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{path} is damaged ({error}), so nothing in its directory is touched: put it back as it was, or choose another --name."
+            ) from error
         return content
     return None
 
 
-def _discarded(stored: dict[str, Any]) -> list[str]:
-    """The runs that a stored manifest says were discarded."""
-    older = [stored["previous"]] if stored.get("previous") else []
-    return [*stored.get("discarded", older)]
+def _within(directory: Path) -> list[Path]:
+    """The directories in a directory."""
+    return [path for name in durable.names(directory) if (path := directory / name).is_dir()]
+
+
+def _identity(stored: dict[str, Any] | None) -> dict[str, Any]:
+    """What a run that begins anew is called, and the runs that it discards."""
+    if stored is None:
+        return {"run": uuid.uuid4().hex, "discarded": []}
+    if stored.get("discarding"):
+        return {"run": stored["run"], "discarded": stored["discarded"]}
+    return {"run": uuid.uuid4().hex, "discarded": [stored["run"], *stored["discarded"]]}
 
 
 def _write_atomically(path: Path, content: dict[str, Any]) -> None:

@@ -38,6 +38,16 @@ def write(path: Path, content: str | bytes) -> None:
         ours(path).fs.replace(str(draft), str(path))
 
 
+def replace(path: Path, content: bytes) -> None:
+    """As `write`, but a crash of the machine may leave the file that was there, or an empty one."""
+    if not is_local(path):
+        write(path, content)
+        return
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
 def create(path: Path, content: bytes) -> bool:
     """Put a file where there is none; returns whether there was none. Of several who try at once, one succeeds."""
     if in_objects(path):
@@ -115,6 +125,15 @@ def remove(tree: Path) -> None:
     else:
         with suppress(FileNotFoundError):
             ours(tree).fs.rm(ours(tree).path, recursive=True)
+
+
+def remove_empty(directory: Path) -> None:
+    """Remove a directory, if nothing is in it; an object store has none that is empty."""
+    if is_local(directory):
+        with suppress(OSError):
+            directory.rmdir()
+    elif not in_objects(directory) and not names(directory):
+        remove(directory)
 
 
 def copy(tree: Path, to: Path) -> None:

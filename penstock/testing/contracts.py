@@ -7,6 +7,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from penstock.connectors.declaration import SourceContext
 from penstock.connectors.registry import bind_sinks, bind_source
 from penstock.connectors.sequence import SequenceSource
 from penstock.connectors.sink import BoundSink
-from penstock.errors import SinkError
+from penstock.errors import RunLockedError, SinkError
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.output import FileOutput, StagedFile
@@ -119,6 +120,27 @@ class SinkContract:
         assert fresh.read() == []
         fresh.deliver("main", 0, stage(fresh, SAMPLES[:1]))
         assert _same(fresh.read(), SAMPLES[:1])
+
+
+    def test_a_driver_whose_run_was_discarded_meanwhile_delivers_nothing_more(self, tmp_path: Path) -> None:
+        sink = self.claimed(tmp_path)
+        sink.deliver("main", 0, stage(sink, SAMPLES[:2]))
+        late = stage(sink, SAMPLES[2:])
+        fresh = self.bind(tmp_path)
+        fresh.claim("run-2", ("run-1",))
+        fresh.deliver("main", 0, stage(fresh, SAMPLES[:1]))
+        with suppress(RunLockedError):  # or there was nothing left to deliver
+            sink.deliver("main", 1, late)
+        fresh.deliver("main", 1, stage(fresh, SAMPLES[1:2]))
+        assert _same(fresh.read(), SAMPLES[:2])
+
+    def test_a_sink_that_can_tell_says_how_far_it_is(self, tmp_path: Path) -> None:
+        sink = self.claimed(tmp_path)
+        if sink.reached("main") is None:
+            return
+        assert sink.reached("main") == -1
+        sink.deliver("main", 3, stage(sink, SAMPLES))
+        assert [self.claimed(tmp_path).reached(group) for group in ("main", "other", "main-1")] == [3, -1, -1]
 
 
 class SourceContract:

@@ -78,7 +78,7 @@ def test_of_a_key_the_last_event_of_the_last_batch_stays(tmp_path):
     sink.deliver("main", 1, stage(sink, [Sample("a", 4), Sample("c", 1), Sample("a", 3)]))
     assert sorted((event.name, event.number) for event in sink.read()) == [("a", 3), ("b", 1), ("c", 1)]
     assert sink.reached("main") == 1
-    assert sink.reached("other") is None
+    assert sink.reached("other") == -1
 
 
 def test_of_several_fields_each_combination_is_a_key(tmp_path):
@@ -196,7 +196,7 @@ def test_a_table_that_does_not_fit_is_refused(tmp_path, columns, said):
         ({"options": "&catalog.credential=hush"}, "set PYICEBERG_CATALOG__LAKE__CREDENTIAL in the environment"),
         ({"options": "&catalog.s3.secret-access-key=hush"}, "set PYICEBERG_CATALOG__LAKE__S3__SECRET_ACCESS_KEY"),
         ({"options": "&catalog.uri=postgresql%2Bpsycopg://me:hush@host/db"}, "PYICEBERG_CATALOG__LAKE__URI"),
-        ({"options": "&tables=5"}, "takes keep, catalog.NAME"),
+        ({"options": "&tables=5"}, "takes fresh, keep, catalog.NAME"),
         ({"name": "samples"}, "write iceberg:CATALOG/NAMESPACE.TABLE"),
     ],
 )

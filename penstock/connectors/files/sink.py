@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Options, SinkConnector, SinkContext
-from penstock.connectors.sink import BoundSink, other_run
+from penstock.connectors.sink import BoundSink, fenced, other_run
 from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SinkError
 from penstock.runtime.codec import Codec
@@ -25,6 +25,9 @@ from penstock.storage.reach import meet, reaching
 from penstock.storage.tables import batches_in
 
 OWNER = ".penstock"
+"""Says whose a directory is."""
+REACHED = ".penstock-reached"
+"""Says up to which batch of each group files have come, whatever has become of them since."""
 
 
 class DirectorySink(BoundSink):
@@ -39,6 +42,13 @@ class DirectorySink(BoundSink):
         self.files, self.uri, self.place = files, f"{files.kind}:{files.directory}", files.directory
         self._event_type = event_type
         self._run: str | None = None
+        self._reached: dict[str, int] = {}
+
+    def inspect(self, run: str, discarded: Collection[str]) -> None:
+        directory = path_of(self.files.directory)
+        meet(directory)
+        with reaching(directory):
+            self._refuse_others(directory, run, discarded)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
         directory = path_of(self.files.directory)
@@ -54,41 +64,65 @@ class DirectorySink(BoundSink):
                 f"Sink {self.files.name}: {directory} cannot be written ({error.strerror}); choose another directory."
             ) from error
 
-    def _claim(self, directory: Path, run: str, discarded: Collection[str]) -> None:
-        files = self.files
-        owner = directory / OWNER
+    def _refuse_others(self, directory: Path, run: str, discarded: Collection[str]) -> str | None:
+        """Returns whose the directory is, if that is nobody else."""
         held = _owner_of(directory)
-        committed = [path for path in directory.glob("*.*") if path.name[0] not in "._"]
-        ours = held is not None and (held == run or held in discarded)
-        if not ours and (held is not None or committed):
-            raise SinkError(other_run(files, directory, f"{files.kind}:PATH"))
-        if held in discarded:
-            for path in committed:
-                path.unlink()
+        if held is None:
+            others = any(name[0] not in "._" and "." in name for name in durable.names(directory))
+        else:
+            others = held != run and held not in discarded
+        if others:
+            raise SinkError(other_run(self.files, directory, f"{self.files.kind}:PATH"))
+        return held
+
+    def _claim(self, directory: Path, run: str, discarded: Collection[str]) -> None:
+        """Files of a discarded run are removed once the directory is another's: its driver, if it wakes, moves none to it."""
+        held = self._refuse_others(directory, run, discarded)
         durable.make(directory / STAGING)
         if held is not None:
-            durable.write(owner, _owned(run))
-        elif not durable.create(owner, _owned(run)) and _owner_of(directory) != run:
-            raise SinkError(other_run(files, directory, f"{files.kind}:PATH"))
-        self._run = run
+            durable.write(directory / OWNER, _owned(run))
+        elif not durable.create(directory / OWNER, _owned(run)) and _owner_of(directory) != run:
+            raise SinkError(other_run(self.files, directory, f"{self.files.kind}:PATH"))
+        if held in discarded:
+            remove_batches(directory)
+        self._run, self._reached = run, _reached_in(directory)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
-        owner = _owner_of(path_of(self.files.directory))
+        directory = path_of(self.files.directory)
+        owner = _owner_of(directory)
         if owner != self._run:
+            if owner is not None:
+                raise fenced(self.files, self.files.directory)
             raise SinkError(
                 f"Sink {self.files.name}: {self.files.directory} was moved, removed or replaced while the run was on; put it "
                 "back, and run again."
             )
         for file in files:
-            final = path_of(self.files.directory) / f"{batch:08d}-{group}-{file.final}"
+            final = directory / self._final(group, batch, file)
             with suppress(FileNotFoundError):  # it was delivered before
                 durable.move(path_of(file.staged), final)
                 self._show(final)
+        if self._run is not None and self._reached.get(group, -1) < batch:
+            self._reached[group] = batch
+            durable.replace(directory / REACHED, json.dumps(self._reached).encode())
 
     def reached(self, group: str) -> int | None:
-        names = (path.name for path in path_of(self.files.directory).glob(f"[0-9]*-{group}-*.{self.files.kind}"))
-        own = re.compile(rf"(\d+)-{re.escape(group)}-(\d+-\d{{5}}|native-)")  # and not those of group main-1, say
-        return max((int(found[1]) for found in map(own.match, names) if found), default=None)
+        directory = path_of(self.files.directory)
+        own = re.compile(rf"(\d{{8,}})-{re.escape(group)}-{STEM}")  # and not those of group main-1, say
+        there = (int(match[1]) for match in map(own.fullmatch, durable.names(directory)) if match)
+        return max([_reached_in(directory).get(group, -1), *there])
+
+    def lacks(self, group: str, batch: int, files: Sequence[StagedFile]) -> bool:
+        directory = path_of(self.files.directory)
+        if _reached_in(directory).get(group, -1) >= batch:
+            return False
+        return not all(
+            path_of(file.staged).exists() or (directory / self._final(group, batch, file)).exists() for file in files
+        )
+
+    @staticmethod
+    def _final(group: str, batch: int, file: StagedFile) -> str:
+        return f"{batch:08d}-{group}-{file.final}"
 
     def read(self) -> list[Any]:
         paths = sorted(path_of(self.files.directory).glob(f"*.{self.files.kind}"))
@@ -143,6 +177,39 @@ class Memory:
         """Make it the sink of a run."""
         files = SinkFiles(sink.name, "jsonl", str(context.output))
         return MemorySink(files, sink.stream.event_type, self.events)
+
+
+STEM = r"(?:\d+-\d{5}(?:-timer)?|native-\d{5})\.(?:jsonl|parquet)"
+"""How the names of a batch's files end, after its number and its group."""
+
+
+def remove_batches(directory: Path) -> None:
+    """Remove what a run has put into a directory of output, and nothing else: what is staged first, so that nothing comes of it."""
+    durable.remove(directory / STAGING)
+    durable.make(directory / STAGING)
+    (directory / REACHED).unlink(missing_ok=True)
+    for name in durable.names(directory):
+        if re.fullmatch(rf"\d{{8,}}-.+-{STEM}", name):
+            (directory / name).unlink(missing_ok=True)
+
+
+def remove_output(directory: Path, runs: Collection[str]) -> None:
+    """Remove a directory of output as far as some runs have made it; what else lies in it stays."""
+    held = _owner_of(directory)
+    if held is not None and held not in runs:
+        return
+    if held is not None:
+        remove_batches(directory)
+        (directory / OWNER).unlink(missing_ok=True)
+    durable.remove(directory / STAGING)
+    durable.remove_empty(directory)
+
+
+def _reached_in(directory: Path) -> dict[str, int]:
+    """The last batch of each group, as far as that is written down."""
+    with suppress(FileNotFoundError, ValueError):
+        return {str(group): int(batch) for group, batch in json.loads(durable.read(directory / REACHED)).items()}
+    return {}
 
 
 def _owned(run: str) -> bytes:

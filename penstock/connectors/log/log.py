@@ -18,8 +18,8 @@ from penstock.connectors.log.request import CONFLICT, Request, Verdict, prefix_o
 from penstock.errors import SinkError, SourceError
 
 SUFFIX = ".log.sqlite"
-VERSION = 4
-"""Of the files' layout; files of layout 3 are brought to it when they are opened."""
+VERSION = 5
+"""Of the files' layout; files of layout 4 are brought to it when they are opened."""
 
 BLOCK_EVENTS, BLOCK_BYTES = 2_000, 1 << 20
 """Events lie in blocks of at most so many events and bytes; one that is larger lies in a block by itself."""
@@ -30,7 +30,7 @@ PATIENCE_S = 30.0
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS log (
     one INTEGER PRIMARY KEY CHECK (one = 1), start INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL DEFAULT 0,
-    identity TEXT NOT NULL DEFAULT '', owner TEXT
+    identity TEXT NOT NULL DEFAULT '', owner TEXT, others INTEGER NOT NULL DEFAULT 0
 );
 INSERT OR IGNORE INTO log (one, identity) VALUES (1, lower(hex(randomblob(16))));
 CREATE TABLE IF NOT EXISTS blocks (
@@ -44,12 +44,8 @@ CREATE TABLE IF NOT EXISTS positions (origin TEXT PRIMARY KEY, number INTEGER NO
 PRAGMA user_version = {VERSION};
 """
 
-FROM_LAYOUT_3 = (
-    "ALTER TABLE log ADD COLUMN identity TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE log ADD COLUMN owner TEXT",
-    "UPDATE log SET identity = lower(hex(randomblob(16))), "
-    "owner = (SELECT substr(origin, 5) FROM positions WHERE origin LIKE 'run %')",
-    "DELETE FROM positions WHERE origin LIKE 'run %'",
+FROM_LAYOUT_4 = (
+    "ALTER TABLE log ADD COLUMN others INTEGER NOT NULL DEFAULT 0",
     f"PRAGMA user_version = {VERSION}",
 )
 
@@ -187,6 +183,16 @@ class StreamLog:
         with self._transaction() as connection:
             return self._insert(connection, entries, positions or {})
 
+    def deliver(self, run: str, results: Parcel, origin: str, number: int) -> bool:
+        """Append a run's results, unless their origin has been copied up to a number; returns whether the stream is the run's."""
+        with self._transaction() as connection:
+            if connection.execute("SELECT owner FROM log").fetchone() != (run,):
+                return False
+            held = connection.execute("SELECT number FROM positions WHERE origin = ?", (origin,)).fetchone()
+            if held is None or held[0] < number:
+                self._insert(connection, [results], {origin: number}, run)
+            return True
+
     def begin(self, entries: Sequence[Parcel]) -> Callable[[], list[int]]:
         """Begin to append; what is returned makes it durable, in any one thread, and returns what `append` does.
 
@@ -216,11 +222,17 @@ class StreamLog:
             self._lock.release()
 
     def _insert(
-        self, connection: sqlite3.Connection, entries: Sequence[Parcel], positions: Mapping[str, int]
+        self,
+        connection: sqlite3.Connection,
+        entries: Sequence[Parcel],
+        positions: Mapping[str, int],
+        run: str | None = None,
     ) -> list[int]:
-        """Append within a transaction."""
+        """Append within a transaction; who is not the run that a stream belongs to is noted."""
         now = time.time_ns() // 1000
-        (first,) = connection.execute("SELECT next FROM log").fetchone()
+        first, owner, others = connection.execute("SELECT next, owner, others FROM log").fetchone()
+        if owner != run and not others:
+            connection.execute("UPDATE log SET others = 1")
         known, named = self._known(connection, entries), list[str]()
         pieces: list[bytes] = []
         sizes: list[int] = []
@@ -337,6 +349,11 @@ class StreamLog:
             (owner,) = connection.execute("SELECT owner FROM log").fetchone()
         return None if owner is None else str(owner)
 
+    def mixed(self) -> bool:
+        """Whether others than the run have appended to its stream."""
+        with self._open("read") as connection:
+            return bool(connection.execute("SELECT owner IS NOT NULL AND others FROM log").fetchone()[0])
+
     def identity(self) -> str:
         """What tells this stream from any other that may come to lie in its place."""
         with self._open("read") as connection:
@@ -349,7 +366,7 @@ class StreamLog:
                 connection.execute("UPDATE log SET start = next")
                 for table in ("blocks", "ids", "latest", "positions"):
                     connection.execute(f"DELETE FROM {table}")
-            connection.execute("UPDATE log SET owner = ?", (run,))
+            connection.execute("UPDATE log SET owner = ?, others = others AND NOT ?", (run, clear))
 
     def trim(self, before: int, *, keep_unread: bool = False) -> None:
         """Forget the events with offsets below one, but for those that a noted reader has yet to pass.
@@ -537,7 +554,7 @@ class EventLog:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version not in (0, 3, VERSION):
+    if version not in (0, 4, VERSION):
         connection.close()
         raise SinkError(
             f"{path} has layout {version} of the event log, and this Penstock reads layout {VERSION}; let the Penstock that "
@@ -557,10 +574,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _renew(connection: sqlite3.Connection) -> None:
-    """Bring a file of layout 3 to ours, unless another process has done so meanwhile."""
+    """Bring a file of layout 4 to ours, unless another process has done so meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
-    if connection.execute("PRAGMA user_version").fetchone() == (3,):
-        for statement in FROM_LAYOUT_3:
+    if connection.execute("PRAGMA user_version").fetchone() == (4,):
+        for statement in FROM_LAYOUT_4:
             connection.execute(statement)
     connection.execute("COMMIT")
 

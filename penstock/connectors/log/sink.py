@@ -9,7 +9,7 @@ import msgspec
 from penstock.app.stream import Sink, Source
 from penstock.connectors.declaration import Options, SinkConnector, SinkContext
 from penstock.connectors.log.log import EventLog, Parcel
-from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.sink import BoundSink, fenced, other_run, present
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError
 from penstock.runtime.output import SinkFiles, StagedFile, divided
@@ -22,32 +22,42 @@ class LogSink(BoundSink):
     def __init__(self, sink: Sink, directory: Path, context: SinkContext) -> None:
         self.files = SinkFiles(sink.name, "jsonl", str(context.output), beside=sink.key)
         self.uri, self.place = f"log:{directory}", f"stream {sink.stream.name} of {directory}"
-        self._sink = sink
+        self._sink, self._run = sink, ""
         self._log = EventLog(directory).stream(sink.stream.name)
 
-    def claim(self, run: str, discarded: Collection[str]) -> None:
-        """What a discarded run has left is trimmed; offsets go on."""
+    def inspect(self, run: str, discarded: Collection[str]) -> None:
         owner = self._log.owner()
         _, end = self._log.bounds()
         if owner != run and owner not in discarded and (owner is not None or end):
             raise SinkError(other_run(self.files, self.place, "log:PATH"))
-        self._log.own(run, clear=owner != run)
+        if owner in discarded and self._log.mixed():
+            raise SinkError(
+                f"Sink {self.files.name}: {self.place} holds events that another program has appended, and --fresh would forget them "
+                "with those of the run that it discards: nothing was touched. Choose another directory."
+            )
+
+    def claim(self, run: str, discarded: Collection[str]) -> None:
+        """What a discarded run has left is trimmed; offsets go on."""
+        self.inspect(run, discarded)
+        self._log.own(run, clear=self._log.owner() != run)
+        self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         staged = present(files)
+        if not staged:
+            return
         lines = [line for path in staged for line in path.read_bytes().splitlines()]
         keys: list[str] | None = None
         if self._sink.key:
             texts, lines = divided(lines)
             keys = [joined(each) for each in texts]
-        if self._log.positions().get(group, 0) <= batch:
-            self._log.append([Parcel(lines, result_keys=keys)], {group: batch + 1})
+        if not self._log.deliver(self._run, Parcel(lines, result_keys=keys), group, batch + 1):
+            raise fenced(self.files, self.place)
         for path in staged:
             path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
-        batches = self._log.positions().get(group)
-        return None if batches is None else batches - 1
+        return self._log.positions().get(group, 0) - 1
 
     def read(self) -> list[Any]:
         decode = msgspec.json.Decoder(self._sink.stream.event_type).decode

@@ -17,11 +17,11 @@ import msgspec
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
-from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, present
 from penstock.connectors.tables.delta_log import meet
 from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
-from penstock.connectors.tables.rules import refuse_optional_key, refuse_unfit
+from penstock.connectors.tables.rules import FRESH, refuse_optional_key, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -34,6 +34,15 @@ with needs():
 
 OWNER = "penstock.run"
 """The property of a table that says whose it is."""
+
+ALONE, AFTER = "penstock.alone", "penstock.after"
+"""What each version of ours says of the one that it was made of: that all rows in it are of runs, and its number."""
+
+NO_ROWS = {"DELETE", "OPTIMIZE", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END"}
+"""What others may do to a table without adding a row to it."""
+
+NEWEST = 5
+"""Versions that are read to learn whether others have added rows; all, where these do not say."""
 
 TRIES, PAUSE_S = 20, 0.05
 """How often a version that another writer was quicker than is tried again, and the first pause before it."""
@@ -49,16 +58,28 @@ class DeltaSink(BoundSink):
     ----------
     compacted_every: how many micro-batches lie between two compactions; 0 for none.
     storage: what the store is told, as its endpoint; secrets are best left to the environment.
+    fresh: what becomes of rows that may be others' where a run is discarded: ``keep`` or ``empty``; refused unless given.
     """
 
-    def __init__(self, sink: Sink, at: str, files: SinkFiles, compacted_every: int, storage: dict[str, str]) -> None:
+    def __init__(
+        self, sink: Sink, at: str, files: SinkFiles, compacted_every: int, storage: dict[str, str], fresh: str | None
+    ) -> None:
         self.files, self.uri = files, f"delta:{at}"
         self.place = self.uri
         self._at, self._storage, self._compacted_every, self._key = at, storage, compacted_every, sink.key
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Delta", self._codec.schema)
-        self._run = ""
+        self._fresh, self._run = fresh, ""
+        self._alone_at: int | None = None
+        """A version in which all rows are known to be of runs."""
         refuse_optional_key(sink, self._codec.schema)
+
+    def inspect(self, run: str, discarded: Collection[str]) -> None:
+        with self._explained():
+            meet(self._at, self._storage)
+            table = self._table()
+            if table is not None:
+                self._refuse(table, run, discarded)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""
@@ -68,7 +89,7 @@ class DeltaSink(BoundSink):
             if table is None:
                 DeltaTable.create(
                     self._at, self._schema, configuration={OWNER: run}, storage_options=self._storage,
-                    raise_if_key_not_exists=False,
+                    raise_if_key_not_exists=False, commit_properties=CommitProperties({ALONE: "yes", AFTER: "-1"}),
                 )  # fmt: skip
             else:
                 self._take(table, run, discarded)
@@ -86,7 +107,8 @@ class DeltaSink(BoundSink):
 
     def reached(self, group: str) -> int | None:
         with self._explained():
-            return self._opened().transaction_version(self._application(group))
+            version = self._opened().transaction_version(self._application(group))
+        return -1 if version is None else version
 
     def read(self) -> list[Any]:
         """In the table's order."""
@@ -105,15 +127,39 @@ class DeltaSink(BoundSink):
     def _opened(self) -> DeltaTable:
         return DeltaTable(self._at, storage_options=self._storage)
 
-    def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
-        owner = table.metadata().configuration.get(OWNER)
+    def _refuse(self, table: DeltaTable, run: str, discarded: Collection[str]) -> str | None:
+        """See that a table can be the run's; returns whose it is."""
+        owner = _owner_of(table)
         if owner not in (None, run) and owner not in discarded:
             raise SinkError(other_run(self.files, self.uri, "delta:PLACE"))
         self._refuse_unfit(table)
-        if owner in discarded:
-            table.delete()
-        if owner != run:
-            table.alter.set_table_properties({OWNER: run}, raise_if_not_exists=False)
+        if owner in discarded and self._fresh is None and not self._is_alone(table) and table.count():
+            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
+        return owner
+
+    def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
+        """The owner first: a driver of the discarded run that is about to make a version is refused then."""
+        owner = self._refuse(table, run, discarded)
+        if owner == run:
+            return
+        table.alter.set_table_properties({OWNER: run}, raise_if_not_exists=False, commit_properties=self._properties(table))
+        if owner in discarded and self._fresh != "keep":
+            emptied = CommitProperties({ALONE: "yes", AFTER: str(table.version())})
+            table.delete(commit_properties=emptied)
+
+    def _is_alone(self, table: DeltaTable) -> bool:
+        """Whether all rows of a version are of runs."""
+        version = table.version()
+        if self._alone_at != version:
+            newest = _alone_by(table.history(NEWEST))
+            alone = _alone_by(table.history()) if newest is None else newest
+            self._alone_at = version if alone else None
+        return self._alone_at == version
+
+    def _properties(self, table: DeltaTable, *transactions: Transaction) -> CommitProperties:
+        """What a version that is made of another says."""
+        alone = "yes" if self._is_alone(table) else "no"
+        return CommitProperties({ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None)
 
     def _refuse_unfit(self, table: DeltaTable) -> None:
         """Refuse a table that could not take the events as they are."""
@@ -136,10 +182,12 @@ class DeltaSink(BoundSink):
         return f"penstock/{self._run}/{self.files.name}/{group}"
 
     def _write(self, transaction: Transaction, staged: list[Path]) -> None:
-        """Make files a version of the table, unless a version holds them already."""
-        commit = CommitProperties(app_transactions=[transaction])
+        """Make files a version of the table, unless a version holds them already, or it has become another run's."""
         for attempt in range(TRIES):
             table = self._opened()
+            if _owner_of(table) != self._run:  # whoever changes it while this version is made has this one refused
+                raise fenced(self.files, self.uri)
+            commit, known = self._properties(table, transaction), self._alone_at
             reached = table.transaction_version(transaction.app_id)
             if reached is not None and reached >= transaction.version:
                 return
@@ -154,6 +202,7 @@ class DeltaSink(BoundSink):
                     raise
                 time.sleep(min(2.0, PAUSE_S * 2**attempt))
             else:
+                self._alone_at = None if known is None or table.version() != known + 1 else table.version()
                 self._make_durable(table)
                 return
 
@@ -206,6 +255,27 @@ class DeltaSink(BoundSink):
             ) from error
 
 
+def _alone_by(history: list[dict[str, Any]]) -> bool | None:
+    """Whether all rows are of runs, by the newest versions, which come first; None if these do not say.
+
+    A version of ours vouches for those up to the one that it was made of; between them, others may have added rows.
+    """
+    vouched = -2
+    for commit in history:
+        made_of = commit.get(AFTER)
+        if made_of is not None and commit[ALONE] == "yes":
+            vouched = max(vouched, int(made_of))
+        elif made_of is not None or commit["operation"] not in NO_ROWS:
+            return False
+        if commit["version"] - 1 <= vouched:
+            return True
+    return None
+
+
+def _owner_of(table: DeltaTable) -> str | None:
+    return table.metadata().configuration.get(OWNER)
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -213,7 +283,7 @@ def _quoted(name: str) -> str:
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:
     storage = storage_of(f"Sink {sink.name}", uri)
     files = SinkFiles(sink.name, "parquet", str(context.output))
-    return DeltaSink(sink, place_of(uri), files, options.get("compact", COMPACTED_EVERY), storage)
+    return DeltaSink(sink, place_of(uri), files, options.get("compact", COMPACTED_EVERY), storage, options.get("fresh"))
 
 
 DELTA = SinkConnector(
@@ -226,6 +296,7 @@ DELTA = SinkConnector(
             f"after how many micro-batches small files are put together: {COMPACTED_EVERY}; 0 for never",
             WHOLE,
         ),
+        FRESH,
         STORAGE_OPTION,
     ),
     reach="shared disk",

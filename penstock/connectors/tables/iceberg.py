@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import DURATION, Option, Options, SinkConnector, SinkContext
-from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, present
 from penstock.connectors.tables.delta_place import reason_of
 from penstock.connectors.tables.iceberg_place import CATALOG, IcebergPlace
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
-from penstock.connectors.tables.rules import refuse_optional_key, refuse_unfit
+from penstock.connectors.tables.rules import FRESH, refuse_optional_key, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SinkError
 from penstock.extras import needs
@@ -46,6 +46,9 @@ with needs():
 
 OWNER = "penstock.run"
 """The property of a table that says whose it is."""
+
+ALONE = "penstock.alone"
+"""What each snapshot of ours says: whether all rows in it are of runs. It is taken only if nothing came between it and its parent."""
 
 REACHED = "penstock.reached."
 """Properties that begin so say which batch the table has reached."""
@@ -76,27 +79,31 @@ class IcebergSink(BoundSink):
     Parameters
     ----------
     kept_s: how long snapshots are kept, in seconds.
+    fresh: what becomes of rows that may be others' where a run is discarded: ``keep`` or ``empty``; refused unless given.
     """
 
-    def __init__(self, sink: Sink, at: IcebergPlace, files: SinkFiles, kept_s: float) -> None:
+    def __init__(self, sink: Sink, at: IcebergPlace, files: SinkFiles, kept_s: float, fresh: str | None) -> None:
         self.files, self.uri = files, str(at)
         self.place = self.uri
         self._at, self._key, self._kept_s = at, sink.key, kept_s
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Iceberg", self._codec.schema)
-        self._run = ""
+        self._fresh, self._run = fresh, ""
         refuse_optional_key(sink, self._codec.schema)
+
+    def inspect(self, run: str, discarded: Collection[str]) -> None:
+        with self._explained():
+            table = self._table()
+            if table is not None:
+                self._refuse(table, run, discarded)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""
         with self._explained():
             table = self._table() or self._made(run)
-            owner = table.properties.get(OWNER)
-            if owner not in (None, run) and owner not in discarded:
-                raise SinkError(other_run(self.files, self.uri, "iceberg:CATALOG/NAMESPACE.TABLE"))
-            self._refuse_unfit(table)
+            owner = self._refuse(table, run, discarded)
             if owner != run:
-                self._take(table, run, owner in discarded)
+                self._take(table, run, emptied=owner in discarded and self._fresh != "keep")
         self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
@@ -141,12 +148,25 @@ class IcebergSink(BoundSink):
         except TableAlreadyExistsError:  # another driver of this run was quicker
             return self._opened()
 
-    def _take(self, table: Table, run: str, emptied: bool) -> None:
+    def _refuse(self, table: Table, run: str, discarded: Collection[str]) -> str | None:
+        """See that a table can be the run's; returns whose it is."""
+        owner = table.properties.get(OWNER)
+        if owner not in (None, run) and owner not in discarded:
+            raise SinkError(other_run(self.files, self.uri, "iceberg:CATALOG/NAMESPACE.TABLE"))
+        self._refuse_unfit(table)
+        if owner in discarded and self._fresh is None and not _is_alone(table) and table.scan().count():
+            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
+        return owner
+
+    def _take(self, table: Table, run: str, *, emptied: bool) -> None:
+        """With a snapshot in any case, so that a driver of the discarded run that is about to commit is refused."""
         old = [name for name in table.properties if name.startswith(REACHED)]
+        alone = "yes" if emptied or _is_alone(table) else "no"
         with table.transaction() as change:
             if emptied:
                 change.delete(AlwaysTrue())
-                change.remove_properties(*old)
+            change.append(self._schema.empty_table(), snapshot_properties={ALONE: alone})
+            change.remove_properties(*old)
             change.set_properties({OWNER: run})
 
     def _refuse_unfit(self, table: Table) -> None:
@@ -175,18 +195,19 @@ class IcebergSink(BoundSink):
     def _mark(self, group: str) -> str:
         return f"{REACHED}{self._run}.{self.files.name}.{group}"
 
-    def _reached(self, table: Table, group: str) -> int | None:
-        reached = table.properties.get(self._mark(group))
-        return None if reached is None else int(reached)
+    def _reached(self, table: Table, group: str) -> int:
+        return int(table.properties.get(self._mark(group), -1))
 
     def _write(self, group: str, batch: int, staged: list[Path]) -> None:
         """Make files a commit to the table, unless one holds them already."""
         told = {"penstock.run": self._run, "penstock.sink": self.files.name, "penstock.group": group}
         for attempt in range(TRIES):
             table = self._opened()
-            reached = self._reached(table, group)
-            if reached is not None and reached >= batch:
+            if table.properties.get(OWNER) != self._run:
+                raise fenced(self.files, self.uri)
+            if self._reached(table, group) >= batch:
                 return
+            told[ALONE] = "yes" if _is_alone(table) else "no"
             # The library's own way to try again would not look at what the table has reached meanwhile.
             table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
             rows = kept_rows(staged, self._codec.schema, self._schema).read_all()
@@ -240,6 +261,12 @@ class IcebergSink(BoundSink):
             ) from error
 
 
+def _is_alone(table: Table) -> bool:
+    """Whether all rows of a table are of runs: it has never had a snapshot, or the current one says so."""
+    current = table.current_snapshot()
+    return current is None or (current.summary is not None and current.summary.get(ALONE) == "yes")
+
+
 def _same(ours: pa.DataType, theirs: pa.DataType) -> bool:
     """Whether a column of a type takes values of ours as they are."""
     if not pa.types.is_nested(ours):
@@ -262,7 +289,7 @@ def _without(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> IcebergSink:
     at = IcebergPlace.of(f"Sink {sink.name}", uri)
     files = SinkFiles(sink.name, "parquet", str(context.output))
-    return IcebergSink(sink, at, files, options.get("keep", KEPT_S))
+    return IcebergSink(sink, at, files, options.get("keep", KEPT_S), options.get("fresh"))
 
 
 ICEBERG = SinkConnector(
@@ -270,6 +297,7 @@ ICEBERG = SinkConnector(
     "CATALOG/NAMESPACE.TABLE",
     "an Iceberg table, appended, or merged by the sink's key",
     (
+        FRESH,
         Option("keep", "how long snapshots are kept at least: a week unless given", DURATION),
         Option(f"{CATALOG}NAME", "a property of the catalog's, as `catalog.uri`"),
     ),

@@ -1,14 +1,14 @@
 """Tables in PostgreSQL, loaded with COPY."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
 from penstock.connectors.tables import rules
-from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable, quoted
+from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable, literal, quoted
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -16,6 +16,21 @@ from penstock.runtime.output import SinkFiles
 
 with needs():
     import psycopg
+
+
+LOCKED_S = 10
+"""How long a statement waits for a lock, before it is said and tried again."""
+
+NOTE_OTHERS = """
+CREATE OR REPLACE FUNCTION penstock_note_others() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF current_setting('penstock.writing', true) IS DISTINCT FROM 'yes' THEN
+        UPDATE penstock_tables SET others = true WHERE name = TG_ARGV[0] AND NOT others;
+    END IF;
+    RETURN NULL;
+END $$
+"""
+"""Whoever inserts need not be allowed to write our books."""
 
 
 class Postgres:
@@ -29,7 +44,7 @@ class Postgres:
     mark = "%s"
 
     def __init__(self, uri: Uri) -> None:
-        options = {name: value for name, value in uri.options.items() if name != "table"}
+        options = {name: value for name, value in uri.options.items() if name not in ("table", "fresh")}
         self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', **options})}"
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
@@ -38,7 +53,11 @@ class Postgres:
     def transaction(self) -> Iterator[Cursor]:
         try:
             with psycopg.connect(self._address) as connection:
+                connection.execute(f"SET LOCAL lock_timeout = '{LOCKED_S} s'")
                 yield connection.cursor()
+        except psycopg.errors.LockNotAvailable as error:
+            mend = "end the session that holds the lock, which pg_stat_activity names: it may be a driver that is paused"
+            raise Unavailable("another session has locked what is to be written", mend) from error
         except psycopg.OperationalError as error:
             if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
                 raise self._refused(error) from error
@@ -60,6 +79,29 @@ class Postgres:
         last = f"SELECT DISTINCT ON ({key}) {table.columns} FROM arrived ORDER BY {key}, penstock_row DESC"
         cursor.execute(_text(table.upserted(last)))
 
+    def watch(self, cursor: Cursor, table: Table) -> None:
+        cursor.execute(NOTE_OTHERS)
+        cursor.execute(
+            f"CREATE TRIGGER penstock_others AFTER INSERT ON {table.quoted} FOR EACH STATEMENT "
+            f"EXECUTE FUNCTION penstock_note_others({literal(table.name)})"
+        )
+
+    @contextmanager
+    def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:
+        """The lock lets others note that they insert, and none claim the table."""
+        cursor.execute("SELECT set_config('penstock.writing', 'yes', true), set_config('application_name', %s, true)", (_session(run),))
+        cursor.execute("SELECT 1 FROM penstock_tables WHERE name = %s AND run = %s FOR KEY SHARE", (table.name, run))
+        yield cursor.fetchone() is not None
+
+    def release(self, runs: Collection[str]) -> None:
+        """A driver that was paused in a delivery holds what it has locked until its session ends."""
+        with suppress(Unavailable), self.transaction() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = ANY(%s) AND usename = current_user AND datname = current_database()",
+                (list(map(_session, runs)),),
+            )
+
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         cursor.execute(
             "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
@@ -69,6 +111,11 @@ class Postgres:
 
     def _refused(self, error: psycopg.Error) -> SinkError:
         return SinkError(f"{self.uri} refuses: {_first_line(error)}; mend that, and run again.")
+
+
+def _session(run: str) -> str:
+    """What a run's sessions are called while they write."""
+    return f"penstock {run}"
 
 
 def _copy(cursor: "psycopg.Cursor[Any]", statement: str, rows: Iterator[Row]) -> None:
@@ -89,7 +136,7 @@ def _first_line(error: Exception) -> str:
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nul.__name__}"
     files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule)
-    return TableSink(sink, Postgres(uri), options.get("table"), files)
+    return TableSink(sink, Postgres(uri), options.get("table"), files, options.get("fresh"))
 
 
 POSTGRESQL = SinkConnector(
@@ -98,6 +145,7 @@ POSTGRESQL = SinkConnector(
     "a table in PostgreSQL, appended, or upserted by the sink's key",
     (
         Option("table", "the table's name; the sink's unless given"),
+        rules.FRESH,
         *(
             Option(name, f"libpq's `{name}`")
             for name in ("host", "sslmode", "sslrootcert", "options", "connect_timeout")

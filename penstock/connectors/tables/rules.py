@@ -7,7 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.app.stream import Sink
+from penstock.connectors.declaration import Option, one_of
 from penstock.errors import ConfigurationError, SinkError
+
+FRESH = Option(
+    "fresh",
+    "what `--fresh` does where others may have written rows, too: `keep` all rows, or `empty` the table; else it is refused",
+    one_of("keep", "empty"),
+)
 
 
 def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:

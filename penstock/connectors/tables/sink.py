@@ -9,14 +9,14 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from penstock.app.fields import opened
 from penstock.app.stream import Sink
-from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, present
 from penstock.connectors.tables.rules import refuse_optional_key
 from penstock.errors import SinkError
 from penstock.runtime.codec import Codec
@@ -31,16 +31,28 @@ PATIENCE_S, AT_FIRST_S = 120.0, 5.0
 """How long a batch is tried again while the database does not answer; and where it has never answered yet."""
 
 BOOKS = """
-CREATE TABLE IF NOT EXISTS penstock_tables (name text PRIMARY KEY, run text NOT NULL);
+CREATE TABLE IF NOT EXISTS penstock_tables (
+    name text PRIMARY KEY, run text NOT NULL, made boolean NOT NULL, others boolean NOT NULL, writing boolean NOT NULL
+);
 CREATE TABLE IF NOT EXISTS penstock_batches (
     name text NOT NULL, part text NOT NULL, batch bigint NOT NULL, PRIMARY KEY (name, part)
 )
 """
-"""Whose each table is, and the last batch that each group of the run has delivered to it."""
+"""Whose each table is, whether it was made here, and whether others have put rows into it since, which a trigger of the table's
+sees; ``writing`` is true within a delivery. And the last batch that each group of the run has delivered to it."""
 
 
 class Unavailable(Exception):
-    """The database does not answer, or not now; it may later."""
+    """The database does not answer, or not now; it may later.
+
+    Parameters
+    ----------
+    mend: what to do if it never does.
+    """
+
+    def __init__(self, reason: str, mend: str = "start the database") -> None:
+        super().__init__(reason)
+        self.mend = mend
 
 
 class Cursor(Protocol):
@@ -84,6 +96,15 @@ class Database(Protocol):
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         """A table's columns; none where there is no such table."""
 
+    def watch(self, cursor: Cursor, table: "Table") -> None:
+        """Have a table that was made here note that others insert rows."""
+
+    def writing(self, cursor: Cursor, table: "Table", run: str) -> AbstractContextManager[bool]:
+        """Whether a table is a run's; within the block it stays that, and what is inserted is not noted as others'."""
+
+    def release(self, runs: Collection[str]) -> None:
+        """End what drivers of some runs have left open, which the one that follows them would wait for."""
+
 
 class Table:
     """The table of an event type: a column for each field."""
@@ -120,10 +141,13 @@ class TableSink(BoundSink):
     Parameters
     ----------
     name: the table's; the sink's unless given.
+    fresh: what becomes of rows that may be others' where a run is discarded: ``keep`` or ``empty``; refused unless given.
     """
 
-    def __init__(self, sink: Sink, database: Database, name: str | None, files: SinkFiles) -> None:
-        self.files, self.uri = files, database.uri
+    def __init__(
+        self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None
+    ) -> None:
+        self.files, self.uri, self._fresh, self._run = files, database.uri, fresh, ""
         self.place = f"table {name or sink.name} of {database.uri}"
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
@@ -131,13 +155,20 @@ class TableSink(BoundSink):
         self._table = Table(name or sink.name, self._codec.schema, sink.key, database.types)
         refuse_optional_key(sink, self._codec.schema)
 
+    def inspect(self, run: str, discarded: Collection[str]) -> None:
+        self._database.release({run, *discarded})
+        self._again(lambda cursor: self._inspect(cursor, run, discarded))
+
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """A table that is there already must have the event's fields as columns."""
+        self._database.release({run, *discarded})
         self._again(lambda cursor: self._claim(cursor, run, discarded))
+        self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         staged = present(files)
-        self._again(lambda cursor: self._deliver(cursor, group, batch, staged))
+        if staged:
+            self._again(lambda cursor: self._deliver(cursor, group, batch, staged))
         for path in staged:
             path.unlink(missing_ok=True)
 
@@ -156,20 +187,20 @@ class TableSink(BoundSink):
             f"SELECT batch FROM penstock_batches WHERE name = {mark} AND part = {mark}", (self._table.name, group)
         )
         row = cursor.fetchone()
-        return None if row is None else int(row[0])
+        return -1 if row is None or not self._database.columns(cursor, self._table.name) else int(row[0])
 
     def _all(self, cursor: Cursor) -> list[Row]:
         cursor.execute(f"SELECT {self._table.columns} FROM {self._table.quoted}")
         return cursor.fetchall()
 
-    def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
-        table, mark = self._table, self._database.mark
+    def _inspect(self, cursor: Cursor, run: str, discarded: Collection[str]) -> "_Books":
+        """See that the table can be the run's; returns what the books say of it."""
+        table = self._table
         for statement in BOOKS.split(";"):
             cursor.execute(statement)
-        cursor.execute(f"SELECT run FROM penstock_tables WHERE name = {mark}", (table.name,))
-        (owner,) = cursor.fetchone() or (None,)
-        if owner not in (None, run) and owner not in discarded:
-            raise SinkError(other_run(self.files, f"table {table.name} of {self.uri}", f"{self.uri}?table=NAME"))
+        books = self._books(cursor)
+        if books.run not in ("", run) and books.run not in discarded:
+            raise SinkError(other_run(self.files, self._said, f"{self.uri}?table=NAME"))
         present = self._database.columns(cursor, table.name)
         missing = [name for name in table.names if name not in present]
         if present and missing:
@@ -177,26 +208,72 @@ class TableSink(BoundSink):
                 f"Sink {self.files.name}: table {table.name} has no column {', '.join(missing)}; add it, or choose another "
                 "table with ?table=NAME."
             )
+        mixed = books.run in discarded and not books.alone and self._fresh is None
+        if mixed and present and self._holds_rows(cursor):
+            raise foreign(self.files, self._said, "holds rows that were there before the run, or that another program has added")
+        return books
+
+    def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
+        table = self._table
+        books = self._inspect(cursor, run, discarded)
+        there = bool(self._database.columns(cursor, table.name))
+        if not there and books.run == run:
+            return  # it was dropped: what it held is missed by who compares, and nothing is put in its place
         cursor.execute(table.created())
         cursor.execute(
             table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0")
         )  # is there a unique key?
-        if owner in discarded:
+        if books.run == run:
+            return
+        if books.run and self._fresh != "keep":
             cursor.execute(f"DELETE FROM {table.quoted}")
-        if owner != run:
-            cursor.execute(f"DELETE FROM penstock_batches WHERE name = {mark}", (table.name,))
-            cursor.execute(f"DELETE FROM penstock_tables WHERE name = {mark}", (table.name,))
-            cursor.execute(f"INSERT INTO penstock_tables VALUES ({mark}, {mark})", (table.name, run))
+        made = books.made or not there
+        if not there:
+            self._database.watch(cursor, table)
+        self._own(cursor, run, made=made, others=self._holds_rows(cursor))
+
+    def _own(self, cursor: Cursor, run: str, *, made: bool, others: bool) -> None:
+        """Write down whose the table is from now on, and that nothing has been delivered to it."""
+        name, mark = self._table.name, self._database.mark
+        for books in ("penstock_batches", "penstock_tables"):
+            cursor.execute(f"DELETE FROM {books} WHERE name = {mark}", (name,))
+        cursor.execute(
+            f"INSERT INTO penstock_tables VALUES ({mark}, {mark}, {mark}, {mark}, {mark})", (name, run, made, others, False)
+        )
+
+    def _books(self, cursor: Cursor) -> "_Books":
+        if "others" not in self._database.columns(cursor, "penstock_tables"):
+            raise SinkError(
+                f"Sink {self.files.name}: the table penstock_tables of {self.uri} is of a version of Penstock before its first release; "
+                "drop it and penstock_batches, and choose another table."
+            )
+        cursor.execute(
+            f"SELECT run, made, others FROM penstock_tables WHERE name = {self._database.mark}", (self._table.name,)
+        )
+        row = cursor.fetchone()
+        return _Books(*row) if row else _Books("", made=False, others=False)
+
+    def _holds_rows(self, cursor: Cursor) -> bool:
+        cursor.execute(f"SELECT 1 FROM {self._table.quoted} LIMIT 1")
+        return cursor.fetchone() is not None
 
     def _deliver(self, cursor: Cursor, group: str, batch: int, staged: list[Path]) -> None:
         mark = self._database.mark
-        cursor.execute(
-            f"INSERT INTO penstock_batches VALUES ({mark}, {mark}, {mark}) ON CONFLICT (name, part) "
-            "DO UPDATE SET batch = excluded.batch WHERE penstock_batches.batch < excluded.batch",
-            (self._table.name, group, batch),
-        )
-        if cursor.rowcount:
-            self._database.load(cursor, self._table, self._rows(staged))
+        with self._database.writing(cursor, self._table, self._run) as ours:
+            if not ours:
+                raise fenced(self.files, self._said)
+            cursor.execute(
+                f"INSERT INTO penstock_batches VALUES ({mark}, {mark}, {mark}) ON CONFLICT (name, part) "
+                "DO UPDATE SET batch = excluded.batch WHERE penstock_batches.batch < excluded.batch",
+                (self._table.name, group, batch),
+            )
+            if cursor.rowcount:
+                self._database.load(cursor, self._table, self._rows(staged))
+
+    @property
+    def _said(self) -> str:
+        """The table in sentences."""
+        return f"table {self._table.name} of {self.uri}"
 
     def _rows(self, staged: list[Path]) -> Iterator[Row]:
         for path in staged:
@@ -217,11 +294,23 @@ class TableSink(BoundSink):
             except Unavailable as error:
                 if time.monotonic() - began > patience:
                     raise SinkError(
-                        f"Sink {self.files.name}: {self.uri} has not answered for {patience:g} s ({error}); start the "
-                        "database, and run again."
+                        f"Sink {self.files.name}: {self.uri} has not answered for {patience:g} s ({error}); {error.mend}, and run again."
                     ) from error
                 time.sleep(pause)
                 pause = min(2.0, 2 * pause)
+
+
+class _Books(NamedTuple):
+    """What is written down of a table: the run, none if it is nobody's yet; see `BOOKS`."""
+
+    run: str
+    made: bool
+    others: bool
+
+    @property
+    def alone(self) -> bool:
+        """Whether all rows are the run's."""
+        return bool(self.made and not self.others)
 
 
 class _Work(Protocol[Done]):
@@ -231,6 +320,11 @@ class _Work(Protocol[Done]):
 def quoted(name: str) -> str:
     """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def kind_of(kind: pa.DataType) -> str:

@@ -1,7 +1,7 @@
 """Tables in a SQLite file: the table sink for a laptop."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,7 @@ from typing import Any
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
 from penstock.connectors.tables import rules
-from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable
+from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable, literal, quoted
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.runtime.output import SinkFiles
@@ -44,7 +44,8 @@ class Sqlite:
             if isinstance(error, SinkError):
                 raise
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-                raise Unavailable(str(error)) from error
+                mend = "end the program that has it open in a transaction, which may be a driver that is paused"
+                raise Unavailable(str(error), mend) from error
             mend = (
                 "mend that, and run again"
                 if isinstance(error, sqlite3.IntegrityError)
@@ -56,6 +57,23 @@ class Sqlite:
         statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
         assert isinstance(cursor, sqlite3.Cursor)
         cursor.executemany(statement, (tuple(map(_plain, row)) for row in rows))
+
+    def watch(self, cursor: Cursor, table: Table) -> None:
+        name, trigger = literal(table.name), quoted(f"penstock_others {table.name}")
+        cursor.execute(
+            f"CREATE TRIGGER {trigger} AFTER INSERT ON {table.quoted} "
+            f"WHEN (SELECT NOT writing AND NOT others FROM penstock_tables WHERE name = {name}) "
+            f"BEGIN UPDATE penstock_tables SET others = 1 WHERE name = {name}; END"
+        )
+
+    @contextmanager
+    def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:
+        cursor.execute("UPDATE penstock_tables SET writing = 1 WHERE name = ? AND run = ?", (table.name, run))
+        yield bool(cursor.rowcount)
+        cursor.execute("UPDATE penstock_tables SET writing = 0 WHERE name = ?", (table.name,))
+
+    def release(self, runs: Collection[str]) -> None:
+        """Nothing: a driver that is paused in a transaction is waited for, and named by nobody."""
 
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
@@ -73,14 +91,14 @@ def _plain(value: Any) -> Any:
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
     files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule)
-    return TableSink(sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files)
+    return TableSink(sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files, options.get("fresh"))
 
 
 SQLITE = SinkConnector(
     "sqlite",
     "FILE",
     "a table in a SQLite file, appended, or upserted by the sink's key",
-    (Option("table", "the table's name; the sink's unless given"),),
+    (Option("table", "the table's name; the sink's unless given"), rules.FRESH),
     reach="shared disk",
     bind=_bind,
 )
