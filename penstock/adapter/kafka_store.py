@@ -9,7 +9,16 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.refusal import FAILED, cause_of
-from penstock.connectors.kafka.topic import ID_HEADER, PATIENCE_S, PRODUCER, SETTLED_S, Topic, name_of, place_of
+from penstock.connectors.kafka.topic import (
+    ID_HEADER,
+    PATIENCE_S,
+    PRODUCER,
+    SETTLED_S,
+    UNCOMMITTED,
+    Topic,
+    name_of,
+    place_of,
+)
 from penstock.connectors.log import CONFLICT, Parcel, StreamLog
 from penstock.errors import SinkError
 
@@ -122,11 +131,11 @@ class KafkaStore:
             raise SinkError(f"The adapter stops, and {self._topic.place} has not answered.")
 
     def _open(self) -> Producer:
-        """A producer, once all ids that the topic holds are known."""
+        """A producer, once all ids that the topic holds are known: those, too, that others' open transactions keep from readers."""
         positions = {int(partition): offset for partition, offset in self._index.positions().items()}
         ends = self._settled()
         begin = {**self._topic.offsets_at(time.time() - self._remember), **positions}
-        for messages in self._topic.read(begin, ends):
+        for messages in self._topic.read(begin, ends, **UNCOMMITTED):
             found = [name for name in map(name_of, messages) if name is not None]
             self._index.note_ids(found, {})
         self._index.note_ids([], {str(partition): offset for partition, offset in ends.items()})
@@ -134,9 +143,9 @@ class KafkaStore:
 
     def _settled(self) -> dict[int, int]:
         """The ends of the partitions, once they do not move; somebody else may be writing, so not for ever."""
-        before: dict[int, tuple[int, int]] = {}
+        before: dict[int, int] = {}
         deadline = time.monotonic() + PATIENCE_S
-        while (bounds := self._topic.bounds()) != before and time.monotonic() < deadline:
-            before = bounds
+        while (ends := self._topic.ends(**UNCOMMITTED)) != before and time.monotonic() < deadline:
+            before = ends
             time.sleep(SETTLED_S)
-        return {partition: end for partition, (_, end) in bounds.items()}
+        return ends

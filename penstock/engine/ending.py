@@ -6,6 +6,7 @@ follows events only. A run that is killed on the way repeats it like any other.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,22 +33,17 @@ class Ending:
 
     def __init__(self, groups: Sequence[BoundGroup], end: Callable[[int], None]) -> None:
         self._groups, self._end = groups, end
-        self.final = False
-        """Whether any group had something that the end has closed."""
 
     def over(self) -> bool:
         """Whether all groups have had their last micro-batch; called when all is idle, and begins the next one's."""
         for place, group in enumerate(self._groups):
-            if not _waits(group):
-                continue
-            self.final = True
-            if _last_planned(group.checkpoint)[1]["batchWatermarkMs"] < FOREVER_MS:
+            if waits(group) and _last_planned(group.checkpoint)[1]["batchWatermarkMs"] < FOREVER_MS:
                 self._end(place)
                 return False
         return True
 
 
-def _waits(group: BoundGroup) -> bool:
+def waits(group: BoundGroup) -> bool:
     """Whether a group has state that waits for the watermark: by its checkpoint, for a start that finds all read runs no micro-batch."""
     if not batches(group.checkpoint, "offsets"):
         return False
@@ -73,6 +69,37 @@ def plan_last(checkpoint: Path) -> None:
     version, *offsets = others
     lines = [version, json.dumps(metadata, separators=(",", ":")), *offsets]
     durable.write(checkpoint / "offsets" / str(number + 1), "\n".join(lines))
+
+
+def first_end(checkpoint: Path) -> int | None:
+    """The micro-batch that has closed, or is to close, what waited for the watermark; None, if none was planned.
+
+    Timers on processing time may have brought about others after it.
+    """
+    if not has_ended(checkpoint):
+        return None
+    planned = batches(checkpoint, "offsets")
+    ends = [number for number in planned if _planned(checkpoint, number)[1]["batchWatermarkMs"] >= FOREVER_MS]
+    return ends[0]
+
+
+def unplan(checkpoint: Path, number: int) -> None:
+    """Take back a last micro-batch that was planned and not committed: there may be more input by now, which it would make late.
+
+    With what its attempt has left of state, for Spark would go on from a snapshot of that.
+    """
+    durable.remove(checkpoint / "offsets" / str(number))
+    durable.remove(checkpoint / "offsets" / f".{number}.crc")
+    _remove_versions(checkpoint / "state", number + 1)
+
+
+def _remove_versions(directory: Path, version: int) -> None:
+    for name in durable.names(directory):
+        path = directory / name
+        if re.match(rf"\.?{version}[._]\D", name):
+            durable.remove(path)
+        elif path.is_dir():
+            _remove_versions(path, version)
 
 
 def has_done_what_is_planned(checkpoint: Path) -> bool:

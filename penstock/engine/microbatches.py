@@ -17,7 +17,16 @@ from penstock.connectors.source import BoundSource, Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
-from penstock.engine.ending import Ending, has_done_what_is_planned, is_between, plan_last, raise_watermark
+from penstock.engine.ending import (
+    Ending,
+    first_end,
+    has_done_what_is_planned,
+    is_between,
+    plan_last,
+    raise_watermark,
+    unplan,
+    waits,
+)
 from penstock.engine.inputs import Inputs
 from penstock.engine.ledger import BatchRecord, clear_staging, records_in
 from penstock.engine.live import Live, Snapshot
@@ -74,7 +83,14 @@ class MicroBatches:
         if self._binding.options.spark is None:
             warm_up(spark)
         started_us = time.time_ns() // 1000
-        groups = self._where_wanted(spark, watch)
+        every = self._where_wanted(spark, watch)
+        groups = every[self._closed(every) :]
+        if len(groups) < len(every):
+            self._live.say("An earlier start has ended the input of this run: what has come since is not read, and stays queued.")
+        if not groups:
+            self._has_ended(every, Ending(groups, lambda place: None))
+            _close(every)
+            return self._report(every)
         queries: list[StreamingQuery] = []
         with watch.signals():
             try:
@@ -84,7 +100,7 @@ class MicroBatches:
                 watch.until_over(
                     queries,
                     lambda: self._is_idle(groups, queries),
-                    lambda: self._has_ended(ending),
+                    lambda: self._has_ended(every, ending),
                     lambda: self._look(spark, groups, queries, started_us),
                     lambda: self._note_progress(groups),
                     lambda failed: self._again(spark, groups, queries, queries.index(failed), started_us),
@@ -95,9 +111,9 @@ class MicroBatches:
                 for query in queries:
                     query.stop()
                 with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
-                    _close(groups)
-        self._note_progress(groups)
-        return self._report(groups)
+                    _close(every)
+        self._note_progress(every)
+        return self._report(every)
 
     def move(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Move the run to where it is wanted, and read nothing that is not begun; returns the report."""
@@ -133,6 +149,9 @@ class MicroBatches:
         clear_staging({sink.files for group in groups for sink in group.sinks})
         for group in groups:
             agree(group.ledger, group.checkpoint, group.sinks)
+            end = first_end(group.checkpoint)
+            if end is not None and (group.ledger.last is None or end > group.ledger.last):
+                unplan(group.checkpoint, end)
         self._binding.check_sinks(groups)
         self._watermarks = {
             group.group.name: Watermarks(source for source in group.topology.sources if source.name in group.external)
@@ -240,12 +259,18 @@ class MicroBatches:
             plan_last(checkpoint)
         queries[place] = self._start(spark, groups, place, started_us)
 
-    def _has_ended(self, ending: Ending) -> bool:
+    def _closed(self, groups: list[BoundGroup]) -> int:
+        """How many groups may read no more: the first ones, up to the last whose end an earlier start has committed."""
+        if self._waits_for_the_clock():
+            return 0
+        ended = [place for place, group in enumerate(groups) if first_end(group.checkpoint) is not None]
+        return ended[-1] + 1 if ended else 0
+
+    def _has_ended(self, groups: list[BoundGroup], ending: Ending) -> bool:
         """Whether the input's end has been dealt with, or it only pauses."""
-        if self._binding.options.until_idle == "pause":
-            return True
-        over = ending.over()
-        if over and ending.final and not self._waits_for_the_clock():
+        over = self._binding.options.until_idle == "pause" or ending.over()
+        ends = [first_end(group.checkpoint) for group in groups if waits(group)]
+        if over and any(end is not None for end in ends) and None not in ends and not self._waits_for_the_clock():
             self._binding.recording.note_end()
         return over
 

@@ -119,9 +119,12 @@ def make(directory: Path) -> None:
 
 
 def remove(tree: Path) -> None:
-    """Remove a directory and what it holds, if it is there."""
+    """Remove a directory and what it holds, or a file, if it is there."""
     if is_local(tree):
-        shutil.rmtree(tree, ignore_errors=True)
+        if tree.is_dir() and not tree.is_symlink():
+            shutil.rmtree(tree, ignore_errors=True)
+        else:
+            tree.unlink(missing_ok=True)
     else:
         with suppress(FileNotFoundError):
             ours(tree).fs.rm(ours(tree).path, recursive=True)

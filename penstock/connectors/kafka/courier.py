@@ -1,17 +1,17 @@
 """How the messages of a micro-batch are sent to a topic: by an idempotent producer, or in a transaction."""
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from logging import getLogger
 from typing import Any, NamedTuple
 
 from penstock.connectors.kafka.refusal import FAILED, cause_of, mend_of
-from penstock.connectors.kafka.topic import ID_HEADER, PRODUCER, Topic
-from penstock.errors import SinkError
+from penstock.connectors.kafka.topic import COMMITTED, ID_HEADER, PATIENCE_S, PRODUCER, Topic
+from penstock.errors import PenstockError, RunLockedError, SinkError
 from penstock.extras import needs
 
 with needs():
-    from confluent_kafka import KafkaError, KafkaException, Message, Producer
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 DELIVERY_S = 120
 """How long the broker may take for a message, before the batch fails and is delivered at the next start."""
@@ -59,7 +59,11 @@ class Courier:
     def prepare(self, group: str) -> None:
         """Called before it is looked up what the topic holds of a batch of a group."""
 
-    def send(self, group: str, messages: Named) -> None:
+    def reached(self, group: str) -> int | None:
+        """The last batch of a group that is known to be in the topic whole; None where that is not written down."""
+        return None
+
+    def send(self, group: str, batch: int, messages: Named) -> None:
         """Send a batch of a group.
 
         Raises
@@ -111,21 +115,26 @@ class Courier:
 class Transactions(Courier):
     """Sends each micro-batch as a transaction: who reads committed messages sees all of it, once, or nothing.
 
-    Kafka lets only the newest producer of a name go on. The name is the run's, the sink's and the group's, so a driver that
-    another has followed can commit nothing more.
+    The batch's number is part of the transaction, as the offset of a consumer group that is the sink's own, so that it is known
+    whether a transaction was committed, whoever else has one open. Kafka lets only the newest producer of a name go on. The name is
+    the same for a run and for those that it discards, so a driver that another has followed can commit nothing more.
+
+    Parameters
+    ----------
+    lineage: the name of the first of those runs.
     """
 
     without_reason = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # a commit says why
 
-    def __init__(self, topic: Topic, sink: str, run: str) -> None:
+    def __init__(self, topic: Topic, sink: str, run: str, lineage: str) -> None:
         super().__init__(topic, sink)
-        self._run = run
+        self._run, self._lineage = run, lineage
         self._producers: dict[str, Producer] = {}
 
     def prepare(self, group: str) -> None:
         """End what an earlier driver has begun: it is committed then, or it never will be."""
         if group not in self._producers:
-            name = f"penstock/{self._run}/{self._sink}/{group}"
+            name = f"penstock/{self._lineage}/{self._sink}/{group}"
             producer = self._producer({"transactional.id": name, "transaction.timeout.ms": TRANSACTION_S * 1000})
             try:
                 producer.init_transactions(DELIVERY_S)
@@ -133,29 +142,58 @@ class Transactions(Courier):
                 raise self._refused(error) from error
             self._producers[group] = producer
 
-    def send(self, group: str, messages: Named) -> None:
+    def reached(self, group: str) -> int | None:
+        with self._numbering(group) as consumer:
+            try:
+                [place] = consumer.committed([self._number(-1)], PATIENCE_S)
+            except KafkaException as error:
+                raise self._refused(error) from error
+        return None if place.offset < 0 else place.offset - 1
+
+    def send(self, group: str, batch: int, messages: Named) -> None:
         producer = self._producers[group]
         try:
             producer.begin_transaction()
             self._send(producer, messages)
+            with self._numbering(group) as consumer:
+                producer.send_offsets_to_transaction(
+                    [self._number(batch)], consumer.consumer_group_metadata(), DELIVERY_S
+                )
             producer.commit_transaction(DELIVERY_S)
         except (KafkaException, SinkError) as error:
             with suppress(KafkaException):  # if it cannot be undone now, the next producer of its name does that
                 producer.abort_transaction(DELIVERY_S)
             del self._producers[group]
-            if isinstance(error, SinkError):
+            cause = error.__cause__ if isinstance(error, SinkError) else error
+            if isinstance(error, SinkError) and not _is_fenced(cause):
                 raise
-            raise self._refused(error) from error
+            raise self._refused(cause) from error
 
-    def _refused(self, error: KafkaException) -> SinkError:
-        cause = error.args[0]
-        if cause.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
-            return SinkError(
-                f"Sink {self._sink}: another driver delivers for this run to {self._topic.place}; this one stops."
+    def _numbering(self, group: str) -> AbstractContextManager[Consumer]:
+        """A consumer of the group whose offset is the number of batches."""
+        return self._topic.consumer(**COMMITTED, **{"group.id": f"penstock/{self._run}/{self._sink}/{group}"})
+
+    def _number(self, batch: int) -> TopicPartition:
+        return TopicPartition(self._topic.place.topic, self._topic.partitions[0], batch + 1)
+
+    def _refused(self, error: BaseException | None) -> PenstockError:
+        assert isinstance(error, KafkaException)
+        if _is_fenced(error):
+            return RunLockedError(
+                f"Sink {self._sink}: another driver delivers for this run to {self._topic.place}; this one delivers nothing more."
             )
+        cause = error.args[0]
         return SinkError(
             f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}){_mended(cause) or '; run again'}."
         )
+
+
+FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    """Whether Kafka lets a newer producer of the name go on, and not this one."""
+    return isinstance(error, KafkaException) and error.args[0].code() in FENCED
 
 
 def _mended(error: KafkaError) -> str:

@@ -5,6 +5,7 @@ import time
 from abc import abstractmethod
 from base64 import b64decode
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from penstock.connectors.kafka.place import (
     header_fields,
     subject_of,
 )
-from penstock.connectors.kafka.topic import ID_HEADER, SETTLED_S, Topic, name_of
+from penstock.connectors.kafka.topic import COMMITTED, ID_HEADER, SETTLED_S, UNCOMMITTED, Topic, name_of
 from penstock.connectors.sink import BoundSink, present
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError, SourceError
@@ -39,8 +40,9 @@ from penstock.storage.tables import batches_in
 class TopicSink(BoundSink):
     """A topic that staged files are sent to, by one producer in the driver, so that order is kept.
 
-    Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted: when
-    the batch is delivered again, what the topic holds of it already is left out.
+    Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted, and which topic it was: when the
+    batch is delivered again, what the topic holds of it already is left out. It is looked for up to the very end, beyond the
+    transactions that others have open. What a transaction has committed is written down with it, and not looked for.
 
     Parameters
     ----------
@@ -65,23 +67,40 @@ class TopicSink(BoundSink):
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
         name = self.files.name
-        self._courier = Transactions(self._topic, name, run) if self._transactions else Courier(self._topic, name)
+        lineage = [run, *discarded][-1]
+        self._courier = (
+            Transactions(self._topic, name, run, lineage) if self._transactions else Courier(self._topic, name)
+        )
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         staged = present(files)
         if not staged:
             return
-        prefix = f"{self._run}/{group}/{batch}/"
-        self._courier.prepare(group)
-        try:
-            there = self._present(group, batch, prefix)
-        except SourceError as error:
-            raise SinkError(f"Sink {self.files.name}: {error}") from error
-        messages = (message for path in staged for message in self.messages(path))
-        numbered = ((f"{prefix}{number}", message) for number, message in enumerate(messages))
-        self._courier.send(group, ((name, message) for name, message in numbered if name not in there))
+        with self._explained():
+            self._courier.prepare(group)
+            reached = self._courier.reached(group)
+            there = self._present(group, batch) if reached is None or reached < batch else None
+        if there is not None:
+            messages = (message for path in staged for message in self.messages(path))
+            numbered = ((f"{self._prefix(group)}{batch}/{number}", message) for number, message in enumerate(messages))
+            self._courier.send(group, batch, ((name, message) for name, message in numbered if name not in there))
         for path in staged:
             path.unlink(missing_ok=True)
+
+    def reached(self, group: str) -> int | None:
+        note = self._note(group)
+        with self._explained():
+            if note is not None and note["topic"] != self._topic.identity():
+                return -1
+            self._courier.prepare(group)
+            reached = self._courier.reached(group)
+            if reached is not None or note is None:
+                return reached
+            names, more = self._since(note, self._prefix(group))
+        held = max((int(name.rpartition("/")[0].rpartition("/")[2]) for name in names), default=None)
+        if held is None and not more:
+            return int(note["batch"]) - 1
+        return held  # others may have written since, and ours been compacted away
 
     def read(self) -> list[Any]:
         """What other runs have sent is left out."""
@@ -105,19 +124,62 @@ class TopicSink(BoundSink):
     def messages(self, path: Path) -> Iterator[Outgoing]:
         """What a staged file holds."""
 
-    def _present(self, group: str, batch: int, prefix: str) -> set[str]:
+    def _present(self, group: str, batch: int) -> set[str]:
         """The ids of the batch's events that an earlier attempt has sent."""
-        note = self._notes / f"kafka~{self.files.label.replace('/', '~')}~{group}.json"  # names hold no ~
-        ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
-        noted = json.loads(note.read_text()) if note.exists() else None
-        if noted is None or noted["batch"] != batch:
-            durable.write(note, json.dumps({"batch": batch, "ends": ends}))
+        note = self._note(group)
+        if note is None or note["batch"] != batch:
+            topic = self._topic.identity()
+            if note is not None and note["topic"] != topic:
+                raise SinkError(
+                    f"Sink {self.files.name}: {self.uri} is another topic than the one that the run has sent to, though of the same name: put "
+                    "that back, or start afresh with --fresh."
+                )
+            ends = self._topic.ends(**UNCOMMITTED)
+            durable.write(self._noted(group), json.dumps({"batch": batch, "ends": ends, "topic": topic}))
             return set()
         time.sleep(SETTLED_S)
-        before = {int(partition): end for partition, end in noted["ends"].items()}
-        ends = {partition: end for partition, (_, end) in self._topic.bounds().items()}
-        names = (name_of(message) for messages in self._topic.read(before, ends) for message in messages)
-        return {name for name in names if name is not None and name.startswith(prefix)}
+        names, _ = self._since(note, f"{self._prefix(group)}{batch}/")
+        return names
+
+    def _since(self, note: dict[str, Any], prefix: str) -> tuple[set[str], bool]:
+        """The ids with a prefix among the messages since a note, and whether there are any messages at all.
+
+        Of transactions only those count that were committed; up to the first that another has open, it is known whether they were.
+        """
+        before = {int(partition): end for partition, end in note["ends"].items()}
+        view = COMMITTED if self._transactions else UNCOMMITTED
+        if self._transactions:
+            self._topic.settle()
+            if self._topic.ends(**COMMITTED) != self._topic.ends(**UNCOMMITTED):
+                raise SinkError(
+                    f"Sink {self.files.name}: another program has a transaction open in {self.uri}, and what was sent before it cannot be "
+                    "seen until it ends; run again then."
+                )
+        ends = self._topic.ends(**view)
+        names = (name_of(message) for messages in self._topic.read(before, ends, **view) for message in messages)
+        more = any(end > before.get(partition, 0) for partition, end in ends.items())
+        return {name for name in names if name is not None and name.startswith(prefix)}, more
+
+    def _prefix(self, group: str) -> str:
+        """With which the ids of a group's events begin; the batch follows, and a number within it."""
+        return f"{self._run}/{group}/"
+
+    def _noted(self, group: str) -> Path:
+        return self._notes / f"kafka~{self.files.label.replace('/', '~')}~{group}.json"  # names hold no ~
+
+    def _note(self, group: str) -> dict[str, Any] | None:
+        """The last batch that was begun to be sent, the topic, and where that ended before."""
+        with suppress(FileNotFoundError):
+            note: dict[str, Any] = json.loads(durable.read(self._noted(group)))
+            return note
+        return None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SourceError as error:
+            raise SinkError(f"Sink {self.files.name}: {error}") from error
 
 
 class KafkaSink(TopicSink):

@@ -21,6 +21,7 @@ from penstock.connectors.kafka.place import (
 from penstock.connectors.kafka.topic import Topic
 from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
+from penstock.errors import SourceError
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 """What a producer's transaction holds is no event until it is committed. librdkafka has it so by itself."""
@@ -46,6 +47,7 @@ class KafkaSource(BoundSource):
         if has_registry(uri):
             self._read_framed(uri)
         self.topic = Topic(self.place, needs=("read",))
+        self._identity = self.topic.identity()
 
     def _read_framed(self, uri: Uri) -> None:
         from penstock.connectors.kafka.schema_registry import Frames, Registry, check_fits  # needs an extra
@@ -81,7 +83,17 @@ class KafkaSource(BoundSource):
         return Reading("kafka", columns, {**self.options(), **self._gate()})
 
     def identity(self) -> str:
-        return self.topic.identity()
+        return self._identity
+
+    def vouch(self, position: Position) -> None:
+        """A topic that was deleted and made anew has other messages at the offsets that Spark goes on from."""
+        now = self.topic.identity()
+        if now != self._identity:
+            raise SourceError(
+                f"Source {self.source.name}: {self.uri} was deleted and made anew while the run was on, so the offsets up to which it has "
+                "read say nothing of what the topic holds now: start afresh with --fresh, or under another --name, to read it from its "
+                "beginning. What was committed before is kept."
+            )
 
     def reckon(self, position: Position) -> Reckoning:
         """By offsets, of which some have no message: those of a transaction's end, or of what was compacted."""
@@ -90,6 +102,13 @@ class KafkaSource(BoundSource):
         bounds = self.topic.bounds().items()
         lag = {str(partition): max(0, end - done.get(partition, low)) for partition, (low, end) in bounds}
         return Reckoning(committed, sum(lag.values()), lag)
+
+    def drained(self, position: Position) -> bool:
+        self.vouch(position)
+        return super().drained(position)
+
+    def note_progress(self, run: str, position: Position) -> None:
+        self.vouch(position)
 
     def recount(self, position: Position) -> int:
         return self.topic.count(*self._read(position))

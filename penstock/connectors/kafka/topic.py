@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Literal
 
 from penstock.connectors.kafka import security
@@ -92,7 +93,7 @@ class Topic:
 
     def _description(self, **asked: bool) -> Any:
         with self._explained():
-            admin = self._admin()  # kept until the answer is there
+            admin = self._asking
             topics = TopicCollection([self.place.topic])
             described = admin.describe_topics(topics, request_timeout=PATIENCE_S, **asked)
             return described[self.place.topic].result(PATIENCE_S)
@@ -124,25 +125,33 @@ class Topic:
         asked = [TopicPartition(self.place.topic, partition, round(moment * 1000)) for partition in self.partitions]
         with self._explained(), self.consumer() as consumer:
             found = {each.partition: each.offset for each in consumer.offsets_for_times(asked, PATIENCE_S)}
-        ends = self.bounds()
-        return {partition: offset if offset >= 0 else ends[partition][1] for partition, offset in found.items()}
+        ends = self.ends(**UNCOMMITTED)
+        return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
     def count(self, start: dict[int, int], end: dict[int, int]) -> int:
         """How many messages are between offsets."""
         places = (place_of(message) for messages in self.read(start, end) for message in messages)
         return sum(offset < end[partition] for partition, offset in places)
 
-    def read(self, start: dict[int, int], end: dict[int, int]) -> Iterator[list[Message]]:
+    def ends(self, **settings: str) -> dict[int, int]:
+        """For each partition the offset that the next message will get; by `UNCOMMITTED` whatever transactions are open."""
+        return {partition: end for partition, (_, end) in self.bounds(**settings).items()}
+
+    def read(self, start: dict[int, int], end: dict[int, int], **settings: str) -> Iterator[list[Message]]:
         """The messages between offsets, by partition.
+
+        Parameters
+        ----------
+        settings: of the consumer: by `UNCOMMITTED` it sees what is beyond the first transaction that is open, too.
 
         Raises
         ------
         SourceError: the broker stopped answering.
         """
-        lows = {partition: low for partition, (low, _) in self.bounds().items()}  # some may have been deleted since
+        lows = {partition: low for partition, (low, _) in self.bounds(**settings).items()}  # some may have been deleted since
         begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}
         left = {partition for partition in self.partitions if begin[partition] < end.get(partition, 0)}
-        with self._explained(), self.consumer(**{"enable.partition.eof": True}) as consumer:
+        with self._explained(), self.consumer(**settings, **{"enable.partition.eof": True}) as consumer:
             consumer.assign([TopicPartition(self.place.topic, partition, begin[partition]) for partition in left])
             deadline = time.monotonic() + PATIENCE_S
             while left:
@@ -169,6 +178,11 @@ class Topic:
             yield consumer
         finally:
             consumer.close()
+
+    @cached_property
+    def _asking(self) -> AdminClient:
+        """Kept, for what is asked with each micro-batch."""
+        return self._admin()
 
     def _admin(self) -> AdminClient:
         return AdminClient({**self.settings, "log_level": 0, "allow.auto.create.topics": False})
