@@ -15,7 +15,7 @@ import msgspec
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted
 from penstock.app.event import Event
-from penstock.app.stepwise import Stepwise, emissions
+from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
 from penstock.errors import StateError, TopologyError
@@ -48,6 +48,16 @@ class Joining(Stepwise):
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its stream
         left: list[Held[Any]]
+
+    @classmethod
+    def meaning(cls) -> dict[str, Any]:
+        """With the fields that hold the times."""
+        return {**super().meaning(), "fields of the times": [field_of(reader) for reader in cls._readers()]}
+
+    @classmethod
+    def _readers(cls) -> list[Any]:
+        """What reads the times, of each input."""
+        raise NotImplementedError
 
     def _is_left(self, event: Any) -> bool:
         return type(event) is self.left_type
@@ -92,7 +102,14 @@ class IntervalJoin(Joining):
     ends belong to it. A combination is said when the last of its events has come.
     """
 
+    form = "events that wait for others near them"
+    by_input = True
+
     sides: ClassVar[tuple[Side, ...]]
+
+    @classmethod
+    def _readers(cls) -> list[Any]:
+        return [cls.left_time, *(side.time for side in cls.sides)]
 
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Combine it with those that are held, and hold it."""
@@ -173,11 +190,18 @@ def _between(held: list[Held[Any]], first: int, last: int) -> list[Held[Any]]:
 class LatestJoin(Joining):
     """Pairs each left event with the latest right one at or before its time, once none of these can come any more."""
 
+    form = "events that wait for the version of their time"
+    by_input = True
+
     right_time: ClassVar[Callable[[Any], Any]]
     within: ClassVar[int | None]
 
     if TYPE_CHECKING:
         right: list[Held[Any]]
+
+    @classmethod
+    def _readers(cls) -> list[Any]:
+        return [cls.left_time, cls.right_time]
 
     def on_event(self, event: Any) -> None:
         """Hold it."""
@@ -225,12 +249,19 @@ class LatestJoin(Joining):
 class Once(Stepwise):
     """Lets an event through unless another one of its key, less than a span away, has been."""
 
+    form = "times of events that were let through"
+
     time_of: ClassVar[Callable[[Any], Any]]
     within: ClassVar[int]
     into: ClassVar[Stream[Any]]
 
     passed: list[int] = []
     """Times of those let through, in order."""
+
+    @classmethod
+    def meaning(cls) -> dict[str, Any]:
+        """With the field that holds the time."""
+        return {**super().meaning(), "field of the time": field_of(cls.time_of)}
 
     def on_event(self, event: Any) -> Emission | None:
         """Pass it on, or not."""

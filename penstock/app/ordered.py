@@ -12,7 +12,7 @@ import msgspec
 from penstock.app.element import Element, ProcessingElement, overrides
 from penstock.app.event import Event
 from penstock.app.joins import Held, held_time
-from penstock.app.stepwise import Stepwise, emissions
+from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.windowed import Windowed
 from penstock.app.window.windowing import SECOND, microseconds, moment, of_watermark
@@ -29,6 +29,9 @@ class Ordered(Stepwise):
     into place between events.
     """
 
+    form = "events held until they are in order"
+    by_input = True
+
     body: ClassVar[type[ProcessingElement]]
     times: ClassVar[Mapping[type[Event], tuple[str, Callable[[Any], Any]]]]
     """By type of event: the field that holds those, and what reads their time."""
@@ -40,6 +43,13 @@ class Ordered(Stepwise):
     """When the body's own timer is due; seconds."""
     in_a_row: int = 0
     """How often that has fired since the last event."""
+
+    @classmethod
+    def meaning(cls) -> dict[str, Any]:
+        """With what the body's own state means."""
+        fields = [field_of(time_of) for _, time_of in cls.times.values()]
+        inner = cls.body.meaning() if issubclass(cls.body, Stepwise) else {}
+        return {**{f"{name} within": value for name, value in inner.items()}, **super().meaning(), "fields of the times": fields}
 
     def on_event(self, event: Any) -> None:
         """Hold it.

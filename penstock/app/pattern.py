@@ -24,6 +24,8 @@ class Matching(Stepwise):
     sequence.
     """
 
+    form = "sequences that have begun"
+
     then: ClassVar[Sequence[Condition]]
     without: ClassVar[Condition | None]
     within: ClassVar[int]
@@ -32,6 +34,11 @@ class Matching(Stepwise):
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its stream
         begun: list[list[Any]]
+
+    @classmethod
+    def meaning(cls) -> dict[str, Any]:
+        """With the steps, as far as functions have names."""
+        return {**super().meaning(), "steps": [getattr(step, "__name__", "<lambda>") for step in cls.then]}
 
     def on_event(self, event: Any) -> Iterator[Emission]:
         """Take sequences further, begin one, and give up those that cannot be any more."""

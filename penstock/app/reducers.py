@@ -63,6 +63,10 @@ class Reducer(ABC, Generic[State]):
     def result(self, state: State) -> Any:
         """What the field of the result is."""
 
+    def meaning(self) -> list[Any]:
+        """What its state is: its kind, and the field that it reads. Which events it takes is the code's own affair."""
+        return [type(self).__name__, self.field]
+
     def value_type(self, event: type[Event]) -> Any:
         """The type of what it reads.
 
@@ -232,6 +236,9 @@ class top(Reducer[list[Any]]):
         self.n, self.by = n, by
         if n < 1:
             raise TopologyError(f"top({n}, by={by!r}): give one at least.")
+
+    def meaning(self) -> list[Any]:
+        return [*super().meaning(), self.by]
 
     def kind(self, event: type[Event]) -> Any:
         if self.by not in field_types(event):

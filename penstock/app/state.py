@@ -1,109 +1,148 @@
-"""What a checkpoint must remember of an application's state, and whether new code fits it."""
+"""The schema of an application's state: what a checkpoint must remember of it, and whether new code still reads it right."""
 
-import typing
 from typing import Any
 
-from penstock.app.element import Element, ProcessingElement
+from penstock.app.element import Element, overrides
 from penstock.app.event import field_types
+from penstock.app.queries import JoinQuery, WindowQuery
+from penstock.app.shape import misfit, same_key, shape_of, words
+from penstock.app.stepwise import Stepwise
 from penstock.app.topology import Topology
-from penstock.app.window.windowing import Windowing
+from penstock.app.window.windowing import ALLOWED
 from penstock.errors import IncompatibleStateError
-
-WIDENINGS = {("int", "float")}
 
 LARGEST_STATE = 32 << 20
 """Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""
 
+MEND = "put it back, or start afresh with --fresh (which discards the stored state), or under another --name"
 
-def describe_state(topology: Topology) -> dict[str, Any]:
-    """For each keyed element its key and state, each field with its type, and its hop."""
-    return {
-        element.name: {
-            "key": {field: _spell_key(field_types(element.inputs[0].event_type)[field]) for field in element.key},
-            "state": _state_fields(element),
-            "stage": topology.depths[element.name],
-            **({"kept": "in columns"} if element.state is not None else {}),
-        }
-        for element in topology.elements
-        if element.keyed
-    }
+Schema = dict[str, Any]
+"""Of an element, as JSON: its hop, how it is kept, its key in order, what its state means, and the state's shape in full."""
 
 
-def check_state_fits(stored: dict[str, Any], present: dict[str, Any]) -> None:
-    """Refuse code that could not read, or would lose, what a checkpoint holds.
+def describe_state(topology: Topology) -> dict[str, Schema]:
+    """The schema of each element that keeps state."""
+    schemas = {}
+    for element in topology.elements:
+        if element.keyed:
+            schemas[element.name] = _schema(element, topology.depths[element.name])
+        elif isinstance(element.body, WindowQuery | JoinQuery):
+            schemas[element.name] = _schema_of_query(element, element.body)
+    return schemas
 
-    A new field (it has a default), a new element, and a wider type (``int`` to ``float``, ``T`` to
-    ``T | None``) fit.
+
+def check_state_fits(stored: dict[str, Schema], present: dict[str, Schema]) -> None:
+    """Refuse code that could not read, would lose, or would take for something else, what a checkpoint holds.
+
+    A table in ``docs/how-to/failures.md`` has the rules.
 
     Raises
     ------
-    IncompatibleStateError: names the element and the field, and how to mend it.
+    IncompatibleStateError: names the element and what has changed, as it was and as it is, and how to mend it.
     """
-    mend = "put it back, or start afresh with --fresh (which discards the stored state)"
     for name, old in stored.items():
         new = present.get(name)
         if new is None:
-            raise IncompatibleStateError(
-                f"Element {name} has stored state but is no longer in the application: {mend}."
-            )
-        if new["key"] != old["key"]:
-            raise IncompatibleStateError(
-                f"Element {name} was keyed by {_list(old['key'])} and is now keyed by {_list(new['key'])}: {mend}."
-            )
-        if new["stage"] != old["stage"]:
-            raise IncompatibleStateError(
-                f"Element {name} was behind {old['stage']} keyed hops and is now behind {new['stage']}: {mend}."
-            )
-        if new.get("kept") != old.get("kept"):
-            raise IncompatibleStateError(
-                f"Element {name} changed between the event and the batch dialect, whose state is kept in other forms: {mend}."
-            )
-        for field, kind in old["state"].items():
-            now = new["state"].get(field)
-            if now is None:
-                raise IncompatibleStateError(
-                    f"Element {name} has stored state {field!r}, which the code dropped: {mend}."
-                )
-            if now != kind and (kind, now) not in WIDENINGS and now != f"{kind} | None":
-                raise IncompatibleStateError(
-                    f"Element {name}: state {field!r} was stored as {kind} and is now {now}: {mend}."
-                )
+            raise _refused(name, "has stored state, and is no longer in the application, or keeps none now")
+        if "means" not in old:
+            raise _refused(name, "has state that a version of Penstock before its first release has written")
+        changed = _misfit_of_key(old["key"], new["key"]) or _misfit_of_place(old, new)
+        changed = changed or _misfit_of_meaning(old["means"], new["means"])
+        if changed is not None:
+            raise _refused(name, changed)
+        trouble = misfit(old["state"], new["state"], "its state")
+        if trouble is not None:
+            raise IncompatibleStateError(f"Element {name}: {trouble}: {MEND}.")
 
 
-def _state_fields(element: Element) -> dict[str, str]:
-    if element.state is not None:
-        return {field: _spell(kind) for field, kind in field_types(element.state).items()}
-    prototype: Any = element.prototype
-    described = {}
-    if element.ordered:
-        described["events"] = "held, in order"
-        prototype = prototype.body
-    if isinstance(element.window, Windowing):
-        body = prototype.body
-        return described | {
-            "windows": str(element.window),
-            **{f"window.{name}": kind for name, kind in _fields(body).items()},
-        }
-    return described | _fields(prototype)
+def _refused(name: str, what: str) -> IncompatibleStateError:
+    return IncompatibleStateError(f"Element {name} {what}: {MEND}.")
 
 
-def _fields(prototype: type[ProcessingElement]) -> dict[str, str]:
-    hints = typing.get_type_hints(prototype)
-    return {field: _spell(hints[field]) for field in prototype.__struct_fields__}
+def _schema(element: Element, stage: int) -> Schema:
+    prototype = element.prototype
+    kept = prototype if element.state is None else element.state
+    means: dict[str, Any] = {"form": "a class of its own"}
+    if isinstance(prototype, type) and issubclass(prototype, Stepwise):
+        means = prototype.meaning()
+        if prototype.by_input:
+            means["inputs"] = [stream.name for stream in element.inputs]
+    if element.has_timers:
+        means["clock of its timers"] = element.timers
+        means["on_timer"] = element.on_timer is not None if prototype is None else overrides(prototype, "on_timer")
+    if element.every is not None:
+        means["on_interval"] = True
+    return {
+        "stage": stage,
+        "kept": "in objects" if element.state is None else "in columns",
+        "key": [[field, shape_of(field_types(element.inputs[0].event_type)[field])] for field in element.key],
+        "means": means,
+        "state": shape_of(kept),
+    }
 
 
-def _spell(annotation: Any) -> str:
-    if isinstance(annotation, type) and not typing.get_args(annotation):
-        return annotation.__name__
-    return str(annotation).replace("typing.", "")
+def _schema_of_query(element: Element, body: WindowQuery | JoinQuery) -> Schema:
+    """Of what Spark keeps in columns of its own, by their place."""
+    types = field_types(element.inputs[0].event_type)
+    if isinstance(body, WindowQuery):
+        reducers = [[name, *reducer.meaning()] for name, reducer in body.reducers.items()]
+        means = {**body.window.meaning(), "field of the time": body.time.field, "reducers": reducers}
+    else:
+        means = {
+            "form": f"{body.how} join", "interval (us)": [body.lower, body.upper],
+            "fields of the times": [time.field for time in body.times], "inputs": [stream.name for stream in element.inputs],
+        }  # fmt: skip
+    return {
+        "stage": 0,
+        "kept": "by Spark",
+        "key": [[field, shape_of(types[field])] for field in body.key],
+        "means": means,
+        "state": ["tuple", *(shape_of(stream.event_type) for stream in element.inputs)],
+    }
 
 
-def _spell_key(annotation: Any) -> str:
-    """As state knows its keys by: times of all zones are one, and so are 1.0 and 1.00, which they once were not."""
-    spelled = _spell(annotation)
-    one = any(name in spelled for name in ("Decimal", "datetime"))
-    return f"{spelled} (equal values are one key)" if one else spelled
+def _misfit_of_key(old: list[Any], new: list[Any]) -> str | None:
+    if len(old) == len(new):
+        alike = (name == now and same_key(shape, kind) for (name, shape), (now, kind) in zip(old, new, strict=True))
+        if all(alike):
+            return None
+    return f"was keyed by {_key(old)} and is now keyed by {_key(new)}"
 
 
-def _list(fields: dict[str, str]) -> str:
-    return ", ".join(f"{name} ({kind})" for name, kind in fields.items())
+def _misfit_of_place(old: Schema, new: Schema) -> str | None:
+    if new["kept"] != old["kept"]:
+        return f"kept its state {old['kept']} and now keeps it {new['kept']}, as another dialect does"
+    if new["stage"] != old["stage"]:
+        return f"was behind {old['stage']} keyed hops and is now behind {new['stage']}"
+    return None
+
+
+def _misfit_of_meaning(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """What is stored alike and would mean something else."""
+    for what in [*old, *(name for name in new if name not in old)]:
+        before, now = old.get(what), new.get(what)
+        if before == now:
+            continue
+        if what.startswith(ALLOWED) and isinstance(before, int) and isinstance(now, int) and now < before:
+            continue
+        if what in ("reducers", "inputs", "fields of the times") and before is not None and now is not None and now[: len(before)] == before:
+            continue  # more of them, after those that there were
+        if what in ("clock of its timers", "on_timer") and before is None:
+            continue  # an instance has had no timer yet
+        if what == "on_timer" and before is False:
+            continue
+        return f"had {what}: {_shown(before)}, and now has {_shown(now)}"
+    return None
+
+
+def _shown(fact: Any) -> str:
+    """A fact of what state means, in a sentence."""
+    if isinstance(fact, list):
+        return ", ".join(map(_shown, fact)) or "none"
+    if isinstance(fact, bool) or fact is None:
+        return {True: "yes", False: "no", None: "none"}[fact]
+    return str(fact)
+
+
+def _key(fields: list[Any]) -> str:
+    return ", ".join(f"{name} ({words(shape)})" for name, shape in fields)

@@ -1,7 +1,7 @@
 """Prototypes whose timers do several things at once, each of which may fail for itself."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.app.element import Emitted, ProcessingElement
 from penstock.app.stream import Emission
@@ -9,6 +9,16 @@ from penstock.app.stream import Emission
 
 class Stepwise(ProcessingElement):
     """A prototype whose timer takes steps: windows that close, say. If one raises, the container takes them one by one."""
+
+    form: ClassVar[str]
+    """What its state is, in words: a prototype of another form would take the same state for something else."""
+    by_input: ClassVar[bool] = False
+    """Whether its state holds events by the place of their stream among its inputs."""
+
+    @classmethod
+    def meaning(cls) -> dict[str, Any]:
+        """What must stay as it is, besides the types, for stored state to mean the same: JSON, by what it is in words."""
+        return {"form": cls.form}
 
     def is_due(self) -> bool:
         """Whether there is a step to take."""
@@ -53,3 +63,8 @@ def emissions(emitted: Emitted) -> Iterable[Emission]:
     if emitted is None:
         return ()
     return (emitted,) if isinstance(emitted, Emission) else emitted
+
+
+def field_of(reader: Any) -> str | None:
+    """The field that an `operator.attrgetter` reads; None where there is none."""
+    return None if reader is None else str(reader.__reduce__()[1][0])

@@ -121,7 +121,7 @@ class PageForm:
         if table.schema.equals(self.schema):
             return table
         columns = [
-            table[field.name].cast(field.type)
+            table[field.name].cast(field.type, safe=False)  # as Python makes floats of integers
             if field.name in table.schema.names
             else pa.array(self.fields[field.name].made(len(table)), field.type)
             for field in self.schema

@@ -387,7 +387,7 @@ def test_a_window_without_a_clock_is_refused():
 
 def test_what_a_checkpoint_holds_of_windows_is_checked():
     stored = describe_state(application(Tumbling("10 s")).topology())
-    assert stored["Sum"]["state"] == {"windows": "10 s", "window.bids": "int", "window.total": "int"}
+    assert (stored["Sum"]["means"]["windows"], stored["Sum"]["state"][0]) == ("10 s", "struct")
     with pytest.raises(IncompatibleStateError, match="10 s and is now 20 s"):
         check_state_fits(stored, describe_state(application(Tumbling("20 s")).topology()))
 
@@ -639,9 +639,8 @@ def test_what_is_late_for_the_order_is_a_dead_letter():
     driver.batch()
     driver.batch({"Bids": [Bid(1, 2, at(3))]})
     assert ["in order" in letter["error"] for letter in driver.dead_letters] == [True]
-    assert describe_state(ordered(Tumbling("10 s")).topology())["Closing"]["state"] == {
-        "events": "held, in order", "windows": "10 s", "window.prices": "list[int]",
-    }  # fmt: skip
+    means = describe_state(ordered(Tumbling("10 s")).topology())["Closing"]["means"]
+    assert (means["form"], means["windows within"]) == ("events held until they are in order", "10 s")
 
 
 def test_an_instance_is_forgotten_once_its_windows_have_closed():

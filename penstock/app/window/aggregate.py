@@ -27,6 +27,11 @@ class Reducing(ProcessingElement):
     spans: ClassVar[frozenset[str]]
     time_of: ClassVar[Any]
 
+    @classmethod
+    def meaning(cls) -> list[list[Any]]:
+        """Whose the states are, in their order: the name, the kind and the field of each reducer."""
+        return [[name, *reducer.meaning()] for name, reducer in cls.reducers.items()]
+
     def on_event(self, event: Any) -> None:
         """Add it to each."""
         time = 0 if self.time_of is None else microseconds(type(self).time_of(event))

@@ -16,6 +16,8 @@ from penstock.app.window.windowing import FOREVER, Global
 class ByTime(Windowed):
     """A result for each span of event time in which an event came: of the events before its end, whatever the order of delivery."""
 
+    form = "one window, with results by time"
+
     if TYPE_CHECKING:  # fields of each prototype, typed by its body
         open: dict[int, Part[Any]]
         whole: Events[Any] | None
@@ -83,6 +85,8 @@ class ByTime(Windowed):
 
 class ByCount(Windowed):
     """A result after every so many events, in the order in which they come."""
+
+    form = "one window, with results by count"
 
     on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
 

@@ -13,8 +13,9 @@ import msgspec
 
 from penstock.app.element import ProcessingElement, overrides
 from penstock.app.event import SCALARS, field_types
-from penstock.app.stepwise import Stepwise, emissions
+from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
+from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowing import (
     FOREVER,
     SECOND,
@@ -52,6 +53,12 @@ class Windowed(Stepwise):
     windowing: ClassVar[Any]
     time_of: ClassVar[Callable[[Any], datetime] | None]
     """Reads an event's time; None for windows by count without one."""
+
+    @classmethod
+    def meaning(cls) -> dict[str, Any]:
+        """With the windows to the microsecond, the field that holds the time, and how they are merged."""
+        reducers = {"reducers": cls.body.meaning()} if issubclass(cls.body, Reducing) else {}
+        return {**super().meaning(), **cls.windowing.meaning(), "field of the time": field_of(cls.time_of), **reducers}
 
     @property
     def _mark(self) -> int:
@@ -195,6 +202,8 @@ class Spans(Windowed):
 class Aligned(Spans):
     """Tumbling and sliding windows, each with a state of its own."""
 
+    form = "windows, each with a state of its own"
+
     def _windows(self, time: int) -> list[int]:
         windowing: Sliding = self.windowing
         spans = [(start, windowing.end(start)) for start in windowing.starts(time)]
@@ -210,6 +219,8 @@ class Aligned(Spans):
 
 class Sessions(Spans):
     """Windows that grow with their events, and merge where an event joins them."""
+
+    form = "sessions"
 
     def _windows(self, time: int) -> list[int]:
         gap = self.windowing.gap_us
@@ -232,6 +243,8 @@ class Sessions(Spans):
 
 class Panes(Windowed):
     """Sliding windows that share their parts: an event goes into one of them, and a window is what they merge to."""
+
+    form = "parts that windows share"
 
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
         open: dict[int, Part[Any]]
@@ -310,6 +323,8 @@ class Events(msgspec.Struct, Generic[Body], array_like=True):
 
 class Counted(Windowed):
     """Windows by count, of one part or several that windows share."""
+
+    form = "windows by count"
 
     on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
 

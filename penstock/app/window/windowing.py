@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.app.duration import Duration, seconds
@@ -42,6 +42,10 @@ def moment(at: int) -> datetime:
     return datetime.fromtimestamp(at // SECOND, UTC) + timedelta(microseconds=at % SECOND)
 
 
+ALLOWED = "allowed (us)"
+"""What `Windowing.meaning` calls how long windows are kept, which may become less."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Windowing:
     """How an element's events are divided into windows.
@@ -70,6 +74,11 @@ class Windowing:
     def allowed_us(self) -> int:
         """Microseconds after which a closed window is forgotten."""
         return _micros(self.allowed)
+
+    def meaning(self) -> dict[str, Any]:
+        """What stored windows are known by; see `Stepwise.meaning`."""
+        exact = {f"{name} (us)": getattr(self, f"{name}_us", None) for name in ("size", "every", "offset", "gap")}
+        return {"windows": str(self), **{name: value for name, value in exact.items() if value is not None}, ALLOWED: self.allowed_us}
 
 
 @dataclass(frozen=True, init=False)

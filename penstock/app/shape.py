@@ -1,0 +1,214 @@
+"""The shape in which a type's values are stored, in full, and whether values of one shape can be read as another.
+
+Values lie in MessagePack as msgspec writes them: fields of events by name, those of tuples by place, an enumeration's member as its
+value. What is stored is never rewritten as a whole, so a type must be able to read what any earlier version of it has written.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import inspect
+
+Shape = Any
+"""JSON: the name of a scalar type, or a list that begins with what it is a shape of."""
+
+WIDER = {("int", "float")}
+"""Scalars, the first of which is read as the second without a loss."""
+
+SCALARS: Mapping[type[inspect.Type], str] = {
+    inspect.AnyType: "any", inspect.NoneType: "none", inspect.BoolType: "bool", inspect.IntType: "int", inspect.FloatType: "float",
+    inspect.StrType: "str", inspect.BytesType: "bytes", inspect.ByteArrayType: "bytes", inspect.MemoryViewType: "bytes",
+    inspect.DateType: "date", inspect.TimeDeltaType: "timedelta", inspect.UUIDType: "UUID", inspect.DecimalType: "Decimal",
+    inspect.RawType: "raw", inspect.ExtType: "ext",
+}  # fmt: skip
+LISTS: Mapping[type[inspect.Type], str] = {
+    inspect.ListType: "list", inspect.SetType: "set", inspect.FrozenSetType: "set", inspect.VarTupleType: "tuple of any length"
+}  # fmt: skip
+BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+
+
+def shape_of(annotation: Any) -> Shape:
+    """The shape of a type's values."""
+    return _shape(inspect.type_info(annotation), ())
+
+
+def words(shape: Shape) -> str:
+    """A shape as people would write the type."""
+    if isinstance(shape, str):
+        return shape
+    kind, *rest = shape
+    if kind == "one of":
+        return " | ".join(sorted(map(words, rest), key=lambda word: (word == "none", word))).replace("none", "None")
+    if kind in ("struct", "places"):
+        name, fields = rest[0]["name"], rest[0]["fields"]
+        return f"{name}({', '.join(f'{field}: {words(inner)}' for field, (inner, _) in fields.items())})"
+    if kind == "enum":
+        return f"{rest[0]}({', '.join(f'{name}={value!r}' for name, value in rest[1].items())})"
+    if kind == "within":
+        return f"{words(rest[0])} ({', '.join(f'{name} {value}' for name, value in rest[1].items())})"
+    return f"{kind}[{', '.join(words(inner) if isinstance(inner, str | list) else repr(inner) for inner in rest)}]"
+
+
+def misfit(old: Shape, new: Shape, at: str) -> str | None:
+    """What keeps stored values of one shape from being read as another, in words; None where nothing does.
+
+    Parameters
+    ----------
+    at: what the values are, in a sentence.
+    """
+    if old == new:
+        return None
+    if _kind(new) == "within":
+        limits = old[2] if _kind(old) == "within" else {}
+        tighter = [name for name, value in new[2].items() if limits.get(name) != value]
+        return _changed(old, new, at) if tighter else misfit(old[1], new[1], at)
+    if _kind(old) == "within":
+        return misfit(old[1], new, at)
+    if _kind(new) == "one of":
+        return _misfit_of_union(old, new, at)
+    if _kind(old) != _kind(new):
+        return None if (_kind(old), _kind(new)) in WIDER else _changed(old, new, at)
+    compare = {"struct": _misfit_by_name, "places": _misfit_by_place, "enum": _misfit_of_enum}.get(_kind(old))
+    if compare is not None:
+        return compare(old, new, at)
+    if _kind(old) == "literal":
+        return None if all(value in new for value in old) else _changed(old, new, at)
+    if isinstance(old, str) or len(old) != len(new):
+        return _changed(old, new, at)
+    parts = (misfit(one, other, f"{at}[]") for one, other in zip(old[1:], new[1:], strict=True))
+    return next(filter(None, parts), None)
+
+
+def same_key(old: Shape, new: Shape) -> bool:
+    """Whether equal values of both are stored alike, as what is found by its bytes must be."""
+    if _kind(new) == "one of" and _kind(old) != "one of":  # T to T | None
+        return [one for one in new[1:] if one != "none"] == [old]
+    if _kind(old) == _kind(new) == "enum":
+        return misfit(old, new, "") is None
+    return msgspec.json.encode(old) == msgspec.json.encode(new)  # with the order of fields, which bytes have
+
+
+def _shape(kind: inspect.Type, path: tuple[Any, ...]) -> Shape:
+    if isinstance(kind, inspect.Metadata):
+        return _shape(kind.type, path)
+    plain: Shape
+    if type(kind) in SCALARS:
+        plain = SCALARS[type(kind)]
+    elif isinstance(kind, inspect.DateTimeType | inspect.TimeType):
+        name = "datetime" if isinstance(kind, inspect.DateTimeType) else "time"
+        return name + {None: "", True: " with a zone", False: " without a zone"}[kind.tz]
+    elif type(kind) in LISTS:
+        plain = [LISTS[type(kind)], _shape(cast(inspect.ListType, kind).item_type, path)]
+    elif isinstance(kind, inspect.TupleType):
+        plain = ["tuple", *(_shape(item, path) for item in kind.item_types)]
+    elif isinstance(kind, inspect.DictType):
+        plain = ["dict", _shape(kind.key_type, path), _shape(kind.value_type, path)]
+    elif isinstance(kind, inspect.UnionType):
+        members = [_shape(member, path) for member in kind.types]
+        return ["one of", *sorted(members, key=lambda one: msgspec.json.encode(one, order="deterministic"))]
+    elif isinstance(kind, inspect.EnumType):
+        return ["enum", kind.cls.__name__, {name: member.value for name, member in kind.cls.__members__.items()}]
+    elif isinstance(kind, inspect.LiteralType):
+        return ["literal", *kind.values]
+    elif isinstance(kind, inspect.CustomType):
+        return ["custom", f"{kind.cls.__module__}.{kind.cls.__qualname__}"]
+    else:
+        return _record(kind, path)
+    bounds = {name: value for name in BOUNDS if (value := getattr(kind, name, None)) is not None}
+    return ["within", plain, bounds] if bounds else plain
+
+
+def _record(kind: Any, path: tuple[Any, ...]) -> Shape:
+    """Of what has fields: events and other structs, data classes, typed dicts, named tuples."""
+    cls = kind.cls
+    if cls in path:
+        return ["again", len(path) - path.index(cls)]
+    by_place = isinstance(kind, inspect.NamedTupleType) or getattr(kind, "array_like", False)
+    config = getattr(cls, "__struct_config__", None)
+    described = {
+        "name": cls.__name__,
+        "fields": {each.encode_name: [_shape(each.type, (*path, cls)), each.required] for each in kind.fields},
+    }
+    if getattr(kind, "tag", None) is not None:
+        described["tag"] = [kind.tag_field, kind.tag]
+    if getattr(kind, "forbid_unknown_fields", False):
+        described["closed"] = True
+    if config is not None and config.omit_defaults:
+        described["omitted"] = {each.encode_name: repr(each.default) for each in kind.fields if not each.required}
+    return ["places" if by_place else "struct", described]
+
+
+def _kind(shape: Shape) -> str:
+    return shape if isinstance(shape, str) else str(shape[0])
+
+
+def _changed(old: Shape, new: Shape, at: str) -> str:
+    return f"{at} was stored as {words(old)} and is now {words(new)}"
+
+
+def _misfit_of_union(old: Shape, new: Shape, at: str) -> str | None:
+    """Each of the old types must be read by one of the new ones."""
+    befores = old[1:] if _kind(old) == "one of" else [old]
+    for before in befores:
+        if _kind(before) == "struct" and any(_exchanged(before, after) for after in new[1:]):
+            return f"{_changed(old, new, at)}; the tags of its members were exchanged"
+        troubles = [misfit(before, after, at) for after in new[1:]]
+        if all(troubles):
+            alike = [
+                trouble
+                for after, trouble in zip(new[1:], troubles, strict=True)
+                if _kind(after) == _kind(before) and not isinstance(after, str)
+            ]
+            return alike[0] if len(alike) == 1 else _changed(old, new, at)
+    return None
+
+
+def _exchanged(before: Shape, after: Shape) -> bool:
+    """Whether a class has another tag than it had: its values would be read as those of another class."""
+    named = _kind(after) == "struct" and after[1]["name"] == before[1]["name"]
+    return named and after[1].get("tag") != before[1].get("tag")
+
+
+def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
+    before, after = old[1], new[1]
+    for name, (shape, required) in before["fields"].items():
+        now = after["fields"].get(name)
+        if now is None:
+            return f"{at} has stored the field {name!r} ({words(shape)}), which {after['name']} no longer has: it is {words(new)}"
+        if now[1] and not required:
+            return f"{at}: field {name!r} had a default, which not every stored value holds, and has none now"
+        trouble = misfit(shape, now[0], f"{at}.{name}")
+        if trouble is not None:
+            return trouble
+    for name, (shape, required) in after["fields"].items():
+        if name not in before["fields"] and required:
+            return f"{at}: {after['name']} has a new field {name!r} ({words(shape)}) without a default, and what is stored lacks it"
+    for what, sentence in (("tag", "the tag"), ("closed", "forbid_unknown_fields"), ("omitted", "omit_defaults, or a default left out by it,")):
+        if before.get(what) != after.get(what) and not (what == "omitted" and _only_more(before, after)):
+            return f"{at}: {sentence} of {after['name']} has changed"
+    return None
+
+
+def _only_more(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether defaults that were left out of what is stored are still the same."""
+    return all(after.get("omitted", {}).get(name) == default for name, default in before.get("omitted", {}).items())
+
+
+def _misfit_by_place(old: Shape, new: Shape, at: str) -> str | None:
+    before, after = (list(each[1]["fields"].items()) for each in (old, new))
+    if [name for name, _ in before] != [name for name, _ in after[: len(before)]]:
+        return f"{_changed(old, new, at)}; its fields are known by their place"
+    for (name, (shape, required)), (_, (now, needed)) in zip(before, after, strict=False):
+        if needed and not required:
+            return f"{at}: field {name!r} had a default, and has none now"
+        trouble = misfit(shape, now, f"{at}.{name}")
+        if trouble is not None:
+            return trouble
+    lacking = [name for name, (_, required) in after[len(before) :] if required]
+    return f"{at}: a new field {lacking[0]!r} has no default, and what is stored lacks it" if lacking else None
+
+
+def _misfit_of_enum(old: Shape, new: Shape, at: str) -> str | None:
+    gone = [name for name, value in old[2].items() if new[2].get(name) != value]
+    return f"{_changed(old, new, at)}; what is stored of a member is its value, and that of {gone[0]} is another now" if gone else None
