@@ -59,7 +59,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
     except click.ClickException as error:
         _fail(error.format_message())
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as error:
+        if isinstance(error.__cause__, EOFError):  # which click takes for a terminal that was closed
+            _fail_within(error.__cause__)
         _fail("interrupted.", 130)
     except PenstockError as error:
         _fail(str(error))
@@ -70,9 +72,13 @@ def main(arguments: list[str] | None = None) -> None:
             f"{error.filename or 'a file'}: {error.strerror or error}; free space or mend permissions, and run again."
         )
     except Exception as error:
-        if os.environ.get("PENSTOCK_DEBUG"):
-            raise
-        _fail(f"internal error: {type(error).__name__}: {error}; set PENSTOCK_DEBUG=1 to see where.", 1)
+        _fail_within(error)
+
+
+def _fail_within(error: BaseException) -> None:
+    if os.environ.get("PENSTOCK_DEBUG"):
+        raise error
+    _fail(f"internal error: {type(error).__name__}: {error}; set PENSTOCK_DEBUG=1 to see where.", 1)
 
 
 def _fail(sentence: str, code: int = 2) -> Any:

@@ -1,6 +1,7 @@
 """Reading what Spark's checkpoint says of the sources: which offsets, and which files, are committed."""
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,9 @@ from urllib.parse import unquote, urlparse
 from zlib import crc32
 
 from penstock.storage import durable
+
+IN_CHECKPOINT = r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
+"""Names of what lies in a checkpoint."""
 
 Files = dict[str, int]
 """Files by the log offset with which a source has taken them in."""
@@ -101,6 +105,14 @@ def _entry(content: bytes) -> Files:
 def _place(uri: str) -> str:
     """A file as a path, or as the URI that it has in a store."""
     return unquote(urlparse(uri).path if uri.startswith("file:") else uri)
+
+
+def clear_checkpoint(checkpoint: Path) -> None:
+    """Remove what Spark, and we, have written of a query, and nothing else that may lie there."""
+    for name in durable.names(checkpoint):
+        if re.fullmatch(IN_CHECKPOINT, name):
+            durable.remove(checkpoint / name)
+    durable.remove_empty(checkpoint)
 
 
 def batches(checkpoint: Path, log: str) -> list[int]:

@@ -47,6 +47,8 @@ class Schedule:
 
     def due(self, elapsed: float) -> int:
         """How many events are due by a time."""
+        if elapsed < 0:  # the clock has been set back
+            return 0
         number = int(np.searchsorted(self._ends, elapsed, side="right")) - 1
         if number == len(self._ends) - 1:
             while self._ends[-1] <= elapsed and not self._complete(len(self._ends) - 1):

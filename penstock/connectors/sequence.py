@@ -125,17 +125,32 @@ class SequenceSource(BoundSource):
         self.admission = Admission.of(uri or Uri("", self.uri), options)
         self._text, self._application = None if uri is None else str(uri), context.application
         self._started: float | None = None
+        self._beginning: Any = None
+
+    def beginning(self, started_us: int) -> Any:
+        start = self.sequence.start()
+        mark = self.sequence.bookmark(start)
+        offset = {"first": start, "end": start, "started": started_us / 1e6}
+        return offset if mark is None else {**offset, "first_mark": mark}
+
+    def begin_at(self, beginning: Any) -> None:
+        self._beginning = beginning
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         assert self._application is not None
         followed = Followed(self._application, self.source.name, self._text, self.identity())
-        options = {"followed": msgspec.json.encode(followed).decode(), "parts": str(max(1, spark.parallelism))}
+        options = {
+            "followed": msgspec.json.encode(followed).decode(),
+            "parts": str(max(1, spark.parallelism)),
+            "beginning": msgspec.json.encode(self._beginning or self.beginning(started_us)).decode(),
+        }
         return Reading(FORMAT, ("payload", "born", "CAST(0 AS BIGINT) AS major", "minor"), options)
 
     def reckon(self, position: Position) -> Reckoning:
         first, done = self._done(position)
-        if position.offset is not None:
-            self.sequence.turn_to(position.offset.get("mark"))
+        at = self._offset(position)
+        if at is not None:
+            self.sequence.turn_to(at.get("mark", at.get("first_mark")))
         self._started = self._started or time.time()
         return Reckoning(done - first, self.waiting(self._started, done))
 
@@ -146,8 +161,7 @@ class SequenceSource(BoundSource):
         if self.reckon(position).queued:
             return False
         last = self.sequence.last()
-        assert self._started is not None
-        return last is None or self.sequence.end(self._started) >= last
+        return last is None or self._done(position)[1] >= last
 
     def note_progress(self, run: str, position: Position) -> None:
         self.sequence.note_reader(run, self._done(position)[1])
@@ -159,17 +173,21 @@ class SequenceSource(BoundSource):
         ------
         SourceError: fewer than those done, so it is another sequence.
         """
-        end = self.sequence.end(started)
-        if end < done:
+        end, last = self.sequence.end(started), self.sequence.last()
+        whole = end if last is None else last  # what ends by itself may go by the clock, which may be set back
+        if whole < done:
             raise SourceError(
-                f"{self.uri} ends at event {end}, but {done} have been read from it: it is not the one that this run began "
+                f"{self.uri} ends at event {whole}, but {done} have been read from it: it is not the one that this run began "
                 "with; put that back, or start afresh with --fresh."
             )
-        return end - done
+        return max(end - done, 0)
+
+    def _offset(self, position: Position) -> Any:
+        return self._beginning if position.offset is None else position.offset
 
     def _done(self, position: Position) -> tuple[int, int]:
         """Where the run began, and where what it has committed ends."""
-        at = position.offset
+        at = self._offset(position)
         if at is None:
             start = self.sequence.start()
             return start, start

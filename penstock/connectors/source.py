@@ -89,6 +89,13 @@ class BoundSource(ABC):
         """What tells the thing at the source's place from any other that may come to lie there; None, if nothing does."""
         return None
 
+    def beginning(self, started_us: int) -> Any:
+        """Where a new run is to begin, in JSON's types: kept from its first start on; None, where Spark keeps it."""
+        return None
+
+    def begin_at(self, beginning: Any) -> None:  # noqa: B027 - most leave it to Spark
+        """Told where the run has begun, before `reading`."""
+
     @abstractmethod
     def reckon(self, position: Position) -> Reckoning:
         """What the source itself says has been, and is still to be, handed to Spark."""

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from penstock.connectors.checkpoint import batches, offsets_checksum
+from penstock.connectors.checkpoint import batches, clear_checkpoint, offsets_checksum
 from penstock.connectors.sink import BoundSink
 from penstock.engine.ledger import Ledger
 from penstock.errors import IncompatibleStateError
-from penstock.storage import durable
 
 MEND = "put all of the run's directory back as it was, or start afresh with --fresh"
 
@@ -25,7 +24,7 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink]) -> None:
     planned, completed = batches(checkpoint, "offsets"), batches(checkpoint, "commits")
     if not planned and not completed and ledger.last is None:
         # A start that was killed before its first batch was planned leaves state that Spark would not begin with.
-        durable.remove(checkpoint)
+        clear_checkpoint(checkpoint)
         return
     done = -1 if ledger.last is None else ledger.last
     if completed and completed[-1] > done:

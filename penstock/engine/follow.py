@@ -36,7 +36,7 @@ class FollowDataSource(DataSource):
     def streamReader(self, schema: Any) -> "FollowReader":
         """The reader."""
         followed = msgspec.json.decode(self.options["followed"], type=Followed)
-        return FollowReader(followed, int(self.options["parts"]))
+        return FollowReader(followed, int(self.options["parts"]), msgspec.json.decode(self.options["beginning"]))
 
 
 class Range(InputPartition):
@@ -50,17 +50,15 @@ class Range(InputPartition):
 class FollowReader(DataSourceStreamReader):
     """Admits events and reads them in contiguous ranges, so that order is kept."""
 
-    def __init__(self, followed: Followed, parts: int) -> None:
-        self._followed, self._parts = followed, parts
+    def __init__(self, followed: Followed, parts: int, beginning: dict[str, Any]) -> None:
+        self._followed, self._parts, self._beginning = followed, parts, beginning
         self._admission = followed.open().admission
-        self._admission.last = time.time()
+        self._admission.last = time.monotonic()
         self._end: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """The start of the sequence, and of its clock."""
-        sequence = self._followed.open().sequence
-        start = sequence.start()
-        return _marked({"first": start, "end": start, "started": time.time()}, "first_mark", sequence.bookmark(start))
+        """Where the run has begun: the start of the sequence, and of its clock."""
+        return self._beginning
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Some limit, so that the admission is asked; `ReadAllAvailable` goes past it."""
@@ -72,7 +70,7 @@ class FollowReader(DataSourceStreamReader):
         source.sequence.turn_to(_mark(start))
         waiting = source.waiting(start["started"], start["end"])
         self._end = {**start, "end": start["end"] + waiting}
-        admitted = waiting if isinstance(limit, ReadAllAvailable) else self._admission.admit(waiting, time.time())
+        admitted = waiting if isinstance(limit, ReadAllAvailable) else self._admission.admit(waiting, time.monotonic())
         if not admitted:
             return start
         end = start["end"] + admitted

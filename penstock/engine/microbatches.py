@@ -39,6 +39,7 @@ from penstock.engine.steering import Steering, retime
 from penstock.engine.warmup import warm_up
 from penstock.engine.watch import POLL_S, Watch, lost_a_part
 from penstock.engine.watermarks import Watermarks
+from penstock.errors import PenstockError
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
@@ -112,8 +113,11 @@ class MicroBatches:
                     query.stop()
                 with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
                     _close(every)
-        self._note_progress(every)
-        return self._report(every)
+        try:
+            self._note_progress(every)
+            return self._report(every)
+        except PenstockError as error:  # what a query has failed of is said, and not that its source cannot be counted
+            raise watch.failure or error from None
 
     def move(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
         """Move the run to where it is wanted, and read nothing that is not begun; returns the report."""
@@ -283,6 +287,8 @@ class MicroBatches:
 
     def _start(self, spark: SparkSession, groups: list[BoundGroup], place: int, started_us: int) -> StreamingQuery:
         group = groups[place]
+        for bound in group.sources:
+            bound.begin_at(self._binding.recording.beginning(bound.source.name, lambda: bound.beginning(started_us)))
         frame, tallies, group = (_native if group.group.native else _compiled)(spark, group, started_us)
         order = sorted(zip(group.places, (bound.source.name for bound in group.sources), strict=True))
         self._binding.recording.fix_order(group.group.name, [name for _, name in order])

@@ -1,6 +1,7 @@
 """From what a bound source says of its stream to Spark's streaming DataFrame."""
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from penstock.connectors.sequence import FORMAT
 from penstock.connectors.source import BoundSource
@@ -26,7 +27,9 @@ def frame_of(spark: SparkSession, bound: BoundSource, started_us: int) -> DataFr
         spark.dataSource.register(FollowDataSource)
     reader = spark.readStream.format(reading.format).options(**reading.options)
     if reading.like is not None:
-        reader = reader.schema(spark.read.format(reading.format).load(reading.like).schema)
+        like = spark.read.format(reading.format).load(reading.like).schema
+        given = StructType.fromDDL(reading.schema) if reading.schema else StructType()
+        reader = reader.schema(StructType([*given, *(field for field in like if field.name not in given.names)]))
     elif reading.schema is not None:
         reader = reader.schema(reading.schema)
     return reader.load(reading.path).selectExpr(*reading.columns)

@@ -17,6 +17,7 @@ import pyspark
 
 import penstock
 from penstock.app.state import check_state_fits
+from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
 from penstock.engine.options import RETAIN
 from penstock.engine.overview import mode_of
@@ -31,7 +32,6 @@ LOCK_PATIENCE = 30.0
 
 MANIFEST, REPORT, LOG = "manifest.json", "report.json", "spark.log"
 OUTPUT, HOPS, CHECKPOINT, MOVING = "output", "hops", "checkpoint", "moving"
-OF_CHECKPOINTS = r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
 OURS = r"manifest\.json|report\.json|spark\.log|log4j2\.properties|application-\w+\.(?:zip|draft)|kafka~.*\.json"
 DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
 JOURNALS = r"(?:batches-.*|progress|starts|moves|decisions)\.jsonl"
@@ -127,7 +127,7 @@ class Recording:
             self._check(stored, manifest)
             manifest |= {name: stored[name] for name in ("run", "discarded", "place")}
             manifest |= {"orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
-            manifest |= {"places": stored.get("places", {})}
+            manifest |= {"places": stored.get("places", {}), "beginnings": stored.get("beginnings", {})}
             inspect(manifest["run"], manifest["discarded"])
         else:
             manifest |= {"place": str(self.directory), "places": {}, **_identity(stored)}
@@ -178,6 +178,15 @@ class Recording:
         if before != {name: place["place"] for name, place in kept.items()}:
             self._keep_manifest()
         return {name: kept[name]["since"] for name in sinks}
+
+    def beginning(self, source: str, now: Callable[[], Any]) -> Any:
+        """Where the run has begun to read a source: what ``now`` says at its first start, whether or not it reads anything then."""
+        known: dict[str, Any] = self.manifest.setdefault("beginnings", {})
+        if source not in known:
+            known[source] = now()
+            if known[source] is not None:
+                self._keep_manifest()
+        return known[source]
 
     @property
     def ended(self) -> bool:
@@ -285,12 +294,13 @@ class Recording:
             for group in _within(hop):
                 remove_output(group, runs)
             durable.remove_empty(hop)
-        for place in (self.directory / OUTPUT, self.directory / CHECKPOINT, *_within(self.directory / CHECKPOINT)):
-            for name in durable.names(place):
-                if re.fullmatch(OURS if place.name == OUTPUT else OF_CHECKPOINTS, name):
-                    durable.remove(place / name)
-            durable.remove_empty(place)
-        durable.remove_empty(self.directory / CHECKPOINT)
+        for name in durable.names(self.directory / OUTPUT):
+            if re.fullmatch(OURS, name):
+                durable.remove(self.directory / OUTPUT / name)
+        for checkpoint in _within(self.directory / CHECKPOINT):
+            clear_checkpoint(checkpoint)
+        for name in (OUTPUT, CHECKPOINT):
+            durable.remove_empty(self.directory / name)
         durable.remove_empty(self.directory / HOPS)
         durable.remove(self.directory / MOVING)
         os.truncate(self.log.name, 0)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from urllib.parse import unquote
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -150,6 +151,13 @@ def _explained(error: BaseException, log: str) -> RunFailedError:
     reason = (ours or python or caused or [first])[-1].strip().removesuffix(".")
     if "Python worker exited unexpectedly" in text or "Python worker exited prematurely" in text:
         reason = "a Python worker died (killed from outside, or for want of memory)"
+    unread = re.search(r"Encountered error while reading file (\S+)\. (.*?)\.? *SQLSTATE", text)
+    if unread:
+        place = unquote(unread[1]).removeprefix("file://")
+        reason = (
+            f"Spark cannot read {place} ({unread[2] or reason}): put a whole file in its place, with the columns of the others, or move it "
+            "away"
+        )
     colon = re.search(r"Relative path in absolute URI: (\S+)", text)
     if colon:
         reason = f"the file {colon[1]} has a colon in its name, which Spark cannot read; rename it"

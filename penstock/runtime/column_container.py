@@ -74,7 +74,7 @@ class ColumnContainer:
         self._fields = fields_of(element.state)
         self._pages = ColumnPages(element.name, store, self._fields)
         self._now, self._watermark = seconds_us(now), NEVER if watermark is None else seconds_us(watermark)
-        self._mark = watermark
+        self._mark, self._ran = watermark, now
         self._clock = now if element.timers == "processing" else watermark
         self._outputs: list[EventBatch] = []
         self._held = self._none()
@@ -108,6 +108,7 @@ class ColumnContainer:
         """
         self._fire()
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
+        self._pages.header.ran = max(self._ran, self._pages.header.ran or 0.0)
         self._pages.write(self._held)
         for batch in self._outputs:
             self._stage.route(batch)
@@ -128,7 +129,9 @@ class ColumnContainer:
             numbers |= set(pages.next_to_sweep())
         self._held = held = pages.read(numbers)
         if self.element.expires is not None:
-            expired = held.arrays[TOUCHED] + np.timedelta64(round(self.element.expires * 1e6), "us") <= self._now
+            ends = held.arrays[TOUCHED] + np.timedelta64(round(self.element.expires * 1e6), "us")
+            expired = ends <= self._now
+            self._fire_before_expiry(expired, ends)
             pages.header.instances -= int(expired.sum())
             held.keep(~expired)
         before = len(held)
@@ -253,12 +256,27 @@ class ColumnContainer:
         header = self._pages.header
         if self._mark is not None:
             header.fired = self._mark if header.fired is None else max(header.fired, self._mark)
-        if self.element.on_timer is None or self._clock is None:
+        if self._clock is not None:
+            self._fire_until(np.full(len(self._held), seconds_us(self._clock)))
+
+    def _fire_before_expiry(self, expired: Array, ends: Array) -> None:
+        """Fire timers that had come due before their instances expired, where no micro-batch has come in between."""
+        if self._clock is None:
             return
-        clock = seconds_us(self._clock)
+        clock, ran = seconds_us(self._clock), self._pages.header.ran
+        if self.element.timers == "processing":
+            until = np.where(expired, np.minimum(ends, clock), NEVER)
+        else:
+            until = np.where(expired & (ran is None or ends > seconds_us(ran)), clock, NEVER)
+        self._fire_until(until)
+
+    def _fire_until(self, until: Array) -> None:
+        """Fire the timers of instances up to a time of each, earliest first."""
+        if self.element.on_timer is None:
+            return
         for _ in range(REARMED_AT_MOST):
             due = self._held.arrays[DUE]
-            ready = np.flatnonzero(due <= clock)
+            ready = np.flatnonzero(due <= until)
             if not len(ready):
                 return
             ready = ready[np.argsort(due[ready], kind="stable")]

@@ -1,5 +1,6 @@
 """A container: the instances of one keyed element that live in one partition."""
 
+import math
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -87,6 +88,7 @@ class Container:
         self._calls_back = overrides(self.prototype, "on_batch")
         self._emitter = self._new_emitter(LineageColumns.uncaused([], 0))
         self._batch = _Batch([], Delivery(stage.wiring, []), set())
+        self._fire_before_expiry()
 
     def handle(self, delivery: Delivery) -> None:
         """Apply events, which are in order and come after those of earlier deliveries."""
@@ -267,6 +269,7 @@ class Container:
         self._drop_empty()
         self._note_timers()
         self._sweep()
+        self._pages.header.ran = max(self._context.now, self._pages.header.ran or 0.0)
         self._tally.instances[self._stage.tally.partition] = self._pages.header.instances
         self._pages.flush(self._key.hashes)
         self._route()
@@ -397,6 +400,35 @@ class Container:
 
     # --- timers and expiry ----------------------------------------------------------------------
 
+    def _fire_before_expiry(self) -> None:
+        """Fire timers that had come due before their instances expired, where no micro-batch has come in between."""
+        if self.element.expires is None or not self._has_timers or self._clock is None:
+            return
+        for number in self._pages.due(self._clock):
+            page = self._pages.page(number)
+            for identity, stored in list(page.items()):
+                entry = self._decode(stored)
+                due = entry.next_due
+                if due is not None and self._expired(entry) and due <= self._fires_until(entry):
+                    self._adopt(identity, self._key.decode(identity), entry, page)
+        if self._live:
+            for _ in range(REARMED_AT_MOST):
+                if not self._fire_once():
+                    break
+            for identity in list(self._live):
+                self._forget(identity)
+            self._route()
+
+    def _fires_until(self, entry: Instance[Any]) -> float:
+        """Up to when the timers of an instance fire: the clock, or when it expired, if that was before."""
+        assert self._clock is not None
+        if self.element.expires is None:
+            return self._clock
+        end, ran = entry.touched + self.element.expires, self._pages.header.ran
+        if self.element.timers == "processing":
+            return min(self._clock, end)
+        return self._clock if ran is None or end > ran or end > self._context.now else -math.inf
+
     def _fire(self) -> None:
         header, mark = self._pages.header, self._context.watermark
         if mark is not None:  # of a run that was moved the watermark may have fallen; what has closed stays closed
@@ -420,14 +452,15 @@ class Container:
         """Fire what is due, earliest first; whether there was anything."""
         assert self._clock is not None
         dues = [(entry.next_due, identity) for identity, entry in self._live.items() if entry.next_due is not None]
-        ready = sorted((time, identity) for time, identity in dues if time <= self._clock)
+        ready = sorted((time, identity) for time, identity in dues if time <= self._fires_until(self._live[identity]))
         for _, identity in ready:
             entry = self._live[identity]
-            if entry.due is not None and entry.due <= self._clock:
+            until = self._fires_until(entry)
+            if entry.due is not None and entry.due <= until:
                 entry.due = None
                 self._call(identity, "on_timer")
             entry = self._live[identity]
-            if entry.interval is not None and entry.interval <= self._clock:
+            if entry.interval is not None and entry.interval <= until:
                 assert self.element.every is not None
                 entry.interval = (self._clock // self.element.every + 1) * self.element.every
                 self._call(identity, "on_interval")

@@ -43,6 +43,8 @@ class Header(msgspec.Struct):
     """Of all pages, as they were written last."""
     fired: float | None = None
     """The watermark of the last micro-batch, by which timers have fired; seconds since the epoch."""
+    ran: float | None = None
+    """The processing time of the last micro-batch; seconds since the epoch."""
 
 
 Page = dict[bytes, Any]

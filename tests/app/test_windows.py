@@ -388,7 +388,7 @@ def test_a_window_without_a_clock_is_refused():
 def test_what_a_checkpoint_holds_of_windows_is_checked():
     stored = describe_state(application(Tumbling("10 s")).topology())
     assert (stored["Sum"]["means"]["windows"], stored["Sum"]["state"][0]) == ("10 s", "struct")
-    with pytest.raises(IncompatibleStateError, match="10 s and is now 20 s"):
+    with pytest.raises(IncompatibleStateError, match="10 s, and now has 20 s"):
         check_state_fits(stored, describe_state(application(Tumbling("20 s")).topology()))
 
 

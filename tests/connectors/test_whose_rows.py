@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -282,3 +283,73 @@ def test_a_directory_says_how_far_it_is_though_a_consumer_has_taken_its_files(tm
     assert place.claimed().reached("main") == 0
     shutil.rmtree(tmp_path / "out")
     assert place.claimed().reached("main") == -1
+
+
+class Paused:
+    """A driver that is stopped in the middle of a delivery, in its database transaction, until it is woken."""
+
+    def __init__(self, sink, monkeypatch, batch, events):
+        self.inside, self.woken = threading.Event(), threading.Event()
+        files, real = stage(sink, events), type(sink._database).load
+        self.failure = None
+
+        def load(database, cursor, table, rows):
+            real(database, cursor, table, rows)
+            if database is sink._database and not self.woken.is_set():
+                self.inside.set()
+                self.woken.wait(60)
+
+        def run():
+            try:
+                sink.deliver("main", batch, files)
+            except Exception as error:
+                self.failure = error
+
+        monkeypatch.setattr(type(sink._database), "load", load)
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        assert self.inside.wait(30)
+
+    def wake(self):
+        self.woken.set()
+        self._thread.join(60)
+
+
+@pytest.mark.servers
+def test_who_follows_a_driver_that_is_paused_in_its_transaction_ends_that(tmp_path, postgres, monkeypatch):
+    place = InPostgres(tmp_path, postgres)
+    first = Paused(place.claimed(key=("name",)), monkeypatch, 0, SAMPLES)
+    began = time.monotonic()
+    fresh = place.claimed("run-2", ("run-1",), key=("name",))
+    deliver(fresh, 0, SAMPLES[:1])
+    assert time.monotonic() - began < 9, "who follows does not wait for a lock"
+    first.wake()
+    assert isinstance(first.failure, RunLockedError)
+    assert place.names() == ["a"]
+
+
+@pytest.mark.servers
+def test_the_same_run_goes_on_with_the_batch_of_a_driver_that_is_paused(tmp_path, postgres, monkeypatch):
+    place = InPostgres(tmp_path, postgres)
+    first = Paused(place.claimed(), monkeypatch, 0, SAMPLES[:2])
+    second = place.claimed()
+    deliver(second, 0, SAMPLES[:2])
+    first.wake()
+    assert first.failure is None  # it finds the batch delivered
+    assert place.names() == ["a", "b"]
+
+
+@pytest.mark.servers
+def test_a_lock_that_another_program_holds_is_said(tmp_path, postgres, monkeypatch):
+    import psycopg
+
+    place = InPostgres(tmp_path, postgres)
+    sink = place.claimed(key=("name",))
+    deliver(sink, 0, SAMPLES[:1])
+    monkeypatch.setattr("penstock.connectors.tables.sink.PATIENCE_S", 1.0)
+    with psycopg.connect(postgres.uri) as other:
+        other.execute(f"LOCK TABLE {place.table}".encode())
+        with pytest.raises(SinkError, match="another session has locked.*end the session that holds the lock"):
+            deliver(sink, 1, SAMPLES[1:2])
+    deliver(sink, 1, SAMPLES[1:2])
+    assert place.names() == ["a", "b"]

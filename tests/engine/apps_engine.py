@@ -421,3 +421,29 @@ looked_up.sink("Out", looked_out)
 def look_up(frame):
     nothing = frame.sparkSession.createDataFrame([], "text string")
     return frame.join(nothing, "text").select("text", "size")
+
+
+# --- one stream to sinks of many kinds ----------------------------------------------------------------
+
+spread = App("spread")
+spread_words = spread.source("Words", Word)
+spread_copies = spread.stream("Copies", Word)
+KINDS = ("Lines", "Columns", "Rows", "Upserted", "Log", "Delta", "Iceberg", "Kept")
+for kind in KINDS:
+    spread.sink(kind, spread_copies, key="text" if kind == "Upserted" else ())
+
+
+@spread.element(spread_words, emits=spread_copies)
+def copy_word(word):
+    if word.text == "bad":
+        raise ValueError("bad")
+    yield spread_copies(word.text, word.size)
+
+
+class Noted(Event):
+    text: str
+    size: int | None = None
+
+
+noted = App("noted")
+noted.sink("Out", noted.source("Words", Noted))

@@ -21,13 +21,13 @@ def write(table, *texts):
     write_deltalake(table, pa.table({"text": list(texts), "size": [1] * len(texts)}), mode="append")
 
 
-def follow(table, parts=2):
-    """As a process that starts anew does."""
+def follow(table, parts=2, beginning=None):
+    """As a process that starts anew does, of a run that has begun somewhere, or begins now."""
     app, reference = load_app(f"{APPS}:passing")
     [source] = app.topology().sources
     uri = f"delta:{table}?max_rows={time.monotonic_ns()}"  # opened once a process
-    identity = bind_source(source, uri, SourceContext(reference)).identity()
-    return FollowReader(Followed(reference, source.name, uri, identity), parts)
+    bound = bind_source(source, uri, SourceContext(reference))
+    return FollowReader(Followed(reference, source.name, uri, bound.identity()), parts, beginning or bound.beginning(0))
 
 
 def texts(reader, start, end):
@@ -45,7 +45,7 @@ def test_the_first_batch_is_the_same_when_it_comes_again(tmp_path):
     assert texts(reader, start, end) == [("a", 0), ("b", 1), ("c", 2)]
     write(tmp_path, "d")
     DeltaTable(tmp_path).optimize.compact()
-    again = follow(tmp_path)
+    again = follow(tmp_path, beginning=start)
     assert texts(again, again.initialOffset(), end) == [("a", 0), ("b", 1), ("c", 2)]
 
 

@@ -194,15 +194,15 @@ def remove_batches(directory: Path) -> None:
 
 
 def remove_output(directory: Path, runs: Collection[str]) -> None:
-    """Remove a directory of output as far as some runs have made it; what else lies in it stays."""
+    """Remove a directory of output as far as some runs have made it; where more lies in it, it stays, and stays theirs."""
     held = _owner_of(directory)
     if held is not None and held not in runs:
         return
     if held is not None:
         remove_batches(directory)
-        (directory / OWNER).unlink(missing_ok=True)
     durable.remove(directory / STAGING)
-    durable.remove_empty(directory)
+    if not set(durable.names(directory)) - {OWNER}:
+        durable.remove(directory)
 
 
 def _reached_in(directory: Path) -> dict[str, int]:

@@ -7,8 +7,9 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Iterable
-from contextlib import suppress
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,13 +92,16 @@ class FileSource(BoundSource):
             return Reading("parquet", (*map(quoted, self._schema.names), *order), options, path, ddl(self._schema))
         stored = spark.columns("parquet", str(files[0]))
         lengths = {field.name for field in schema_of(files[0]) if field.type == pa.duration("us")}
+        read = ", ".join(
+            f"{quoted(field.name)} {kind}" for field in self._schema if (kind := _read_as(field, stored.get(field.name)))
+        )
         columns = (
             f"{MICROSECOND} * {quoted(field.name)} AS {quoted(field.name)}"
             if field.name in lengths and (field.type, stored[field.name]) == (pa.duration("us"), "bigint")
             else self._cast(field, stored.get(field.name))
             for field in self._schema
         )
-        return Reading("parquet", (*columns, *order), options, path, like=str(files[0]))
+        return Reading("parquet", (*columns, *order), options, path, read or None, like=str(files[0]))
 
     def _place(self) -> tuple[str, dict[str, str]]:
         """The path that Spark is told, and with which options it means no more than what lies there."""
@@ -195,13 +199,22 @@ class FileSource(BoundSource):
                 if file.suffix in UNCOUNTABLE and self._format != "parquet":
                     _open(file)
             if self._format == "csv" and files:
-                self._refuse_missing(set(_header(files[0])), files[0])
+                with self._whole(files[0]):
+                    self._refuse_missing(set(_header(files[0])), files[0])
             if self._format == "parquet" and files:
-                self._refuse_missing(set(schema_of(files[0]).names), files[0])
+                with self._whole(files[0]):
+                    self._refuse_unread(schema_of(files[0]), files[0])
         except PermissionError as error:
             raise SourceError(f"Source {name}: {error.filename} cannot be read; check its permissions.") from error
-        except ValueError as error:
-            raise SourceError(f"Source {name}: {files[0]} is not a {self._format} file: {error}.") from error
+
+    def _refuse_unread(self, schema: pa.Schema, file: Path) -> None:
+        self._refuse_missing(set(schema.names), file)
+        fine = [one.name for one in schema if pa.types.is_timestamp(one.type) and one.type.unit == "ns"]
+        if fine:
+            raise SourceError(
+                f"Source {self.source.name}: column {fine[0]} of {file} has times in nanoseconds, which Spark does not read: write "
+                "microseconds (coerce_timestamps='us', in pandas and pyarrow)."
+            )
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
         found = MISREAD.search(path.as_posix() if is_local(path) else str(path).partition("://")[2].partition("/")[2])
@@ -225,8 +238,8 @@ class FileSource(BoundSource):
 
     def _cast(self, field: pa.Field, stored: str | None) -> str:
         wanted = spark_type(field.type)
-        if stored is None:
-            return f"CAST(NULL AS {wanted}) AS {quoted(field.name)}"
+        if stored is None:  # other files may have it
+            return quoted(field.name)
         kind = wanted.partition("<")[0].partition("(")[0]
         wider = any(stored in kinds and wanted in kinds[kinds.index(stored) :] for kinds in WIDENINGS)
         nested = kind in NESTED and stored.startswith(kind)
@@ -240,17 +253,31 @@ class FileSource(BoundSource):
     def _count(self, file: Path) -> int:
         key = (str(file), file.stat().st_size)
         if key not in self._counted:
-            if self._format == "parquet":
-                self._counted[key] = rows_of(file)
-            elif self._format == "csv":
-                with _open(file) as lines:
-                    self._counted[key] = max(0, sum(1 for row in csv.reader(lines) if row) - 1)
-            else:
-                with _open(
-                    file, "latin-1"
-                ) as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
-                    self._counted[key] = sum(1 for line in lines if line.strip(BLANK) or self._format == "text")
+            with self._whole(file):
+                self._counted[key] = self._rows_of(file) if key[1] else 0
         return self._counted[key]
+
+    @contextmanager
+    def _whole(self, file: Path) -> Iterator[None]:
+        """Within the block, a file that is cut short, or not what its name says, is named."""
+        try:
+            yield
+        except (EOFError, OSError, ValueError, zlib.error, csv.Error) as error:
+            if isinstance(error, OSError) and (isinstance(error, SourceError) or error.errno is not None):
+                raise
+            raise SourceError(
+                f"Source {self.source.name}: {file} is not a whole {self._format} file ({str(error).removesuffix('.')}): it is cut short, or "
+                "is not what its name says; put the whole file in its place, or move it away."
+            ) from error
+
+    def _rows_of(self, file: Path) -> int:
+        if self._format == "parquet":
+            return rows_of(file)
+        if self._format == "csv":
+            with _open(file) as lines:
+                return max(0, sum(1 for row in csv.reader(lines) if row) - 1)
+        with _open(file, "latin-1") as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
+            return sum(1 for line in lines if line.strip(BLANK) or self._format == "text")
 
 
 class _Notes:
@@ -283,6 +310,14 @@ def spark_type(kind: pa.DataType) -> str:
         "timestamp[us]": "timestamp_ntz",
     }  # fmt: skip
     return names[str(kind)]
+
+
+def _read_as(field: pa.Field, stored: str | None) -> str | None:
+    """As what Spark is to read a column, where other files may have it wider than the first one; None: as that has it."""
+    wanted = spark_type(field.type)
+    if stored is None or stored == "float" or (wanted == "bigint" and stored in WIDENINGS[0][:3]):
+        return wanted
+    return None
 
 
 def ddl(schema: pa.Schema) -> str:

@@ -79,6 +79,9 @@ class Postgres:
         last = f"SELECT DISTINCT ON ({key}) {table.columns} FROM arrived ORDER BY {key}, penstock_row DESC"
         cursor.execute(_text(table.upserted(last)))
 
+    def alone(self, cursor: Cursor) -> None:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('penstock'))")  # "if not exists" fails where two find that at once
+
     def watch(self, cursor: Cursor, table: Table) -> None:
         cursor.execute(NOTE_OTHERS)
         cursor.execute(

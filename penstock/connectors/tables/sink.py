@@ -96,6 +96,9 @@ class Database(Protocol):
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         """A table's columns; none where there is no such table."""
 
+    def alone(self, cursor: Cursor) -> None:
+        """Wait until no other run makes the books, or a table, and let none until the transaction ends."""
+
     def watch(self, cursor: Cursor, table: "Table") -> None:
         """Have a table that was made here note that others insert rows."""
 
@@ -196,6 +199,7 @@ class TableSink(BoundSink):
     def _inspect(self, cursor: Cursor, run: str, discarded: Collection[str]) -> "_Books":
         """See that the table can be the run's; returns what the books say of it."""
         table = self._table
+        self._database.alone(cursor)
         for statement in BOOKS.split(";"):
             cursor.execute(statement)
         books = self._books(cursor)

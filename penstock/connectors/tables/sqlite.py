@@ -58,6 +58,9 @@ class Sqlite:
         assert isinstance(cursor, sqlite3.Cursor)
         cursor.executemany(statement, (tuple(map(_plain, row)) for row in rows))
 
+    def alone(self, cursor: Cursor) -> None:
+        """As every transaction here."""
+
     def watch(self, cursor: Cursor, table: Table) -> None:
         name, trigger = literal(table.name), quoted(f"penstock_others {table.name}")
         cursor.execute(

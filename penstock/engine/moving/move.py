@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from pyspark.sql import SparkSession
 
-from penstock.connectors.checkpoint import batches, offsets_checksum
+from penstock.connectors.checkpoint import batches, clear_checkpoint, offsets_checksum
 from penstock.engine.binding import Binding
 from penstock.engine.group import Group
 from penstock.engine.ledger import BatchRecord
@@ -129,7 +129,7 @@ class Move:
         for path in recording.directory.glob(f"batches-*{MOVED}{number}.jsonl"):
             journal.remove(path)
         for former in binding.layout.former:
-            durable.remove(recording.checkpoint(former.name))
+            clear_checkpoint(recording.checkpoint(former.name))
         if binding.layout.moves and recording.hops.exists():
             used = {stream for group in binding.groups for stream in group.hops}
             for name in set(durable.names(recording.hops)) - used:

@@ -1,0 +1,113 @@
+"""A timer that was due before its instance expired fires, however long the next micro-batch lets wait."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from penstock import App, Event, ProcessingElement
+from penstock.testing import TopologyDriver
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Read(Event, frozen=True):
+    key: str
+    at: datetime
+
+
+class Said(Event):
+    key: str
+    n: int
+
+
+class Kept(Event):
+    n: int = 0
+
+
+def streams(clock):
+    app = App("late")
+    timed = {"event_time": "at", "late": "process"} if clock == "event" else {}
+    reads, said = app.source("Reads", Read, **timed), app.stream("Saids", Said)
+    app.sink("Out", said)
+    return app, reads, said
+
+
+def of_events(clock):
+    app, reads, said = streams(clock)
+
+    @app.element(reads, key="key", emits=said, timers=clock, expires="10 s")
+    class Waits(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, read):
+            self.n += 1
+            self.set_timer(at=(read.at if clock == "event" else self.now) + timedelta(seconds=3))
+
+        def on_timer(self):
+            if self.key == "bad":
+                raise ValueError("bad")
+            yield said(self.key, self.n)
+
+    return app
+
+
+def in_columns(clock):
+    app, reads, said = streams(clock)
+
+    @app.batch(
+        reads, key="key", state=Kept, emits=said, timers=clock, expires="10 s",
+        on_timer=lambda states: {"key": states.keys["key"], "n": states.n},
+    )  # fmt: skip
+    def waits(batch, at, states):
+        np.add.at(states.n, at, 1)
+        for place, read in zip(at, batch["at"].to_pylist(), strict=True):
+            moment = np.datetime64(read.replace(tzinfo=None), "us") if clock == "event" else states.now
+            states.due[place] = moment + np.timedelta64(3, "s")
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("seconds", "then"), [(4, ()), (4, ("x",)), (60, ()), (60, ("x",)), (60, ("a",))]
+)  # an event of its own in time would set the timer anew
+@pytest.mark.parametrize("clock", ["processing", "event"])
+@pytest.mark.parametrize("make", [of_events, in_columns])
+def test_what_was_due_fires_before_it_expires(make, clock, seconds, then):
+    driver = TopologyDriver(make(clock), start=NOON, partitions=1)
+    driver.batch({"Reads": [Read("a", NOON)]})
+    if clock == "event":
+        driver.batch({"Reads": [Read("b", NOON + timedelta(seconds=5))]})
+    driver.advance(seconds)
+    driver.batch({"Reads": [Read(key, NOON + timedelta(seconds=seconds)) for key in then]})
+    assert [out for out in driver.output("Out") if out.key == "a"] == [Said("a", 1)]
+
+
+def test_what_fails_then_is_a_dead_letter():
+    driver = TopologyDriver(of_events("processing"), start=NOON, partitions=1, dead_letters=True)
+    driver.batch({"Reads": [Read("bad", NOON), Read("good", NOON)]})
+    driver.advance(60)
+    driver.batch()
+    assert driver.output("Out") == [Said("good", 1)]
+    assert [letter["error"] for letter in driver.dead_letters] == ["ValueError: bad"]
+
+
+@pytest.mark.parametrize("seconds", [4, 60])
+def test_an_interval_that_was_due_is_not_lost_either(seconds):
+    app, reads, said = streams("processing")
+
+    @app.element(reads, key="key", emits=said, every="3 s", expires="10 s")
+    class Waits(ProcessingElement):
+        n: int = 0
+
+        def on_event(self, read):
+            self.n += 1
+
+        def on_interval(self):
+            yield said(self.key, self.n)
+
+    driver = TopologyDriver(app, start=NOON, partitions=1)
+    driver.batch({"Reads": [Read("a", NOON)]})
+    driver.advance(seconds)
+    driver.batch()
+    assert driver.output("Out") == [Said("a", 1)]
