@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from penstock.app.duration import seconds
 from penstock.app.loader import AppReference
+from penstock.app.masked import shown
 from penstock.app.stream import Sink, Source
 from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import BoundSource
@@ -148,7 +149,7 @@ class Connector:
         try:
             return option.kind.read(text)
         except ValueError:
-            raise ConfigurationError(f"{uri}: {name}={text} must be {option.kind.words}.") from None
+            raise ConfigurationError(f"{uri}: {name}={shown({name: text})[name]} must be {option.kind.words}.") from None
 
 
 @dataclass(frozen=True)

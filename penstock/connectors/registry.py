@@ -11,6 +11,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from penstock.app.masked import masked
+from penstock.app.spelling import did_you_mean
 from penstock.app.stream import Connection, Sink, Source
 from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import (
@@ -112,7 +114,8 @@ def read_uri(text: str, side: Side) -> Uri:
         return Uri(format_of(place), place, uri.options)
     if uri.scheme not in known:
         ways = ", ".join(f"{scheme}:..." for scheme in known)
-        raise ConfigurationError(f"{text!r} has no known scheme; write one of {ways}, or ./PATH.")
+        meant = did_you_mean(uri.scheme, known)
+        raise ConfigurationError(f"{masked(text)!r} has no known scheme{meant or ';'} write one of {ways}, or ./PATH.")
     return uri
 
 

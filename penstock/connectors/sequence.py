@@ -123,7 +123,7 @@ class SequenceSource(BoundSource):
         self.source, self.sequence = source, sequence
         self.uri = name or str(uri)
         self.admission = Admission.of(uri or Uri("", self.uri), options)
-        self._text, self._application = None if uri is None else str(uri), context.application
+        self._text, self._application = None if uri is None else uri.text, context.application
         self._started: float | None = None
         self._beginning: Any = None
 

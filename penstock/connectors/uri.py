@@ -4,11 +4,13 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote
 
+from penstock.app.masked import masked
+
 NAME = "NAME"
 """Ends an option that stands for many, as ``kafka.NAME`` does."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Uri:
     """A parsed URI; its options are texts."""
 
@@ -27,6 +29,14 @@ class Uri:
         return cls("", place, dict(parse_qsl(query, keep_blank_values=True)))
 
     def __str__(self) -> str:
+        """As it may be shown, without secrets."""
+        return masked(self.text)
+
+    __repr__ = __str__
+
+    @property
+    def text(self) -> str:
+        """The whole, as it is parsed."""
         query = "&".join(f"{name}={quote(value, safe='/:,*@')}" for name, value in self.options.items())
         return f"{self.scheme}:{self.place}" + (f"?{query}" if query else "")
 

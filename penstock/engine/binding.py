@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference
-from penstock.app.masked import masked
+from penstock.app.masked import masked, shown, told_apart
 from penstock.app.state import describe_state
 from penstock.app.topology import Topology
 from penstock.connectors.checkpoint import Position
@@ -209,7 +209,7 @@ class Binding:
         where = self.application
         application = {
             "file": str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None,
-            "name": where.name, "parameters": dict(where.parameters),
+            "name": where.name, "parameters": shown(dict(where.parameters)),
         }  # fmt: skip
         self.recording.note_configuration(
             {"master": options.master, **how, **_plain(options), "trigger": self.trigger, "application": application}
@@ -284,7 +284,7 @@ class Binding:
             "state": describe_state(self.topology),
             "sources": {name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
             "identities": {name: bound.identity() for name, bound in self.sources.items()},
-            "parameters": {name: str(value) for name, value in self.app.values.items()},
+            "parameters": told_apart({name: str(value) for name, value in self.app.values.items()}),
             **self._laid_out(),
         }
 
@@ -348,5 +348,6 @@ def _plain(options: RunOptions) -> dict[str, Any]:
     text["sources"] = {name: masked(uri) for name, uri in options.sources.items()}
     text["sinks"] = {name: masked(uri) for name, uri in options.sinks.items()}
     text["spark"] = None if options.spark is None else "given"
+    text["conf"] = shown(options.conf)
     text["hops"] = options.hops and masked(options.hops)
     return text

@@ -6,6 +6,7 @@ PySpark, the installed one is taken.
 """
 
 import gc
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -51,6 +52,8 @@ if __name__ == "__main__":
 
         from penstock.engine import decode, stateful  # noqa: F401
 
+    # Who asks a run to stop may ask all its processes; Spark ends this one by closing its input, and that one its workers.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     daemon.worker = at_once(daemon.worker)  # type: ignore[assignment] # as the manager finds it
     gc.freeze()  # so that a worker's search for garbage does not copy the pages that it shares
     daemon.manager()

@@ -67,7 +67,7 @@ class Recording:
         _refuse_no_run(self.directory)
         try:
             make_here(self.directory)
-            self.log: BinaryIO = (self.here / LOG).open("ab")
+            self.log: BinaryIO = durable.private(self.here / LOG, "ab")
         except OSError as error:
             raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
         if not take_over:
@@ -245,7 +245,7 @@ class Recording:
         if copy is not None:
             try:
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                _write_atomically(copy, report)
+                _write_atomically(copy, report, mode=0o666)
             except OSError as error:
                 raise SinkError(f"The report cannot be written to {copy} ({error.strerror}).") from error
 
@@ -408,5 +408,5 @@ def _identity(stored: dict[str, Any] | None) -> dict[str, Any]:
     return {"run": uuid.uuid4().hex, "discarded": [stored["run"], *stored["discarded"]]}
 
 
-def _write_atomically(path: Path, content: dict[str, Any]) -> None:
-    durable.write(path, json.dumps(content, indent=2, default=str) + "\n")
+def _write_atomically(path: Path, content: dict[str, Any], mode: int = durable.PRIVATE) -> None:
+    durable.write(path, json.dumps(content, indent=2, default=str) + "\n", mode)

@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -21,6 +23,7 @@ from penstock.engine.classes import sharing
 from penstock.engine.descendants import descendants, kill_all
 from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
+from penstock.storage import durable
 
 MODULE_LIMIT = 50 * 2**20
 CONNECT_S = 5.0
@@ -103,7 +106,7 @@ def start_session(
         getLogger(logger).disabled = True
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
-    logging.write_text(LOGGING.format(path=path))
+    durable.replace(logging, LOGGING.format(path=path).encode())
     _renew_jvm(jars)
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
     own = f"-Dlog4j2.configurationFile={logging.as_uri()}"
@@ -122,7 +125,7 @@ def start_session(
     settings.set(JAVA_OPTIONS, " ".join(filter(None, options)))
     before = set(descendants())
     try:
-        with _output_to(log):
+        with _output_to(log), sheltered():
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
     except BaseException as error:
         kill_all(set(descendants()) - before)  # a JVM that is half up would outlive us
@@ -241,7 +244,7 @@ def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None
             old.unlink()
     if not archive.exists():
         draft = archive.with_suffix(".draft")
-        with ZipFile(draft, "w") as zipped:
+        with durable.private(draft, "wb") as file, ZipFile(file, "w") as zipped:
             for name, content in contents.items():
                 zipped.writestr(name, content)
         draft.replace(archive)
@@ -259,6 +262,27 @@ def _renew_jvm(jars: Sequence[Path]) -> None:
     if SparkContext._gateway is None:
         _LOADED.clear()
         _LOADED.update(jars)
+
+
+@contextmanager
+def sheltered() -> Iterator[None]:
+    """Within the block, what is started ignores for ever what asks a run to stop, as Python has Java ignore Ctrl-C.
+
+    A service manager, `timeout` and CI's runners ask the whole group of processes, and Spark must outlive the driver's last
+    micro-batch. What is asked meanwhile is answered at the end of the block.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stops = (signal.SIGTERM, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    handlers = {stop: signal.signal(stop, signal.SIG_IGN) for stop in stops}
+    try:
+        yield
+    finally:
+        for stop, handler in handlers.items():
+            signal.signal(stop, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

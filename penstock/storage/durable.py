@@ -25,13 +25,17 @@ def read(path: Path) -> bytes:
     return content
 
 
-def write(path: Path, content: str | bytes) -> None:
+PRIVATE = 0o600
+"""The mode of what is written here unless told otherwise: for its owner alone."""
+
+
+def write(path: Path, content: str | bytes, mode: int = PRIVATE) -> None:
     """Put a file in the place of the one that is there, if there is one."""
     data = content.encode() if isinstance(content, str) else content
     if in_objects(path):  # an object is there whole or not at all
         path.write_bytes(data)
         return
-    draft = _drafted(path, data)
+    draft = _drafted(path, data, mode)
     if is_local(path):
         draft.replace(path)
     else:
@@ -44,7 +48,8 @@ def replace(path: Path, content: bytes) -> None:
         write(path, content)
         return
     draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(content)
+    with private(draft, "wb") as file:
+        file.write(content)
     draft.replace(path)
 
 
@@ -184,13 +189,23 @@ def _is_there(error: OSError) -> bool:
     return isinstance(error, FileExistsError) or answer.get("Error", {}).get("Code") == "PreconditionFailed"
 
 
-def _drafted(path: Path, data: bytes) -> Path:
+def private(path: Path, flags: str) -> BinaryIO:
+    """A file on a disk, for its owner alone if it is made.
+
+    Parameters
+    ----------
+    flags: as `open` has them.
+    """
+    return open(path, flags, opener=lambda name, how: os.open(name, how, PRIVATE))  # type: ignore[return-value]
+
+
+def _drafted(path: Path, data: bytes, mode: int = PRIVATE) -> Path:
     """What is to be a file, under another name beside it."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
     if not is_local(path):
         ours(draft).fs.pipe_file(ours(draft).path, data)
         return draft
-    with draft.open("wb") as file:
+    with open(draft, "wb", opener=lambda name, how: os.open(name, how, mode)) as file:
         file.write(data)
         sync(file)
     return draft

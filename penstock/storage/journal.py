@@ -97,7 +97,7 @@ def begin(path: Path, line: bytes) -> None:
 def add(path: Path, line: bytes, *, synced: bool = False) -> None:
     """Append a line to a journal that nobody needs to own."""
     if is_local(path):
-        with path.open("ab+") as file:
+        with durable.private(path, "ab+") as file:
             if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
                 file.write(b"\n")  # a kill has torn the last one
             file.write(line + b"\n")
@@ -209,7 +209,7 @@ class _DiskJournal(Journal):
         """Make the file of this name one of our own, with the lines that were set aside."""
         aside, draft = _aside(self.path), self.path.with_name(f".{self.path.name}.draft")
         lines = self._shortened(list(_whole_lines(aside))) if aside.exists() else []
-        self._file, self._count = draft.open("wb"), len(lines)
+        self._file, self._count = durable.private(draft, "wb"), len(lines)
         self._file.write(b"".join(line + b"\n" for line in lines))
         durable.sync(self._file)
         draft.rename(self.path)
@@ -263,7 +263,7 @@ def _alone(path: Path) -> Iterator[None]:
     ------
     RunLockedError: somebody has been about it for too long.
     """
-    with path.with_name(f".{path.name}.lock").open("ab") as lock:
+    with durable.private(path.with_name(f".{path.name}.lock"), "ab") as lock:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:

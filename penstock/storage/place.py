@@ -103,7 +103,7 @@ def here_of(run: Path) -> Path:
 
 
 def make_here(run: Path) -> None:
-    """Make that directory.
+    """Make that directory, for its owner alone; one that is there keeps the mode that it has.
 
     Raises
     ------
@@ -114,4 +114,5 @@ def make_here(run: Path) -> None:
         here.parent.mkdir(mode=0o700, exist_ok=True)
         if here.parent.is_symlink() or here.parent.stat().st_uid != os.getuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(here.parent))
-    here.mkdir(parents=True, exist_ok=True)
+    here.parent.mkdir(parents=True, exist_ok=True)
+    here.mkdir(mode=0o700, exist_ok=True)

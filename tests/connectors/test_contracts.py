@@ -303,4 +303,4 @@ def test_uris_are_divided(text, scheme, place, options):
     uri = Uri.parse(text)
     assert (uri.scheme, uri.place, uri.options) == (scheme, place, options)
     if scheme:
-        assert Uri.parse(str(uri)) == uri
+        assert Uri.parse(uri.text) == uri

@@ -16,6 +16,7 @@ import msgspec
 from penstock.connectors.log.arrays import JsonArray, divide
 from penstock.connectors.log.request import CONFLICT, Request, Verdict, prefix_of
 from penstock.errors import SinkError, SourceError
+from penstock.storage import durable
 
 SUFFIX = ".log.sqlite"
 VERSION = 5
@@ -493,7 +494,8 @@ class EventLog:
         if not create and not self.directory.is_dir():
             raise SourceError(f"{directory} holds no event log; append to it first, or check the path.")
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.parent.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, exist_ok=True)  # for its owner alone, unless it was made otherwise
         except OSError as error:
             raise SinkError(f"The event log in {directory} cannot be opened: {error.strerror}.") from error
 
@@ -552,6 +554,7 @@ class EventLog:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    durable.private(path, "ab").close()  # of whose mode SQLite makes the files beside it
     connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, 4, VERSION):
