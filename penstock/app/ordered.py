@@ -49,7 +49,11 @@ class Ordered(Stepwise):
         """With what the body's own state means."""
         fields = [field_of(time_of) for _, time_of in cls.times.values()]
         inner = cls.body.meaning() if issubclass(cls.body, Stepwise) else {}
-        return {**{f"{name} within": value for name, value in inner.items()}, **super().meaning(), "fields of the times": fields}
+        return {
+            **{f"{name} within": value for name, value in inner.items()},
+            **super().meaning(),
+            "fields of the times": fields,
+        }
 
     def on_event(self, event: Any) -> None:
         """Hold it.

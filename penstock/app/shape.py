@@ -184,7 +184,11 @@ def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
     for name, (shape, required) in after["fields"].items():
         if name not in before["fields"] and required:
             return f"{at}: {after['name']} has a new field {name!r} ({words(shape)}) without a default, and what is stored lacks it"
-    for what, sentence in (("tag", "the tag"), ("closed", "forbid_unknown_fields"), ("omitted", "omit_defaults, or a default left out by it,")):
+    for what, sentence in (
+        ("tag", "the tag"),
+        ("closed", "forbid_unknown_fields"),
+        ("omitted", "omit_defaults, or a default left out by it,"),
+    ):
         if before.get(what) != after.get(what) and not (what == "omitted" and _only_more(before, after)):
             return f"{at}: {sentence} of {after['name']} has changed"
     return None
@@ -211,4 +215,8 @@ def _misfit_by_place(old: Shape, new: Shape, at: str) -> str | None:
 
 def _misfit_of_enum(old: Shape, new: Shape, at: str) -> str | None:
     gone = [name for name, value in old[2].items() if new[2].get(name) != value]
-    return f"{_changed(old, new, at)}; what is stored of a member is its value, and that of {gone[0]} is another now" if gone else None
+    return (
+        f"{_changed(old, new, at)}; what is stored of a member is its value, and that of {gone[0]} is another now"
+        if gone
+        else None
+    )

@@ -125,7 +125,12 @@ def _misfit_of_meaning(old: dict[str, Any], new: dict[str, Any]) -> str | None:
             continue
         if what.startswith(ALLOWED) and isinstance(before, int) and isinstance(now, int) and now < before:
             continue
-        if what in ("reducers", "inputs", "fields of the times") and before is not None and now is not None and now[: len(before)] == before:
+        if (
+            what in ("reducers", "inputs", "fields of the times")
+            and before is not None
+            and now is not None
+            and now[: len(before)] == before
+        ):
             continue  # more of them, after those that there were
         if what in ("clock of its timers", "on_timer") and before is None:
             continue  # an instance has had no timer yet

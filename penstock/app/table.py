@@ -15,9 +15,9 @@ from penstock.app.annotations import plain
 from penstock.app.duration import Duration, seconds
 from penstock.app.event import Event, check_event_type, field_types
 from penstock.app.fields import event_to_encoded, is_nested, opened
-from penstock.app.masked import masked
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
+from penstock.masked import masked
 
 FORMATS = ("csv", "jsonl", "parquet", "sqlite", "postgresql")
 FILES = FORMATS[:3]
@@ -148,7 +148,7 @@ class Table:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         statement = f'SELECT {quoted} FROM "' + table.replace('"', '""') + '"'
         if self._format == "sqlite":
-            with closing(sqlite3.connect(f"file:{Path(place).absolute()}?mode=ro", uri=True)) as connection:
+            with closing(sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 return [dict(zip(columns, row, strict=True)) for row in connection.execute(statement)]
         with needs():
             import psycopg

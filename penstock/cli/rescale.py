@@ -43,10 +43,11 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
             f"{name} was started from Python, so its file is not known: call penstock.run with partitions= there."
         )
     uris = [*start["sources"].values(), *start["sinks"].values(), start["hops"] or ""]
-    hidden = [uri for uri in uris if MASKED in uri]
+    settings = {**start["conf"], **known["parameters"]}
+    hidden = [*(uri for uri in uris if MASKED in uri), *(name for name, value in settings.items() if value == MASKED)]
     if hidden:
         raise ConfigurationError(
-            f"{name} reads or writes {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` instead, "
+            f"{name} was started with {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` instead, "
             "which moves it and goes on."
         )
     app, reference = load_app(f"{known['file']}:{known['name']}", known["parameters"])

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -193,6 +194,8 @@ def _run(
     steering: "Adapting | None", given: Mapping[str, Any],
 ) -> "RunResult":  # fmt: skip
     """Run in the way that is asked for."""
+    if not getLogger().handlers:
+        getLogger().addHandler(NullHandler())  # what libraries log of a Spark that has died is said in a sentence
     from penstock.engine import run as run_application
 
     if given["real_time"]:
@@ -206,7 +209,8 @@ def _run(
     command = [
         app, *context.args, "--spool", str(given["spool"]), "--port", str(given["port"]), *kafka_streams(topology, options)
     ]  # fmt: skip
-    given["spool"].mkdir(parents=True, exist_ok=True)
+    given["spool"].parent.mkdir(parents=True, exist_ok=True)
+    given["spool"].mkdir(mode=0o700, exist_ok=True)
     with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
         click.echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
         return run_application(application, options, application=reference, steering=steering)
@@ -323,6 +327,6 @@ def _relative(path: Path) -> Path:
 
 
 def _name(name: str | None) -> str | None:
-    if name is not None and (not name or "/" in name or name.startswith(".")):
+    if name is not None and (not name or "/" in name or name.startswith(".") or not name.isprintable()):
         raise ConfigurationError(f"--name {name!r} must be a plain directory name.")
     return name

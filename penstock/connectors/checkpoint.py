@@ -11,7 +11,9 @@ from zlib import crc32
 
 from penstock.storage import durable
 
-IN_CHECKPOINT = r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
+IN_CHECKPOINT = (
+    r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
+)
 """Names of what lies in a checkpoint."""
 
 Files = dict[str, int]

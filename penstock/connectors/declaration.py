@@ -7,12 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 from penstock.app.duration import seconds
 from penstock.app.loader import AppReference
-from penstock.app.masked import shown
 from penstock.app.stream import Sink, Source
 from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import NAME, Uri
 from penstock.errors import ConfigurationError
+from penstock.masked import shown
 
 Options = Mapping[str, Any]
 """The options that a URI gives, by name, each of its kind."""
@@ -149,7 +149,9 @@ class Connector:
         try:
             return option.kind.read(text)
         except ValueError:
-            raise ConfigurationError(f"{uri}: {name}={shown({name: text})[name]} must be {option.kind.words}.") from None
+            raise ConfigurationError(
+                f"{uri}: {name}={shown({name: text})[name]} must be {option.kind.words}."
+            ) from None
 
 
 @dataclass(frozen=True)

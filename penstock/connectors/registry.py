@@ -11,7 +11,6 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from penstock.app.masked import masked
 from penstock.app.spelling import did_you_mean
 from penstock.app.stream import Connection, Sink, Source
 from penstock.connectors.admission import ADMISSION
@@ -28,6 +27,7 @@ from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
+from penstock.masked import masked
 from penstock.storage.place import STORES, absolute
 
 Side = Literal["sources", "sinks"]
@@ -173,7 +173,9 @@ def bind_sinks(sinks: Iterable[Sink], uris: Mapping[str, str], output: Path) -> 
 
 
 def _bind_sink(sink: Sink, given: str | None, context: SinkContext) -> BoundSink:
-    wanted = given or sink.uri or f"jsonl:{context.output}"
+    wanted = given or sink.uri
+    if wanted is None:  # whatever its path holds
+        return connector("sinks", "jsonl").bind(sink, Uri("jsonl", str(context.output)), {}, context)
     if not isinstance(wanted, str):
         bound: BoundSink = wanted.bind(sink, context)
         return bound

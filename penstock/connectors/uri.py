@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote
 
-from penstock.app.masked import masked
+from penstock.masked import masked
 
 NAME = "NAME"
 """Ends an option that stands for many, as ``kafka.NAME`` does."""

@@ -67,7 +67,11 @@ def keeps(group: str, delivered: Mapping[str, int], since: Mapping[str, int], si
         last = delivered.get(sink.files.label, -1)
         reached = sink.reached(group) if last > since.get(sink.files.name, -1) else None
         if reached is not None and reached < last:
-            elsewhere = f"deliver from now on to another place with --sink {sink.files.name}=..., " if sink.files.role == "sink" else ""
+            elsewhere = (
+                f"deliver from now on to another place with --sink {sink.files.name}=..., "
+                if sink.files.role == "sink"
+                else ""
+            )
             raise IncompatibleStateError(
                 f"Sink {sink.files.name} is behind: the run has delivered up to batch {last} of {group} to {sink.uri}, and it holds "
                 f"{'none' if reached < 0 else f'those up to {reached}'}: it was removed, replaced or rolled back. Put it back as it was, "

@@ -10,13 +10,13 @@ import msgspec
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference
-from penstock.app.masked import masked, shown, told_apart
 from penstock.app.state import describe_state
 from penstock.app.topology import Topology
 from penstock.connectors.checkpoint import Position
 from penstock.connectors.declaration import Jars, SourceContext
 from penstock.connectors.files.hop import HopSource
 from penstock.connectors.files.sink import DirectorySink
+from penstock.connectors.files.source import misread
 from penstock.connectors.kafka.place import JARS, KafkaPlace
 from penstock.connectors.registry import bind_sinks, bind_source, jars
 from penstock.connectors.sink import BoundSink
@@ -31,6 +31,7 @@ from penstock.engine.recording import Recording
 from penstock.engine.steering import Change
 from penstock.engine.stores import jars_for, schemes_of
 from penstock.errors import ConfigurationError, TopologyError
+from penstock.masked import is_secret, masked, shown
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
 
@@ -122,7 +123,7 @@ class Binding:
             self.wanted = self.layout.asked(options.groups, options.partitions)
             """The layout that the run is to be moved to before it goes on; mostly that which it has."""
             self.groups = self.groups_of(self.layout)
-            self.groups_of(self.wanted)
+            self._refuse_misread(self.groups_of(self.wanted))
             self.sinks = bind_sinks(topology.sinks, options.sinks, self.recording.output)
         except BaseException:
             self.recording.release()
@@ -130,6 +131,16 @@ class Binding:
         self.letters = DirectorySink(
             SinkFiles(DEAD_LETTERS, "jsonl", str(self.recording.directory / DEAD_LETTERS), role="letters")
         )
+
+    def _refuse_misread(self, wanted: list[Group]) -> None:
+        """Refuse to join groups by files in a place whose name Spark takes for a pattern: it would read other files, or none."""
+        found = misread(self.recording.directory)
+        hops = any(group.hops for group in (*self.groups, *wanted))
+        if found is not None and hops and self.options.hops is None:
+            raise ConfigurationError(
+                f"{self.recording.directory} has {found!r} in its name, which Spark takes for a pattern where it reads what groups hand on "
+                "by files: choose another --runs or --name, put all elements in one group, or join groups by topics (--hops kafka:BROKERS)."
+            )
 
     def groups_of(self, layout: Layout) -> list[Group]:
         """The groups that a layout makes, each after those that feed it.
@@ -192,7 +203,9 @@ class Binding:
             earlier = {sink: batches.get(name, -1) for sink, batches in since.items()}
             keeps(name, reached, earlier, [*self.sinks.values(), self.letters])
         for group in groups:
-            keeps(group.group.name, group.ledger.reached, {}, [sink for sink in group.sinks if sink.files.role == "hop"])
+            keeps(
+                group.group.name, group.ledger.reached, {}, [sink for sink in group.sinks if sink.files.role == "hop"]
+            )
 
     def change(self, change: Change) -> None:
         """Have other settings from now on; what is open already goes on as it is."""
@@ -284,7 +297,7 @@ class Binding:
             "state": describe_state(self.topology),
             "sources": {name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
             "identities": {name: bound.identity() for name, bound in self.sources.items()},
-            "parameters": told_apart({name: str(value) for name, value in self.app.values.items()}),
+            "parameters": {name: str(value) for name, value in self.app.values.items() if not is_secret(name)},
             **self._laid_out(),
         }
 

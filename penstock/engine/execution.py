@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from penstock.app.application import App
@@ -21,7 +21,7 @@ from penstock.engine.live import Live
 from penstock.engine.maven import jars_of
 from penstock.engine.microbatches import MicroBatches
 from penstock.engine.options import RunOptions
-from penstock.engine.session import adopted, settle, ship, start_session, write_on_disk
+from penstock.engine.session import adopted, death_of_spark, settle, ship, start_session, write_on_disk
 from penstock.engine.steering import Steering
 from penstock.engine.stores import settings_for
 from penstock.engine.watch import Watch, interruptible
@@ -159,10 +159,12 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         if watch.failure is not None:
             raise watch.failure
     except Exception as error:
-        if watch.interrupted and isinstance(error, ConnectionError | Py4JNetworkError):
+        lost = isinstance(error, ConnectionError | Py4JError) and not isinstance(error, PenstockError)
+        death = death_of_spark() if lost and options.spark is None else None
+        if death is not None:
             raise RunFailedError(
-                "The run was told to stop, and Spark at the same moment (a signal to the whole group), so there is no report. Nothing is "
-                "lost: running again resumes."
+                f"The run stopped: Spark's Java process has died ({death}), so there is no report. What was not committed is still queued, "
+                f"and running again resumes ({recording.log.name} has the details)."
             ) from error
         if is_local(recording.directory) or isinstance(error, PenstockError) or not is_of_store(error):
             raise

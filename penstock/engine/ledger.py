@@ -204,7 +204,7 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
 def clear_staging(sinks: Iterable[SinkFiles]) -> None:
     """Remove what crashed attempts have left, once every ledger has published what it had committed."""
     for sink in sinks:
-        for leftover in (path_of(sink.directory) / STAGING).glob("*"):
+        for leftover in durable.matching(path_of(sink.directory) / STAGING, "*"):
             if leftover.is_dir():
                 durable.remove(leftover)
             else:

@@ -9,6 +9,7 @@ import msgspec
 from penstock.engine.overview import is_real_time, manifest_of
 from penstock.errors import SourceError
 from penstock.runtime.output import DEAD_LETTERS
+from penstock.storage import durable
 
 
 class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,7 +53,7 @@ def letters_of(run: Path) -> Iterator[Letter]:
         topics = ", ".join(topics_of_letters(manifest))
         raise SourceError(f"{run} ran in real time, where dead letters are messages of {topics}: read them there.")
     decode = msgspec.json.Decoder(Letter).decode
-    for path in sorted((run / DEAD_LETTERS).glob("*.jsonl")):
+    for path in durable.matching(run / DEAD_LETTERS, "*.jsonl"):
         yield from map(decode, path.read_bytes().splitlines())
 
 
@@ -74,7 +75,7 @@ def last_letters(run: Path, most: int) -> list[Letter]:
     SourceError: it is not the directory of a run.
     """
     decode, found = msgspec.json.Decoder(Letter).decode, list[Letter]()
-    for path in sorted((run / DEAD_LETTERS).glob("*.jsonl"), reverse=True):
+    for path in reversed(durable.matching(run / DEAD_LETTERS, "*.jsonl")):
         found = [*map(decode, path.read_bytes().splitlines()), *found][-most:]
         if len(found) == most:
             break

@@ -87,7 +87,9 @@ class MicroBatches:
         every = self._where_wanted(spark, watch)
         groups = every[self._closed(every) :]
         if len(groups) < len(every):
-            self._live.say("An earlier start has ended the input of this run: what has come since is not read, and stays queued.")
+            self._live.say(
+                "An earlier start has ended the input of this run: what has come since is not read, and stays queued."
+            )
         if not groups:
             self._has_ended(every, Ending(groups, lambda place: None))
             _close(every)

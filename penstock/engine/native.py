@@ -195,7 +195,7 @@ class NativeWriter:
             observed = _prefixed(observed, self._codec.event_type, sink.beside)
         observed.write.format(kind).options(**options).save(address(target))
         suffix = "jsonl" if sink.kind == "jsonl" else "parquet"
-        for number, part in enumerate(sorted(target.glob("part-*"))):
+        for number, part in enumerate(durable.matching(target, "part-*")):
             staged = target.with_name(f"{target.name}-{number:05d}.{suffix}")
             durable.move(part, staged)
             rows = rows_of(staged) if sink.kind == "parquet" else int(counted.get["rows"]) if number == 0 else 0

@@ -123,7 +123,7 @@ def overview(run: Path) -> Overview:
         manifest = manifest_of(run)
         if is_real_time(manifest):
             return _in_real_time(run, manifest)
-        ledgers = [list(records_in(path)) for path in run.glob("batches-*.jsonl")]
+        ledgers = [list(records_in(path)) for path in durable.matching(run, "batches-*.jsonl")]
         starts = list(lines_of(run / "starts.jsonl"))
     except OSError as error:
         raise SourceError(f"{run} cannot be read ({error}).") from error

@@ -1,5 +1,7 @@
 """From what a bound source says of its stream to Spark's streaming DataFrame."""
 
+from typing import cast
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -28,7 +30,7 @@ def frame_of(spark: SparkSession, bound: BoundSource, started_us: int) -> DataFr
     reader = spark.readStream.format(reading.format).options(**reading.options)
     if reading.like is not None:
         like = spark.read.format(reading.format).load(reading.like).schema
-        given = StructType.fromDDL(reading.schema) if reading.schema else StructType()
+        given = cast(StructType, StructType.fromDDL(reading.schema)) if reading.schema else StructType()
         reader = reader.schema(StructType([*given, *(field for field in like if field.name not in given.names)]))
     elif reading.schema is not None:
         reader = reader.schema(reading.schema)

@@ -375,7 +375,11 @@ def _refuse_no_run(directory: Path) -> None:
         return
     others = "" if len(strange) == 1 else f" and {len(strange) - 1} more"
     lost = any(re.fullmatch(JOURNALS, name) for name in names)
-    mend = f"it was a run, put its {MANIFEST} back, or move the directory away" if lost else "that is wanted, empty it yourself"
+    mend = (
+        f"it was a run, put its {MANIFEST} back, or move the directory away"
+        if lost
+        else "that is wanted, empty it yourself"
+    )
     raise ConfigurationError(
         f"{directory} holds {strange[0]}{others} and no {MANIFEST}, so it is no run's, and nothing in it is touched: choose another --name "
         f"or --runs; if {mend}."

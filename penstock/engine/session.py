@@ -6,12 +6,13 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from logging import getLogger
+from logging import NullHandler, getLogger
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from zipfile import ZipFile
 
 from pyspark import SparkConf, SparkContext
@@ -23,11 +24,15 @@ from penstock.engine.classes import sharing
 from penstock.engine.descendants import descendants, kill_all
 from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
+from penstock.masked import SECRETS
 from penstock.storage import durable
 
 MODULE_LIMIT = 50 * 2**20
 CONNECT_S = 5.0
 """For a master to accept a connection."""
+
+DYING_S = 2.0
+"""Until a process whose connections are lost can be known to have died."""
 
 _LOADED: set[Path] = set()
 """Jars besides Spark's own with which this process's JVM was started."""
@@ -74,7 +79,7 @@ OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.daemon.module": "penstock.engine.daemon",
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",  # the last two are Kafka's secrets
+    "spark.redaction.regex": SECRETS,
 }
 
 
@@ -102,11 +107,12 @@ def start_session(
     _check_master(master)
     java = java_home()
     os.environ["JAVA_HOME"] = str(java)
+    getLogger("py4j").addHandler(NullHandler())  # what it has to say of a lost connection is said in a sentence
     for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # they write to the screen
         getLogger(logger).disabled = True
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
-    durable.replace(logging, LOGGING.format(path=path).encode())
+    durable.replace(logging, LOGGING.format(path=_as_property(path)).encode())
     _renew_jvm(jars)
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
     own = f"-Dlog4j2.configurationFile={logging.as_uri()}"
@@ -137,7 +143,34 @@ def start_session(
             f"Spark could not start on master {master} ({reason[0] if reason else type(error).__name__}); check the "
             f"address, and {path} for the reason."
         ) from error
+    spark.sparkContext._accumulatorServer.handle_error = _say_nothing
     return spark
+
+
+def _say_nothing(request: Any, address: Any) -> None:
+    """Of a connection that was lost: whoever needs it will say so."""
+
+
+def death_of_spark() -> str | None:
+    """How this process's JVM has died, in words; None while it lives."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    deadline = time.monotonic() + DYING_S
+    while process is not None and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if process is None or process.returncode is None:
+        return None
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    status = process.returncode
+    if status == -signal.SIGKILL:
+        return "it was killed: by the system for want of memory, or by somebody"
+    return f"it was ended by signal {-status}" if status < 0 else f"it exited with status {status}"
+
+
+def _as_property(path: Path) -> str:
+    """A path as Java reads it from a file of properties, and Log4j then takes it as it is."""
+    units = str(path).replace("\\", "\\\\").replace("\n", "\\n").encode("utf-16-be")
+    letters = (int.from_bytes(units[place : place + 2], "big") for place in range(0, len(units), 2))
+    return "".join(chr(one) if one < 128 else f"\\u{one:04x}" for one in letters).replace("${", "$${")
 
 
 def _check_master(master: str) -> None:
@@ -248,7 +281,7 @@ def ship(spark: SparkSession, module: str, staging: Path, *, keep: bool) -> None
             for name, content in contents.items():
                 zipped.writestr(name, content)
         draft.replace(archive)
-    spark.sparkContext.addPyFile(str(archive))
+    spark.sparkContext.addPyFile(archive.as_uri())
 
 
 def _renew_jvm(jars: Sequence[Path]) -> None:

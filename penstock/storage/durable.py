@@ -1,5 +1,6 @@
 """Files that are there whole or not at all, and stay once the call returns: on a disk, in HDFS, in an object store."""
 
+import fnmatch
 import os
 import shutil
 import uuid
@@ -105,6 +106,11 @@ def names(directory: Path) -> list[str]:
         found = (path.rstrip("/") for path in ours(directory).fs.ls(here, detail=False))
         return [path.rpartition("/")[2] for path in found if path != here]
     return []
+
+
+def matching(directory: Path, pattern: str) -> list[Path]:
+    """What is in a directory and has a name of a pattern, in order; the directory's own name is no pattern."""
+    return sorted((directory / name for name in fnmatch.filter(names(directory), pattern)), key=str)
 
 
 def sizes(directory: Path) -> dict[Path, int]:

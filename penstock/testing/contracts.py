@@ -121,7 +121,6 @@ class SinkContract:
         fresh.deliver("main", 0, stage(fresh, SAMPLES[:1]))
         assert _same(fresh.read(), SAMPLES[:1])
 
-
     def test_a_driver_whose_run_was_discarded_meanwhile_delivers_nothing_more(self, tmp_path: Path) -> None:
         sink = self.claimed(tmp_path)
         sink.deliver("main", 0, stage(sink, SAMPLES[:2]))

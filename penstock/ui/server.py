@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.adapter.access import Access
 from penstock.engine.overview import is_real_time, manifest_of, overview, runs_in, state_of
 from penstock.errors import ConfigurationError, PenstockError, PortInUseError, SourceError
+from penstock.storage import durable
 from penstock.storage.journal import extent
 from penstock.ui.causes import silent_for
 from penstock.ui.follower import Follower
@@ -223,7 +224,7 @@ class Page:
         manifest = manifest_of(run)
         if is_real_time(manifest):
             return overview(run).to_json()
-        sizes = sorted((path.name, extent(path)) for path in run.glob("batches-*.jsonl"))
+        sizes = sorted((path.name, extent(path)) for path in durable.matching(run, "batches-*.jsonl"))
         key = (state_of(run, manifest), tuple(sizes))
         before = self._glances.get(run.name)
         if before is None or before[0] != key:

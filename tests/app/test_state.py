@@ -42,7 +42,9 @@ class Said(Event):
     said: str
 
 
-def struct(base: type, name: str, fields: dict[str, Any], *, methods: dict[str, Any] | None = None, **config: Any) -> Any:
+def struct(
+    base: type, name: str, fields: dict[str, Any], *, methods: dict[str, Any] | None = None, **config: Any
+) -> Any:
     """A class of fields: a type alone, or a type and a default."""
     hooks = {"on_event": lambda self, event: None} if base is ProcessingElement and methods is None else {}
     space: dict[str, Any] = {"__module__": "app", "__annotations__": {}, **hooks, **(methods or {})}
@@ -73,7 +75,9 @@ def keyed(kind: Any) -> App:
     app = App("app")
     said = app.stream("Saids", Said)
     event = struct(Event, "Asked", {"k": kind})
-    app.element(app.source("As", event), key="k", emits=said, name="E")(struct(ProcessingElement, "Keeps", {"n": (int, 0)}))
+    app.element(app.source("As", event), key="k", emits=said, name="E")(
+        struct(ProcessingElement, "Keeps", {"n": (int, 0)})
+    )
     app.sink("Out", said)
     return app
 
@@ -100,7 +104,9 @@ def joined(*kinds: type[Event], latest: bool = False, at: str = "at") -> App:
     if latest:
         app.join_latest(*streams, key="k", within="10 s", emits=said, name="E")(lambda one, other: None)
     else:
-        app.join(*streams, key="k", within=("0 s", "10 s"), emits=said, name="E", at=(at, "at"))(lambda one, other: None)
+        app.join(*streams, key="k", within=("0 s", "10 s"), emits=said, name="E", at=(at, "at"))(
+            lambda one, other: None
+        )
     app.sink("Out", said)
     return app
 

@@ -136,7 +136,9 @@ class InIceberg(Place):
         table.append(_columns().cast(table.schema().as_arrow()))
 
     def rows(self):
-        return [tuple(row.values()) for row in self._catalog().load_table("results.samples").scan().to_arrow().to_pylist()]
+        return [
+            tuple(row.values()) for row in self._catalog().load_table("results.samples").scan().to_arrow().to_pylist()
+        ]
 
     def drop(self):
         self._catalog().drop_table("results.samples")

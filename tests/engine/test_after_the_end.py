@@ -1,13 +1,12 @@
 """What comes after a last micro-batch that was planned, or committed, and not completed: it is in time, or it stays queued."""
 
-import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from conftest import APPS  # noqa: F401 - the fixtures are there
-from test_ending import told, told_best, windows, write, best
+from test_ending import best, told, told_best, windows, write
 
-from penstock.engine.ending import FOREVER_MS, first_end
+from penstock.engine.ending import first_end
 from penstock.errors import ConfigurationError, PenstockError
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

@@ -32,7 +32,9 @@ def everything(directory):
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("holds", ["README.md", "data/words.jsonl", "checkpoint/main/offsets/0", ".hidden", "batches-main.jsonl"])
+@pytest.mark.parametrize(
+    "holds", ["README.md", "data/words.jsonl", "checkpoint/main/offsets/0", ".hidden", "batches-main.jsonl"]
+)
 def test_a_directory_that_is_no_runs_is_refused_and_nothing_in_it_touched(run_app, words, tmp_path, holds, fresh):
     file = tmp_path / "runs" / "passing" / holds
     file.parent.mkdir(parents=True)
@@ -125,13 +127,18 @@ def test_a_sink_that_was_removed_or_rolled_back_is_missed(run_app, words, sinks,
     for kind in KINDS:
         here = places(kind, tmp_path)
         (newer / kind).mkdir(parents=True)
-        kept, back, none = ([side / kind / str(n) for n, _ in enumerate(here)] for side in (newer, older, tmp_path / "none"))
+        kept, back, none = (
+            [side / kind / str(n) for n, _ in enumerate(here)] for side in (newer, older, tmp_path / "none")
+        )
         put(here, kept)
         for instead, holds in ((back, "those up to 0"), (none, "none")):
             put(instead, here)
             if kind == "Iceberg" and instead is none:
                 (tmp_path / "out" / "lake").mkdir()
-            with pytest.raises(IncompatibleStateError, match=f"Sink {kind} is behind.*holds {holds}: it was removed, replaced or rolled back"):
+            with pytest.raises(
+                IncompatibleStateError,
+                match=f"Sink {kind} is behind.*holds {holds}: it was removed, replaced or rolled back",
+            ):
                 run_app("spread", sources=sources, sinks=sinks)
         put(kept, here)
     result = run_app("spread", sources=words("c"), sinks={**sinks, "Rows": f"sqlite:{tmp_path / 'out' / 'elsewhere'}"})

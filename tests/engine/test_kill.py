@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,51 @@ def test_the_driver_is_stopped_and_killed_and_started_again(command, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
+    process = start(command)
+    _, complaint = process.communicate()
+    assert process.returncode == 0, complaint
+    check(tmp_path)
+
+
+def processes_below(number):
+    """All of them, the daemon and the workers of Python's among them."""
+    asked = subprocess.run(["ps", "-o", "pid=", "--ppid", str(number)], capture_output=True, text=True)
+    return [each for child in map(int, asked.stdout.split()) for each in (child, *processes_below(child))]
+
+
+@pytest.mark.parametrize("how", ["the group", "every process"])
+def test_who_stops_all_its_processes_at_once_stops_a_run_as_who_stops_the_driver(command, tmp_path, how):
+    """As `timeout` and CI's runners do, and as service managers do."""
+    process = start([*command, "--trigger", "1 s"])
+    wait_for_batches(process, tmp_path, 2)
+    if how == "the group":
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        for number in [process.pid, *processes_below(process.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGTERM)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 0, complaint
+    assert "the same command (without --fresh) resumes" in said
+    assert "Traceback" not in complaint
+    counts = json.loads((tmp_path / "run" / "report.json").read_text())["counts"]
+    assert counts["accepted"] == WORDS == counts["processed"] + counts["queued"]
+    process = start(command)
+    _, complaint = process.communicate()
+    assert process.returncode == 0, complaint
+    check(tmp_path)
+
+
+def test_a_dead_jvm_is_said_to_be_dead(command, tmp_path):
+    process = start([*command, "--trigger", "1 s"])
+    wait_for_batches(process, tmp_path, 2)
+    java = subprocess.run(["pgrep", "-P", str(process.pid), "java"], capture_output=True, text=True).stdout.split()
+    os.kill(int(java[0]), signal.SIGKILL)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "Spark's Java process has died (it was killed" in complaint
+    assert "running again resumes" in complaint
+    assert len(complaint.strip().splitlines()) == 1, complaint
     process = start(command)
     _, complaint = process.communicate()
     assert process.returncode == 0, complaint

@@ -78,7 +78,11 @@ class Windowing:
     def meaning(self) -> dict[str, Any]:
         """What stored windows are known by; see `Stepwise.meaning`."""
         exact = {f"{name} (us)": getattr(self, f"{name}_us", None) for name in ("size", "every", "offset", "gap")}
-        return {"windows": str(self), **{name: value for name, value in exact.items() if value is not None}, ALLOWED: self.allowed_us}
+        return {
+            "windows": str(self),
+            **{name: value for name, value in exact.items() if value is not None},
+            ALLOWED: self.allowed_us,
+        }
 
 
 @dataclass(frozen=True, init=False)

@@ -125,7 +125,7 @@ class DirectorySink(BoundSink):
         return f"{batch:08d}-{group}-{file.final}"
 
     def read(self) -> list[Any]:
-        paths = sorted(path_of(self.files.directory).glob(f"*.{self.files.kind}"))
+        paths = durable.matching(path_of(self.files.directory), f"*.{self.files.kind}")
         if self.files.kind != "parquet":
             return [event for path in paths for event in _events(path, self._event_type)]
         codec = Codec(self._event_type)

@@ -51,6 +51,12 @@ MISREAD = re.compile(r"[][*?{}\\:]")
 """Characters in paths that Spark takes for a pattern, or for the end of a scheme: it would read other files, or none."""
 
 
+def misread(path: Path) -> str | None:
+    """The first such character of a path; None, where there is none."""
+    found = MISREAD.search(path.as_posix() if is_local(path) else str(path).partition("://")[2].partition("/")[2])
+    return None if found is None else found[0]
+
+
 class FileSource(BoundSource):
     """A directory (or one file, or a glob) that files are moved into; each is read once, whole.
 
@@ -93,7 +99,9 @@ class FileSource(BoundSource):
         stored = spark.columns("parquet", str(files[0]))
         lengths = {field.name for field in schema_of(files[0]) if field.type == pa.duration("us")}
         read = ", ".join(
-            f"{quoted(field.name)} {kind}" for field in self._schema if (kind := _read_as(field, stored.get(field.name)))
+            f"{quoted(field.name)} {kind}"
+            for field in self._schema
+            if (kind := _read_as(field, stored.get(field.name)))
         )
         columns = (
             f"{MICROSECOND} * {quoted(field.name)} AS {quoted(field.name)}"
@@ -217,10 +225,10 @@ class FileSource(BoundSource):
             )
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
-        found = MISREAD.search(path.as_posix() if is_local(path) else str(path).partition("://")[2].partition("/")[2])
-        if found:
+        found = misread(path)
+        if found is not None:
             raise SourceError(
-                f"Source {self.source.name}: {path} has the character {found[0]} in its name, by which Spark would read other "
+                f"Source {self.source.name}: {path} has the character {found} in its name, by which Spark would read other "
                 f"files or none; {mend}."
             )
 

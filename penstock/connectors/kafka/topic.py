@@ -148,7 +148,9 @@ class Topic:
         ------
         SourceError: the broker stopped answering.
         """
-        lows = {partition: low for partition, (low, _) in self.bounds(**settings).items()}  # some may have been deleted since
+        lows = {
+            partition: low for partition, (low, _) in self.bounds(**settings).items()
+        }  # some may have been deleted since
         begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}
         left = {partition for partition in self.partitions if begin[partition] < end.get(partition, 0)}
         with self._explained(), self.consumer(**settings, **{"enable.partition.eof": True}) as consumer:

@@ -134,7 +134,9 @@ class DeltaSink(BoundSink):
             raise SinkError(other_run(self.files, self.uri, "delta:PLACE"))
         self._refuse_unfit(table)
         if owner in discarded and self._fresh is None and not self._is_alone(table) and table.count():
-            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
+            raise foreign(
+                self.files, self.uri, "holds rows that were there before the run, or that another program has added"
+            )
         return owner
 
     def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
@@ -142,7 +144,9 @@ class DeltaSink(BoundSink):
         owner = self._refuse(table, run, discarded)
         if owner == run:
             return
-        table.alter.set_table_properties({OWNER: run}, raise_if_not_exists=False, commit_properties=self._properties(table))
+        table.alter.set_table_properties(
+            {OWNER: run}, raise_if_not_exists=False, commit_properties=self._properties(table)
+        )
         if owner in discarded and self._fresh != "keep":
             emptied = CommitProperties({ALONE: "yes", AFTER: str(table.version())})
             table.delete(commit_properties=emptied)
@@ -159,7 +163,9 @@ class DeltaSink(BoundSink):
     def _properties(self, table: DeltaTable, *transactions: Transaction) -> CommitProperties:
         """What a version that is made of another says."""
         alone = "yes" if self._is_alone(table) else "no"
-        return CommitProperties({ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None)
+        return CommitProperties(
+            {ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None
+        )
 
     def _refuse_unfit(self, table: DeltaTable) -> None:
         """Refuse a table that could not take the events as they are."""

@@ -15,6 +15,9 @@ STORAGE_OPTION = Option("storage.NAME", "a setting of the store's, as `storage.A
 SECRET = re.compile("secret|token|password|account_key|access_key$|sas", re.IGNORECASE)
 """Settings of stores that hold what others must not read."""
 
+MISREAD = re.compile(r"[\[\]^|\\\\\n]|%[0-9A-Fa-f]{2}")
+"""What the library reads otherwise in the name of a place on a disk."""
+
 REASON = 500
 """Characters of what the library says that are passed on."""
 
@@ -23,7 +26,17 @@ COLOURS = re.compile(r"\x1b\[\d+m↳?")
 
 
 def place_of(uri: Uri) -> str:
-    """A table's place, which means the same in every process."""
+    """A table's place, which means the same in every process.
+
+    Raises
+    ------
+    ConfigurationError: it is on a disk, and the library would take its name for another.
+    """
+    found = None if "://" in uri.place else MISREAD.search(str(Path(uri.place).expanduser().resolve()))
+    if found:
+        raise ConfigurationError(
+            f"{uri}: the library for Delta takes {found[0]!r} in a path for something else; choose a place without it."
+        )
     return uri.place if "://" in uri.place else str(Path(uri.place).expanduser().resolve())
 
 

@@ -155,7 +155,9 @@ class IcebergSink(BoundSink):
             raise SinkError(other_run(self.files, self.uri, "iceberg:CATALOG/NAMESPACE.TABLE"))
         self._refuse_unfit(table)
         if owner in discarded and self._fresh is None and not _is_alone(table) and table.scan().count():
-            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
+            raise foreign(
+                self.files, self.uri, "holds rows that were there before the run, or that another program has added"
+            )
         return owner
 
     def _take(self, table: Table, run: str, *, emptied: bool) -> None:

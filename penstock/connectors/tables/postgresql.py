@@ -56,7 +56,9 @@ class Postgres:
                 connection.execute(f"SET LOCAL lock_timeout = '{LOCKED_S} s'")
                 yield connection.cursor()
         except psycopg.errors.LockNotAvailable as error:
-            mend = "end the session that holds the lock, which pg_stat_activity names: it may be a driver that is paused"
+            mend = (
+                "end the session that holds the lock, which pg_stat_activity names: it may be a driver that is paused"
+            )
             raise Unavailable("another session has locked what is to be written", mend) from error
         except psycopg.OperationalError as error:
             if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
@@ -80,7 +82,9 @@ class Postgres:
         cursor.execute(_text(table.upserted(last)))
 
     def alone(self, cursor: Cursor) -> None:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('penstock'))")  # "if not exists" fails where two find that at once
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtext('penstock'))"
+        )  # "if not exists" fails where two find that at once
 
     def watch(self, cursor: Cursor, table: Table) -> None:
         cursor.execute(NOTE_OTHERS)
@@ -92,7 +96,10 @@ class Postgres:
     @contextmanager
     def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:
         """The lock lets others note that they insert, and none claim the table."""
-        cursor.execute("SELECT set_config('penstock.writing', 'yes', true), set_config('application_name', %s, true)", (_session(run),))
+        cursor.execute(
+            "SELECT set_config('penstock.writing', 'yes', true), set_config('application_name', %s, true)",
+            (_session(run),),
+        )
         cursor.execute("SELECT 1 FROM penstock_tables WHERE name = %s AND run = %s FOR KEY SHARE", (table.name, run))
         yield cursor.fetchone() is not None
 

@@ -214,7 +214,9 @@ class TableSink(BoundSink):
             )
         mixed = books.run in discarded and not books.alone and self._fresh is None
         if mixed and present and self._holds_rows(cursor):
-            raise foreign(self.files, self._said, "holds rows that were there before the run, or that another program has added")
+            raise foreign(
+                self.files, self._said, "holds rows that were there before the run, or that another program has added"
+            )
         return books
 
     def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
@@ -242,7 +244,8 @@ class TableSink(BoundSink):
         for books in ("penstock_batches", "penstock_tables"):
             cursor.execute(f"DELETE FROM {books} WHERE name = {mark}", (name,))
         cursor.execute(
-            f"INSERT INTO penstock_tables VALUES ({mark}, {mark}, {mark}, {mark}, {mark})", (name, run, made, others, False)
+            f"INSERT INTO penstock_tables VALUES ({mark}, {mark}, {mark}, {mark}, {mark})",
+            (name, run, made, others, False),
         )
 
     def _books(self, cursor: Cursor) -> "_Books":

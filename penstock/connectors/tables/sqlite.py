@@ -94,7 +94,9 @@ def _plain(value: Any) -> Any:
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
     files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule)
-    return TableSink(sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files, options.get("fresh"))
+    return TableSink(
+        sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files, options.get("fresh")
+    )
 
 
 SQLITE = SinkConnector(

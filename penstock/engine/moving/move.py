@@ -20,7 +20,9 @@ from penstock.engine.ledger import BatchRecord
 from penstock.engine.moving.continuing import Begun, continue_in
 from penstock.engine.moving.layout import MOVED, Former, Layout, changed, full_name
 from penstock.engine.moving.seeding import (
+    UNREADABLE,
     Counted,
+    Links,
     OldState,
     count,
     divided,
@@ -83,6 +85,7 @@ class Move:
         self._made = [group for group in after if group.name not in before]
         staying = {group.name for group in after}
         self._left = [group for group in binding.groups if group.name not in staying]
+        self._links = Links()
         self._check({stream for group in after for stream in group.hops})
 
     def carry_out(self, spark: SparkSession, settle: Callable[[], None], say: Say) -> None:
@@ -124,9 +127,9 @@ class Move:
     def tidy(binding: Binding) -> None:
         """Remove what a move has left behind, and what an attempt that did not come to its end has made."""
         recording, number = binding.recording, binding.layout.moves + 1
-        for path in (recording.directory / "checkpoint").glob(f"*{MOVED}{number}"):
+        for path in durable.matching(recording.directory / "checkpoint", f"*{MOVED}{number}"):
             durable.remove(path)
-        for path in recording.directory.glob(f"batches-*{MOVED}{number}.jsonl"):
+        for path in durable.matching(recording.directory, f"batches-*{MOVED}{number}.jsonl"):
             journal.remove(path)
         for former in binding.layout.former:
             clear_checkpoint(recording.checkpoint(former.name))
@@ -163,6 +166,12 @@ class Move:
                 "Groups that are joined by topics (--hops) cannot be moved, for the topics keep what has passed: leave the groups as "
                 "they are, or start afresh with --fresh."
             )
+        found = UNREADABLE.search(str(self._recording.directory))
+        if found and not binding.options.master.startswith("local"):
+            raise ConfigurationError(
+                f"{self._recording.directory} has {found[0]!r} in its name, and Spark's reader of state takes that for something else: move "
+                "the run on this machine (--master local[*]), or leave its layout as it is."
+            )
         for group in self._made:
             wiring = binding.wiring(group, self._partitions).resolve()
             for hop in range(1, wiring.hops + 1):
@@ -193,7 +202,9 @@ class Move:
         }
         if not wirings:
             return None
-        pages = OldState({one.checkpoint: one.last for one in begun if one.group in self._left}).pages(spark)
+        pages = OldState({self._links.to(one.checkpoint): one.last for one in begun if one.group in self._left}).pages(
+            spark
+        )
         homes = {name: wirings[group.name] for group in self._made if group.name in wirings for name in group.elements}
         counted = count(pages, homes)
         say(
@@ -207,7 +218,7 @@ class Move:
             hops = {element.name: parts[name].depths[element.name] for element in parts[name].elements if element.keyed}
             headers = headers_of(repacked, divisions, fired, hops, self._partitions)
             seed(spark, reference, self._recording.checkpoint(name), repacked, headers, workshop)
-        arrived = OldState({self._recording.checkpoint(name): 0 for name in wirings}).pages(spark)
+        arrived = OldState({self._links.to(self._recording.checkpoint(name)): 0 for name in wirings}).pages(spark)
         if count(arrived, homes) != counted:
             raise RunFailedError(
                 "Not every instance came across unchanged, so the run keeps the groups and partitions that it had, and nothing is "

@@ -1,6 +1,8 @@
 """The state of a group, read from the checkpoint that has it and written to one that does not, both by Spark."""
 
 import math
+import re
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from penstock.runtime.pages import HEADER, Header, pages_for
 from penstock.runtime.wire import WIRE
 from penstock.runtime.wiring import WiringReference
 from penstock.storage import durable
+from penstock.storage.place import is_local
 
 FEW_ROWS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "32"}
 """How many rows Spark hands to Python at once, where each is a page, which may be large."""
@@ -43,6 +46,26 @@ class Counted(NamedTuple):
     def total(self) -> int:
         """Instances of all elements."""
         return sum(self.instances.values())
+
+
+UNREADABLE = re.compile(r"[\s%#\[\]{}?\\\\\"<>^|`]")
+"""Characters that Spark's reader of state spells otherwise than they are in the path that it then opens."""
+
+
+class Links:
+    """Plain names for checkpoints whose own ones Spark's reader of state cannot take, for as long as this lives."""
+
+    def __init__(self) -> None:
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    def to(self, checkpoint: Path) -> Path:
+        """A checkpoint, or a link to it."""
+        if not (is_local(checkpoint) and UNREADABLE.search(str(checkpoint))):
+            return checkpoint
+        self._directory = self._directory or tempfile.TemporaryDirectory(prefix="penstock-")
+        link = Path(self._directory.name) / str(len(durable.names(Path(self._directory.name))))
+        link.symlink_to(checkpoint)
+        return link
 
 
 @dataclass(frozen=True)
@@ -96,7 +119,10 @@ def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) ->
 
 def read_pages(spark: SparkSession, place: Path) -> DataFrame:
     """The pages that `repack` has written."""
-    return spark.read.schema(from_arrow_schema(PAGES)).parquet(str(place))
+    whole = spark.read.option(
+        "__globPaths__", "false"
+    )  # as streams are told by Spark itself: nothing in the path is a pattern
+    return whole.schema(from_arrow_schema(PAGES)).parquet(str(place))
 
 
 def fired_of(pages: DataFrame) -> dict[str, float]:
