@@ -16,6 +16,9 @@ IN_CHECKPOINT = (
 )
 """Names of what lies in a checkpoint."""
 
+VERSION = re.compile(r"(\d+)\.(zip|snapshot|changelog|delta)")
+"""A file of state, which has a snapshot as of a version, or the changes that have led to it."""
+
 Files = dict[str, int]
 """Files by the log offset with which a source has taken them in."""
 
@@ -115,6 +118,93 @@ def clear_checkpoint(checkpoint: Path) -> None:
         if re.fullmatch(IN_CHECKPOINT, name):
             durable.remove(checkpoint / name)
     durable.remove_empty(checkpoint)
+
+
+def missing_part(checkpoint: Path, last: int, *, stateful: bool) -> str | None:
+    """What a checkpoint lacks to go on behind a batch that has been committed, as a path below it; None where it is whole.
+
+    Spark would find some of that out in the middle of a run, and read its input again without a word where other parts are gone.
+
+    Parameters
+    ----------
+    stateful: whether the query is known to keep state.
+    """
+    entries = {log: set(batches(checkpoint, log)) for log in ("offsets", "commits")}
+    before = [] if last == 0 else [last - 1]
+    for number in (*before, last):
+        if number not in entries["offsets"]:
+            return f"offsets/{number}"
+        if (lines := _offsets(checkpoint, number)) is None or not lines:
+            return f"offsets/{number}, which is cut short"
+    if before and not {last, last - 1} & entries["commits"]:
+        return f"commits/{last - 1}"
+    if not (checkpoint / "metadata").exists():
+        return "metadata"
+    for place, offset in enumerate(committed_offsets(checkpoint, last)):
+        part = _missing_of_source(checkpoint / "sources" / str(place), offset)
+        if part is not None:
+            return f"sources/{place}/{part}"
+    completed = max(entries["commits"], default=-1)
+    if completed < 0:
+        return None
+    operators = [name for name in durable.names(checkpoint / "state") if name.isdigit()]
+    if stateful and not operators:
+        return "state"
+    for operator in sorted(operators):
+        part = _missing_of_operator(checkpoint / "state" / operator, completed + 1, _partitions(checkpoint, completed))
+        if part is not None:
+            return f"state/{operator}/{part}"
+    return None
+
+
+def _missing_of_source(log: Path, offset: Any) -> str | None:
+    """What the log of a source's own lacks: of files all entries since the last that sums up, of Kafka where it began."""
+    there = set(durable.names(log))
+    if isinstance(offset, dict) and "logOffset" in offset:
+        for number in range(offset["logOffset"], -1, -1):
+            if f"{number}.compact" in there:
+                return None
+            if str(number) not in there:
+                return str(number)
+        return None
+    kafka = isinstance(offset, dict) and offset and all(isinstance(topic, dict) for topic in offset.values())
+    return "0" if kafka and "0" not in there else None
+
+
+def _missing_of_operator(directory: Path, version: int, partitions: int) -> str | None:
+    """What the state of an operator lacks of a version, in any of its partitions."""
+    parts = {name for name in durable.names(directory) if name.isdigit()}
+    for number in map(str, range(partitions if len(parts) > 1 else 1)):
+        if number not in parts:
+            return number
+        stores = [
+            directory / number,
+            *(one for name in durable.names(directory / number) if (one := directory / number / name).is_dir()),
+        ]
+        for store in stores:
+            missing = _missing_of_store(store, version)
+            if missing is not None:
+                return f"{store.relative_to(directory)}/{missing}"
+    return None
+
+
+def _missing_of_store(directory: Path, version: int) -> str | None:
+    """What a store of state lacks of a version: a snapshot, or all changes since one."""
+    kinds: dict[int, set[str]] = {}
+    for match in filter(None, map(VERSION.fullmatch, durable.names(directory))):
+        kinds.setdefault(int(match[1]), set()).add(match[2])
+    for number in range(version, 0, -1) if kinds else ():
+        if number not in kinds:
+            return f"{number}.changelog"
+        if kinds[number] & {"zip", "snapshot"}:
+            return None
+    return None
+
+
+def _partitions(checkpoint: Path, batch: int) -> int:
+    """Of the shuffles of a batch, as Spark has planned it."""
+    lines = durable.read(checkpoint / "offsets" / str(batch)).decode().splitlines()
+    return int(json.loads(lines[1])["conf"].get("spark.sql.shuffle.partitions", 1))
 
 
 def batches(checkpoint: Path, log: str) -> list[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from penstock.connectors.checkpoint import batches, clear_checkpoint, offsets_checksum
+from penstock.connectors.checkpoint import batches, clear_checkpoint, missing_part, offsets_checksum
 from penstock.connectors.sink import BoundSink
 from penstock.engine.ledger import Ledger
 from penstock.errors import IncompatibleStateError
@@ -11,8 +11,8 @@ from penstock.errors import IncompatibleStateError
 MEND = "put all of the run's directory back as it was, or start afresh with --fresh"
 
 
-def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink]) -> None:
-    """Refuse to go on where one of them was rolled back; clear a checkpoint that has not begun.
+def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, stateful: bool = False) -> None:
+    """Refuse to go on where one of them was rolled back, or is not whole; clear a checkpoint that has not begun.
 
     After a crash the checkpoint may have planned one batch more than the ledger has committed, and may lack the note
     that the ledger's last batch is complete.
@@ -37,6 +37,13 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink]) -> None:
             f"Spark's checkpoint of {checkpoint.name} is behind: it has planned batch {_shown(planned[-1] if planned else -1)}, "
             f"and the ledger has committed batch {done}; {MEND}."
         )
+    if done >= 0:
+        part = missing_part(checkpoint, done, stateful=stateful)
+        if part is not None:
+            raise IncompatibleStateError(
+                f"Spark's checkpoint of {checkpoint.name} lacks {part} ({checkpoint}), without which Spark would stop, or read again what it "
+                f"has read; {MEND}."
+            )
     if ledger.last_offsets and offsets_checksum(checkpoint, done) not in ("", ledger.last_offsets):
         raise IncompatibleStateError(
             f"Spark's checkpoint of {checkpoint.name} was rolled back: its batch {done} reads other events than the one that "

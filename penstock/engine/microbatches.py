@@ -154,7 +154,8 @@ class MicroBatches:
         groups = [self._binding.open(group) for group in self._binding.groups]
         clear_staging({sink.files for group in groups for sink in group.sinks})
         for group in groups:
-            agree(group.ledger, group.checkpoint, group.sinks)
+            keyed = any(element.keyed for element in group.topology.elements)
+            agree(group.ledger, group.checkpoint, group.sinks, stateful=keyed)
             end = first_end(group.checkpoint)
             if end is not None and (group.ledger.last is None or end > group.ledger.last):
                 unplan(group.checkpoint, end)
@@ -290,7 +291,7 @@ class MicroBatches:
     def _start(self, spark: SparkSession, groups: list[BoundGroup], place: int, started_us: int) -> StreamingQuery:
         group = groups[place]
         for bound in group.sources:
-            bound.begin_at(self._binding.recording.beginning(bound.source.name, lambda: bound.beginning(started_us)))
+            bound.begin_at(self._binding.recording.beginning(bound, started_us))
         frame, tallies, group = (_native if group.group.native else _compiled)(spark, group, started_us)
         order = sorted(zip(group.places, (bound.source.name for bound in group.sources), strict=True))
         self._binding.recording.fix_order(group.group.name, [name for _, name in order])

@@ -19,6 +19,7 @@ import penstock
 from penstock.app.state import check_state_fits
 from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
+from penstock.connectors.source import BoundSource
 from penstock.engine.options import RETAIN
 from penstock.engine.overview import mode_of
 from penstock.engine.progress import ProgressFile, Sums
@@ -179,14 +180,15 @@ class Recording:
             self._keep_manifest()
         return {name: kept[name]["since"] for name in sinks}
 
-    def beginning(self, source: str, now: Callable[[], Any]) -> Any:
-        """Where the run has begun to read a source: what ``now`` says at its first start, whether or not it reads anything then."""
+    def beginning(self, bound: BoundSource, started_us: int) -> Any:
+        """Where the run has begun to read a source: what that says at its first start, whether or not there is anything to read."""
         known: dict[str, Any] = self.manifest.setdefault("beginnings", {})
-        if source not in known:
-            known[source] = now()
-            if known[source] is not None:
+        name = bound.source.name
+        if known.get(name) is None:
+            known[name] = bound.beginning(started_us)
+            if known[name] is not None:
                 self._keep_manifest()
-        return known[source]
+        return known[name]
 
     @property
     def ended(self) -> bool:

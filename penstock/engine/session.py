@@ -143,7 +143,7 @@ def start_session(
             f"Spark could not start on master {master} ({reason[0] if reason else type(error).__name__}); check the "
             f"address, and {path} for the reason."
         ) from error
-    spark.sparkContext._accumulatorServer.handle_error = _say_nothing
+    vars(spark.sparkContext._accumulatorServer).update(handle_error=_say_nothing)
     return spark
 
 

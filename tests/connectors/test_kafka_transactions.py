@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -140,11 +141,10 @@ def test_a_batch_that_is_delivered_again_behind_anothers_open_transaction_is_kno
     first.deliver("main", 0, stage(first, SAMPLES[:1]))
     open_transaction()
     files = stage(first, SAMPLES)
-    kept = [(file.staged, open(file.staged, "rb").read()) for file in files]
+    kept = [(Path(file.staged), Path(file.staged).read_bytes()) for file in files]
     first.deliver("main", 1, files)
     for path, content in kept:  # as a driver that died before it had removed them
-        with open(path, "wb") as file:
-            file.write(content)
+        path.write_bytes(content)
     second = driver(topic, tmp_path)
     assert second.reached("main") == 1
     second.deliver("main", 1, files)

@@ -1,6 +1,5 @@
 """Whose rows are in a table: `--fresh` removes those of the run that it discards, and what else is there stays, or it is refused."""
 
-import os
 import shutil
 import sqlite3
 import threading
@@ -209,7 +208,7 @@ def test_a_table_that_was_dropped_is_missed_and_none_put_in_its_place(place, key
     resumed = place.claimed(key=key)
     assert resumed.reached("main") == -1
     assert not resumed.lacks("main", 1, staged)  # what is still staged can be delivered again
-    os.unlink(staged[0].staged)
+    Path(staged[0].staged).unlink()
     assert resumed.lacks("main", 1, staged)
 
 
