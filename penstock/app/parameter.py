@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ConfigurationError
+from penstock.masked import shown
 
 _GIVEN: ContextVar[Mapping[str, str]] = ContextVar("penstock_parameters", default={})  # noqa: B039 - never mutated
 
@@ -32,7 +33,7 @@ class Parameter:
         value = self.default if text is None else self._convert(text)
         if self.choices and value not in self.choices:
             allowed = ", ".join(map(str, self.choices))
-            raise ConfigurationError(f"--{self.name} {value}: choose one of {allowed}.")
+            raise ConfigurationError(f"--{self.name} {self._shown(value)}: choose one of {allowed}.")
         return value
 
     def _convert(self, text: str) -> Any:
@@ -42,7 +43,12 @@ class Parameter:
                 return {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}[text.lower()]
             return kind(text)
         except (ValueError, KeyError):
-            raise ConfigurationError(f"--{self.name} {text}: a value of type {kind.__name__} is needed.") from None
+            raise ConfigurationError(
+                f"--{self.name} {self._shown(text)}: a value of type {kind.__name__} is needed."
+            ) from None
+
+    def _shown(self, value: Any) -> str:
+        return shown({self.name: str(value)})[self.name]
 
 
 def given_value(name: str) -> str | None:

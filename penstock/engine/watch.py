@@ -141,27 +141,63 @@ def lost_a_part(failure: str) -> bool:
     )
 
 
+RESUMES = "Nothing is lost: what was not committed is still queued, and running again resumes"
+"""Of a failure whose cause is known to pass, or to be the application's or a sink's."""
+
+
 def _explained(error: BaseException, log: str) -> RunFailedError:
-    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line."""
+    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line; and what has become of events."""
     text = str(error)
     ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
     python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
     caused = re.findall(r"^Caused by: (.*)", text, re.MULTILINE)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     reason = (ours or python or caused or [first])[-1].strip().removesuffix(".")
+    then = (
+        RESUMES
+        if ours or python
+        else "What was not committed is still queued: once that is mended, running again resumes"
+    )
+    for cause in (_dead_worker, _unread_file, _colon, _gone_messages):
+        found = cause(text, reason)
+        if found is not None:
+            reason, then = found
+            break
+    return RunFailedError(f"The run stopped: {reason}. {then} ({log} has the details).")
+
+
+def _dead_worker(text: str, reason: str) -> tuple[str, str] | None:
     if "Python worker exited unexpectedly" in text or "Python worker exited prematurely" in text:
-        reason = "a Python worker died (killed from outside, or for want of memory)"
+        return "a Python worker died (killed from outside, or for want of memory)", RESUMES
+    return None
+
+
+def _unread_file(text: str, reason: str) -> tuple[str, str] | None:
     unread = re.search(r"Encountered error while reading file (\S+)\. (.*?)\.? *SQLSTATE", text)
-    if unread:
-        place = unquote(unread[1]).removeprefix("file://")
-        reason = (
-            f"Spark cannot read {place} ({unread[2] or reason}): put a whole file in its place, with the columns of the others, or move it "
-            "away"
-        )
+    if unread is None:
+        return None
+    place = unquote(unread[1]).removeprefix("file://")
+    mend = "put a whole file in its place, with the columns of the others, or move it away"
+    return (
+        f"Spark cannot read {place} ({unread[2] or reason}): {mend}",
+        "What was not committed is still queued, and running again resumes then",
+    )
+
+
+def _colon(text: str, reason: str) -> tuple[str, str] | None:
     colon = re.search(r"Relative path in absolute URI: (\S+)", text)
-    if colon:
-        reason = f"the file {colon[1]} has a colon in its name, which Spark cannot read; rename it"
-    return RunFailedError(
-        f"The run stopped: {reason}. Nothing is lost: what was not committed is still queued, and running again resumes "
-        f"({log} has the details)."
+    return (
+        None
+        if colon is None
+        else (f"the file {colon[1]} has a colon in its name, which Spark cannot read; rename it", RESUMES)
+    )
+
+
+def _gone_messages(text: str, reason: str) -> tuple[str, str] | None:
+    if "KAFKA_DATA_LOSS" not in text and "failOnDataLoss" not in text:
+        return None
+    return (
+        "messages that had not been read are no longer in the topic: its retention has deleted them, or somebody has",
+        "They are lost. To go on with what the topic still holds, start afresh with --fresh, or under another --name; to lose none, raise "
+        "the topic's retention.ms, or run more often",
     )

@@ -447,3 +447,28 @@ class Noted(Event):
 
 noted = App("noted")
 noted.sink("Out", noted.source("Words", Noted))
+
+
+# --- two elements, which may be in two groups ---------------------------------------------------------
+
+relayed = App("relayed")
+relayed_words = relayed.source("Words", Word)
+relayed_first, relayed_copies = relayed.stream("First", Word), relayed.stream("Copies", Word)
+relayed.sink("Out", relayed_copies)
+
+
+@relayed.element(relayed_words, emits=relayed_first, name="first")
+def first_copy(word):
+    yield relayed_first(word.text, word.size)
+
+
+@relayed.element(relayed_first, emits=relayed_copies, name="copy_word")
+def second_copy(word):
+    yield relayed_copies(word.text, word.size)
+
+
+# --- an application that is told a secret ---------------------------------------------------------------
+
+secretive = App("secretive")
+secretive.parameter("api_key", "none", help="of a service")
+secretive.sink("Out", secretive.source("Words", Word))

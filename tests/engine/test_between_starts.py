@@ -166,3 +166,54 @@ def test_fresh_is_refused_before_anything_is_removed(run_app, words, sinks, tmp_
     result = run_app("spread", sources=sources, sinks=kept, fresh=True)
     assert texts(result, "Lines") == ["a"]
     assert texts(result, "Rows") == ["a", "a", "theirs"]
+
+
+def remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+PARTS = {
+    "metadata": "metadata",
+    "offsets": "offsets/2",
+    "offsets/2": "offsets/2",
+    "offsets/3": "has planned batch 2, and the ledger has committed batch 3",
+    "commits": "commits/2",
+    "sources": "sources/0/",
+    "sources/0/1": "sources/0/1",
+    "state": "lacks state ",
+    "state/0/1": "state/0/1",
+    "state/0/0/4.changelog": "state/0/0/4.changelog",
+    "state/0/1/1.changelog": "state/0/1/1.changelog",
+}
+
+
+def test_a_part_of_the_checkpoint_that_is_gone_is_named(run_app, words, tmp_path):
+    """One at a time; put back, the run goes on."""
+    for text in "abcd":
+        sources = words(text)
+    run = run_app("counter", sources=sources, partitions=2).directory
+    checkpoint = run / "checkpoint" / "main"
+    for snapshot in checkpoint.rglob("*.zip"):  # which make older changes dispensable
+        remove(snapshot)
+    shutil.copytree(checkpoint, tmp_path / "whole")
+    for part, said in PARTS.items():
+        remove(checkpoint / part)
+        with pytest.raises(IncompatibleStateError, match=said) as refused:
+            run_app("counter", sources=sources)
+        assert "put all of the run's directory back as it was" in str(refused.value)
+        shutil.rmtree(checkpoint)
+        shutil.copytree(tmp_path / "whole", checkpoint)
+    (checkpoint / "offsets" / "3").write_text("v1\n")
+    with pytest.raises(IncompatibleStateError, match="offsets/3, which is cut short"):
+        run_app("counter", sources=sources)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "whole", checkpoint)
+    (run / "batches-main.jsonl").rename(tmp_path / "ledger")
+    with pytest.raises(IncompatibleStateError, match="The ledger of main is behind"):
+        run_app("counter", sources=sources)
+    (tmp_path / "ledger").rename(run / "batches-main.jsonl")
+    assert texts(run_app("counter", sources=words("e"))) == ["a", "b", "c", "d", "e"]

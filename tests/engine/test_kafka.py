@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ import httpx
 import psycopg
 import pytest
 from apps_engine import MOMENT, stamp, stamped, stamps
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as F
 from secure import PASSWORD, SECRET
@@ -272,6 +273,41 @@ def test_offsets_without_messages_in_a_compacted_topic_are_not_lost(run_app, bro
     counts = run_app("app", **options).report["counts"]
     assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
     assert counts["uncounted_sources"] == ["Words"]
+
+
+def test_messages_that_retention_has_deleted_are_said_to_be_lost(run_app, broker):
+    topic = f"gone-{time.time_ns()}"
+    produce(broker, topic, {"text": "a"}, partition=0)
+    options = {"file": APPS, "sources": {"Words": f"kafka:{broker.brokers}/{topic}"}}
+    run_app("app", **options)
+    produce(broker, topic, {"text": "b"}, {"text": "c"}, partition=0)
+    admin = AdminClient({"bootstrap.servers": broker.brokers})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
+        deleted.result(20)
+    with pytest.raises(RunFailedError, match="no longer in the topic.*They are lost.*--fresh.*retention.ms") as refused:
+        run_app("app", **options)
+    assert "Nothing is lost" not in str(refused.value)
+
+
+def test_a_topic_that_is_made_anew_while_a_run_is_on_stops_it(run_app, broker, tmp_path):
+    """Spark would go on behind the offset that it has reached, and pass over what the new topic begins with."""
+    topic = f"anew-{time.time_ns()}"
+    produce(broker, topic, {"text": "a"}, {"text": "b"}, partition=0)
+    sources = {"Words": f"kafka:{broker.brokers}/{topic}"}
+    ledger = tmp_path / "runs" / "app" / "batches-main.jsonl"
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run_app, "app", file=APPS, sources=sources, until_idle=False, duration=90.0)
+        deadline = time.monotonic() + 60
+        while not (ledger.exists() and ledger.read_bytes()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        AdminClient({"bootstrap.servers": broker.brokers}).delete_topics([topic])[topic].result(20)
+        time.sleep(1)
+        produce(broker, topic, {"text": "c"}, partition=0)
+        failure = running.exception(timeout=120)
+    assert isinstance(failure, SourceError | RunFailedError), failure
+    assert re.search("made anew|there is no such topic", str(failure))
+    with pytest.raises(ConfigurationError, match="Source Words is another kafka than the one"):
+        run_app("app", file=APPS, sources=sources)
 
 
 def test_tables_and_the_log_take_a_batch_together(run_app, postgres, tmp_path):
