@@ -112,7 +112,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
     if given["partitions"] is not None and not 1 <= given["partitions"] <= 10_000:
         raise ConfigurationError(f"--partitions {given['partitions']}: choose a number from 1 to 10000.")
     options = RunOptions(
-        name=_name(given["name"]),
+        name=given["name"],
         runs=given["runs"],
         sources=pairs("--source", given["sources"]),
         sinks=pairs("--sink", given["sinks"]),
@@ -324,9 +324,3 @@ def summary(report: dict[str, Any], directory: Path) -> str:
 
 def _relative(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def _name(name: str | None) -> str | None:
-    if name is not None and (not name or "/" in name or name.startswith(".") or not name.isprintable()):
-        raise ConfigurationError(f"--name {name!r} must be a plain directory name.")
-    return name

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference
+from penstock.app.shape import misfit, shape_of
 from penstock.app.state import describe_state
 from penstock.app.topology import Topology
 from penstock.connectors.checkpoint import Position
@@ -30,7 +31,7 @@ from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
 from penstock.engine.steering import Change
 from penstock.engine.stores import jars_for, schemes_of
-from penstock.errors import ConfigurationError, TopologyError
+from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
 from penstock.masked import is_secret, masked, shown
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
@@ -182,6 +183,31 @@ class Binding:
             sink.claim(recording.manifest["run"], recording.manifest["discarded"])
         self._note_configuration(resumed=resumed)
         return resumed
+
+    def check_hops(self, groups: Sequence[BoundGroup]) -> None:
+        """See that code reads right what groups have left for each other, where anything is on its way.
+
+        Raises
+        ------
+        IncompatibleStateError: a stream between groups has another type of event, and not all that was handed on has been read.
+        """
+        kept: dict[str, Any] = self.recording.manifest["handed"]
+        before = dict(kept)
+        for group in groups:
+            for bound, position in group.positions():
+                name = bound.source.name
+                if name not in group.handed_on:
+                    continue
+                shape = shape_of(bound.source.event_type)
+                trouble = misfit(kept.get(name, shape), shape, f"an event of stream {name}")
+                if trouble is not None and not bound.drained(position):
+                    raise IncompatibleStateError(
+                        f"{trouble}, and {group.group.name} has yet to read some that another group has handed on: put the type back until "
+                        "the run is idle, or start afresh with --fresh."
+                    )
+                kept[name] = shape
+        if kept != before:
+            self.recording.keep_layout({"handed": kept})
 
     def check_sinks(self, groups: Sequence[BoundGroup]) -> None:
         """See that all sinks still hold what has been delivered to them, by groups of now and by those that these continue.

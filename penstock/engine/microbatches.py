@@ -159,6 +159,7 @@ class MicroBatches:
             end = first_end(group.checkpoint)
             if end is not None and (group.ledger.last is None or end > group.ledger.last):
                 unplan(group.checkpoint, end)
+        self._binding.check_hops(groups)
         self._binding.check_sinks(groups)
         self._watermarks = {
             group.group.name: Watermarks(source for source in group.topology.sources if source.name in group.external)

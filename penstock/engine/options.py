@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from penstock.errors import ConfigurationError
 from penstock.storage.place import path_of
 
 if TYPE_CHECKING:
@@ -65,5 +66,13 @@ class RunOptions:
     spark: "SparkSession | None" = None
 
     def directory(self, name: str) -> Path:
-        """That of the run of an application."""
-        return path_of(self.runs) / (self.name or name)
+        """That of the run of an application.
+
+        Raises
+        ------
+        ConfigurationError: its name is that of no directory.
+        """
+        own = name if self.name is None else self.name
+        if not own or "/" in own or own.startswith(".") or not own.isprintable():
+            raise ConfigurationError(f"--name {own!r} must be a plain directory name.")
+        return path_of(self.runs) / own

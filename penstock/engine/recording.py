@@ -128,10 +128,11 @@ class Recording:
             self._check(stored, manifest)
             manifest |= {name: stored[name] for name in ("run", "discarded", "place")}
             manifest |= {"orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
-            manifest |= {"places": stored.get("places", {}), "beginnings": stored.get("beginnings", {})}
+            manifest |= {name: stored.get(name, {}) for name in ("places", "beginnings", "handed")}
             inspect(manifest["run"], manifest["discarded"])
         else:
-            manifest |= {"place": str(self.directory), "places": {}, **_identity(stored)}
+            manifest |= {"place": str(self.directory), **_identity(stored)}
+            manifest |= {name: {} for name in ("places", "beginnings", "handed")}
             inspect(manifest["run"], manifest["discarded"])
             if stored is not None:
                 # Which runs are discarded is written down first, so that a kill in between is resumed.
@@ -182,7 +183,7 @@ class Recording:
 
     def beginning(self, bound: BoundSource, started_us: int) -> Any:
         """Where the run has begun to read a source: what that says at its first start, whether or not there is anything to read."""
-        known: dict[str, Any] = self.manifest.setdefault("beginnings", {})
+        known: dict[str, Any] = self.manifest["beginnings"]
         name = bound.source.name
         if known.get(name) is None:
             known[name] = bound.beginning(started_us)

@@ -26,6 +26,7 @@ from penstock.engine.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
 from penstock.masked import SECRETS
 from penstock.storage import durable
+from penstock.storage.place import make_of_user
 
 MODULE_LIMIT = 50 * 2**20
 CONNECT_S = 5.0
@@ -124,7 +125,9 @@ def start_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    for key, value in {**STREAMING, **OWN, **conf}.items():
+    # What is shuffled are events; elsewhere the cluster says where it lies.
+    scratch = {"spark.local.dir": str(make_of_user())} if master.startswith("local") else {}
+    for key, value in {**scratch, **STREAMING, **OWN, **conf}.items():
         settings.set(key, value)
     given = settings.get(JAVA_OPTIONS, "") or ""
     options = (own, LAUNCHING, COMPILING, sharing(java, given), given)  # of two the later counts: the user's

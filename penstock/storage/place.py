@@ -98,8 +98,25 @@ def here_of(run: Path) -> Path:
     """The directory of this machine that belongs to a run: its own, or one named after it where it lies in a store."""
     if is_local(run):
         return run
-    user = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
-    return user / f"{run.name}-{sha256(str(run).encode()).hexdigest()[:8]}"
+    return _of_user() / f"{run.name}-{sha256(str(run).encode()).hexdigest()[:8]}"
+
+
+def _of_user() -> Path:
+    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
+
+
+def make_of_user() -> Path:
+    """Make the directory of this machine that is this user's alone, where it is not there.
+
+    Raises
+    ------
+    PermissionError: it is another user's, who could change what is sent to executors from it.
+    """
+    place = _of_user()
+    place.mkdir(mode=0o700, exist_ok=True)
+    if place.is_symlink() or place.stat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it belongs to another user", str(place))
+    return place
 
 
 def make_here(run: Path) -> None:
@@ -111,8 +128,6 @@ def make_here(run: Path) -> None:
     """
     here = here_of(run)
     if not is_local(run):
-        here.parent.mkdir(mode=0o700, exist_ok=True)
-        if here.parent.is_symlink() or here.parent.stat().st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, "it belongs to another user", str(here.parent))
+        make_of_user()
     here.parent.mkdir(parents=True, exist_ok=True)
     here.mkdir(mode=0o700, exist_ok=True)
