@@ -116,6 +116,7 @@ def put(files, to):
             shutil.copy(source, target)
 
 
+@pytest.mark.slow
 def test_a_sink_that_was_removed_or_rolled_back_is_missed(run_app, words, sinks, tmp_path):
     """Every kind of sink, one at a time; put back as it was, the run goes on, and so it does to another place."""
     run_app("spread", sources=words("a"), sinks=sinks)
@@ -148,6 +149,7 @@ def test_a_sink_that_was_removed_or_rolled_back_is_missed(run_app, words, sinks,
     assert (result.report["counts"]["lost"], result.report["counts"]["duplicated"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_fresh_is_refused_before_anything_is_removed(run_app, words, sinks, tmp_path):
     import sqlite3
 
@@ -191,6 +193,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow
 def test_a_part_of_the_checkpoint_that_is_gone_is_named(run_app, words, tmp_path):
     """One at a time; put back, the run goes on."""
     for text in "abcd":

@@ -24,6 +24,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", DAMAGED)
 def test_a_compressed_file_that_is_damaged_is_named_and_a_whole_one_in_its_place_is_read(run_app, tmp_path, how):
     (tmp_path / "in").mkdir()
@@ -54,6 +55,7 @@ UNLIKE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", UNLIKE)
 def test_parquet_files_that_differ_are_read_or_named(run_app, tmp_path, how):
     (tmp_path / "in").mkdir()

@@ -5,6 +5,7 @@ import pytest
 from deltalake import write_deltalake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starts", [1, 3])
 def test_what_comes_between_starts_is_read(run_app, tmp_path, starts):
     def add(*words):
