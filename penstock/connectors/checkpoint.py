@@ -140,7 +140,10 @@ def missing_part(checkpoint: Path, last: int, *, stateful: bool) -> str | None:
         return f"commits/{last - 1}"
     if not (checkpoint / "metadata").exists():
         return "metadata"
-    for place, offset in enumerate(committed_offsets(checkpoint, last)):
+    offsets = committed_offsets(checkpoint, last)
+    for place, offset in enumerate(offsets):
+        if offset in offsets[:place] and not (checkpoint / "sources" / str(place)).exists():
+            continue  # a source that a query reads twice has its log once
         part = _missing_of_source(checkpoint / "sources" / str(place), offset)
         if part is not None:
             return f"sources/{place}/{part}"

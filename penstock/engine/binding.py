@@ -227,7 +227,7 @@ class Binding:
         since = self.recording.places_of(places, committed)
         for name, reached in delivered.items():
             earlier = {sink: batches.get(name, -1) for sink, batches in since.items()}
-            keeps(name, reached, earlier, [*self.sinks.values(), self.letters])
+            keeps(name, reached, earlier, self.sinks.values())  # who has dealt with dead letters may remove them
         for group in groups:
             keeps(
                 group.group.name, group.ledger.reached, {}, [sink for sink in group.sinks if sink.files.role == "hop"]

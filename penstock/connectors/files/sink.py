@@ -45,18 +45,22 @@ class DirectorySink(BoundSink):
         self._reached: dict[str, int] = {}
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
-        directory = path_of(self.files.directory)
-        meet(directory)
-        with reaching(directory):
+        with self._explained() as directory:
             self._refuse_others(directory, run, discarded)
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
+        with self._explained() as directory:
+            durable.make(directory)
+            with _alone_in(directory):
+                self._claim(directory, run, discarded)
+
+    @contextmanager
+    def _explained(self) -> Iterator[Path]:
         directory = path_of(self.files.directory)
         try:
             meet(directory)
-            durable.make(directory)
-            with reaching(directory), _alone_in(directory):
-                self._claim(directory, run, discarded)
+            with reaching(directory):
+                yield directory
         except PenstockError:
             raise
         except OSError as error:
