@@ -120,13 +120,14 @@ def clear_checkpoint(checkpoint: Path) -> None:
     durable.remove_empty(checkpoint)
 
 
-def missing_part(checkpoint: Path, last: int, *, stateful: bool) -> str | None:
+def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -> str | None:
     """What a checkpoint lacks to go on behind a batch that has been committed, as a path below it; None where it is whole.
 
     Spark would find some of that out in the middle of a run, and read its input again without a word where other parts are gone.
 
     Parameters
     ----------
+    sources: how many the query reads; one that it reads twice has its log once.
     stateful: whether the query is known to keep state.
     """
     entries = {log: set(batches(checkpoint, log)) for log in ("offsets", "commits")}
@@ -134,7 +135,7 @@ def missing_part(checkpoint: Path, last: int, *, stateful: bool) -> str | None:
     for number in (*before, last):
         if number not in entries["offsets"]:
             return f"offsets/{number}"
-        if (lines := _offsets(checkpoint, number)) is None or not lines:
+        if not _is_whole(checkpoint, number):
             return f"offsets/{number}, which is cut short"
     if before and not {last, last - 1} & entries["commits"]:
         return f"commits/{last - 1}"
@@ -142,8 +143,8 @@ def missing_part(checkpoint: Path, last: int, *, stateful: bool) -> str | None:
         return "metadata"
     offsets = committed_offsets(checkpoint, last)
     for place, offset in enumerate(offsets):
-        if offset in offsets[:place] and not (checkpoint / "sources" / str(place)).exists():
-            continue  # a source that a query reads twice has its log once
+        if len(offsets) > sources and offset in offsets[:place] and not (checkpoint / "sources" / str(place)).exists():
+            continue
         part = _missing_of_source(checkpoint / "sources" / str(place), offset)
         if part is not None:
             return f"sources/{place}/{part}"
@@ -158,6 +159,15 @@ def missing_part(checkpoint: Path, last: int, *, stateful: bool) -> str | None:
         if part is not None:
             return f"state/{operator}/{part}"
     return None
+
+
+def _is_whole(checkpoint: Path, batch: int) -> bool:
+    """Whether an entry of the log of offsets can be read to its end."""
+    lines = durable.read(checkpoint / "offsets" / str(batch)).decode(errors="replace").splitlines()
+    try:
+        return len(lines) > 2 and all(line == "-" or json.loads(line) is not None for line in lines[1:])
+    except ValueError:
+        return False
 
 
 def _missing_of_source(log: Path, offset: Any) -> str | None:
@@ -180,11 +190,14 @@ def _missing_of_operator(directory: Path, version: int, partitions: int) -> str 
     for number in map(str, range(partitions if len(parts) > 1 else 1)):
         if number not in parts:
             return number
-        stores = [
-            directory / number,
-            *(one for name in durable.names(directory / number) if (one := directory / number / name).is_dir()),
-        ]
-        for store in stores:
+        names = durable.names(directory / number)
+        files = [name for name in names if VERSION.fullmatch(name)]
+        inner = (
+            [] if files else [name for name in names if "." not in name and name != "SSTs" and not name.startswith("_")]
+        )
+        if not files and not inner:
+            return f"{number}/{version}.changelog"
+        for store in (directory / number, *(directory / number / name for name in inner)):
             missing = _missing_of_store(store, version)
             if missing is not None:
                 return f"{store.relative_to(directory)}/{missing}"

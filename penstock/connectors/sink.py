@@ -60,11 +60,6 @@ class BoundSink(ABC):
         """The last batch of a group that the sink holds: -1 if there is none, None if it cannot tell."""
         return None
 
-    def lacks(self, group: str, batch: int, files: Sequence[StagedFile]) -> bool:
-        """Whether a committed batch is neither in the sink nor still staged for it."""
-        reached = self.reached(group)
-        return reached is not None and reached < batch and len(present(files)) < len(files)
-
     @abstractmethod
     def read(self) -> list[Any]:
         """All events that have left at the sink and are still there, in the order in which they did."""

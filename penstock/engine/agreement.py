@@ -11,22 +11,33 @@ from penstock.errors import IncompatibleStateError
 MEND = "put all of the run's directory back as it was, or start afresh with --fresh"
 
 
-def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, stateful: bool = False) -> None:
+def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sources: int, stateful: bool) -> None:
     """Refuse to go on where one of them was rolled back, or is not whole; clear a checkpoint that has not begun.
 
     After a crash the checkpoint may have planned one batch more than the ledger has committed, and may lack the note
     that the ledger's last batch is complete.
+
+    Parameters
+    ----------
+    sources: how many the query reads. stateful: whether it is known to keep state.
 
     Raises
     ------
     IncompatibleStateError: says which is behind.
     """
     planned, completed = batches(checkpoint, "offsets"), batches(checkpoint, "commits")
+    done = -1 if ledger.last is None else ledger.last
+    for sink in sinks:
+        reached = sink.reached(ledger.group)
+        if reached is not None and reached > ledger.first + done:
+            raise IncompatibleStateError(
+                f"The ledger of {checkpoint.name} is behind: it ends with batch {_shown(done)}, and sink {sink.files.name} has "
+                f"batch {reached}; {MEND}."
+            )
     if not planned and not completed and ledger.last is None:
         # A start that was killed before its first batch was planned leaves state that Spark would not begin with.
         clear_checkpoint(checkpoint)
         return
-    done = -1 if ledger.last is None else ledger.last
     if completed and completed[-1] > done:
         raise IncompatibleStateError(
             f"The ledger of {checkpoint.name} is behind: it ends with batch {_shown(done)}, and Spark's checkpoint has "
@@ -38,7 +49,7 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, state
             f"and the ledger has committed batch {done}; {MEND}."
         )
     if done >= 0:
-        part = missing_part(checkpoint, done, stateful=stateful)
+        part = missing_part(checkpoint, done, sources=sources, stateful=stateful)
         if part is not None:
             raise IncompatibleStateError(
                 f"Spark's checkpoint of {checkpoint.name} lacks {part} ({checkpoint}), without which Spark would stop, or read again what it "
@@ -49,21 +60,14 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, state
             f"Spark's checkpoint of {checkpoint.name} was rolled back: its batch {done} reads other events than the one that "
             f"the ledger has committed; {MEND}."
         )
-    for sink in sinks:
-        reached = sink.reached(ledger.group)
-        if reached is not None and reached > ledger.first + done:
-            raise IncompatibleStateError(
-                f"The ledger of {checkpoint.name} is behind: it ends with batch {_shown(done)}, and sink {sink.files.name} has "
-                f"batch {reached}; {MEND}."
-            )
 
 
-def keeps(group: str, delivered: Mapping[str, int], since: Mapping[str, int], sinks: Iterable[BoundSink]) -> None:
+def keeps(group: str, owed: Mapping[str, int], since: Mapping[str, int], sinks: Iterable[BoundSink]) -> None:
     """Refuse to go on where a sink no longer holds what a group has delivered to it.
 
     Parameters
     ----------
-    delivered: the last batch that had something for each output, by its label.
+    owed: the last batch that each sink must hold, by its label.
     since: for sinks that the run was given later, by name, the last batch that went elsewhere.
 
     Raises
@@ -71,7 +75,7 @@ def keeps(group: str, delivered: Mapping[str, int], since: Mapping[str, int], si
     IncompatibleStateError: names the sink, and what it lacks.
     """
     for sink in sinks:
-        last = delivered.get(sink.files.label, -1)
+        last = owed.get(sink.files.label, -1)
         reached = sink.reached(group) if last > since.get(sink.files.name, -1) else None
         if reached is not None and reached < last:
             elsewhere = (

@@ -1,6 +1,6 @@
 """What a run is bound to: its sources, sinks, groups and recording."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -174,13 +174,16 @@ class Binding:
         recording, options = self.recording, self.options
         sinks = (*self.sinks.values(), self.letters)
 
-        def inspect(run: str, discarded: list[str]) -> None:
+        def inspect(run: str, discarded: list[str], known: Collection[str]) -> None:
             for sink in sinks:
-                sink.inspect(run, discarded)
+                sink.inspect(run, () if sink.place and sink.files.name in known else discarded)
 
         resumed = recording.prepare(self._manifest(), fresh=options.fresh, inspect=inspect)
+        known = recording.manifest["places"] if resumed else {}
         for sink in sinks:
-            sink.claim(recording.manifest["run"], recording.manifest["discarded"])
+            # A place that is shared is nobody's; of another, a run that goes on discards nothing more, wherever --sink leads.
+            once = bool(sink.place) and sink.files.name in known
+            sink.claim(recording.manifest["run"], () if once else recording.manifest["discarded"])
         self._note_configuration(resumed=resumed)
         return resumed
 
@@ -217,21 +220,22 @@ class Binding:
         IncompatibleStateError: one has been removed or rolled back.
         """
         first, directory = self.layout.first, str(self.recording.directory)
-        delivered = {group.group.name: group.ledger.reached for group in groups}
+        owed = {
+            group.group.name: {sink.files.label: group.ledger.owed(sink) for sink in group.sinks} for group in groups
+        }
+        committed = {group.group.name: max(group.ledger.reached.values(), default=-1) for group in groups}
         for former in self.layout.former:
-            reached = delivered.setdefault(former.name, {})
+            reached = owed.setdefault(former.name, {})
             for record in records_in(self.recording.ledger(former.name)):
                 reached |= {sink: first.get(former.name, 0) + last for sink, last in record.delivered.items()}
+            committed[former.name] = max(reached.values(), default=-1)
         places = {name: f"{sink.uri} {sink.place}".replace(directory, ".") for name, sink in self.sinks.items()}
-        committed = {name: max(reached.values(), default=-1) for name, reached in delivered.items()}
         since = self.recording.places_of(places, committed)
-        for name, reached in delivered.items():
-            earlier = {sink: batches.get(name, -1) for sink, batches in since.items()}
-            keeps(name, reached, earlier, self.sinks.values())  # who has dealt with dead letters may remove them
+        for name, last in owed.items():  # but of dead letters: who has dealt with them may remove them
+            keeps(name, last, {sink: batches.get(name, -1) for sink, batches in since.items()}, self.sinks.values())
         for group in groups:
-            keeps(
-                group.group.name, group.ledger.reached, {}, [sink for sink in group.sinks if sink.files.role == "hop"]
-            )
+            hops = [sink for sink in group.sinks if sink.files.role == "hop"]
+            keeps(group.group.name, owed[group.group.name], {}, hops)
 
     def change(self, change: Change) -> None:
         """Have other settings from now on; what is open already goes on as it is."""

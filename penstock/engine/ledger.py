@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from penstock.connectors.sink import BoundSink
+from penstock.connectors.sink import BoundSink, present
 from penstock.engine.options import RETAIN
 from penstock.errors import RunFailedError, SinkError
 from penstock.runtime.histogram import Histogram
@@ -109,6 +109,8 @@ class Ledger:
         self.reached: dict[str, int] = {}
         """The last batch with something for each output, as the sinks count, by the outputs' labels."""
         self._last_offsets = ""
+        self._latest: BatchRecord | None = None
+        self._before: dict[str, int] = {}
         self._journal = journal.opened(path, keep, self._summed)
         self._recover()
 
@@ -158,12 +160,22 @@ class Ledger:
         """Commit no more."""
         self._journal.close()
 
+    def deliver_last(self) -> None:
+        """Deliver what the last committed batch has left staged; called once it is known that the sinks hold what came before."""
+        if self._latest is not None:
+            self._publish(self._latest, again=True)
+
+    def owed(self, sink: BoundSink) -> int:
+        """The last batch that a sink must hold, as it counts: the last one may still lie staged, whole."""
+        label = sink.files.label
+        files = [] if self._latest is None else [file for file in self._latest.files if file.sink == label]
+        whole = files and len(present([_moved(file, sink.files) for file in files])) == len(files)
+        return (self._before if whole else self.reached).get(label, -1)
+
     def _recover(self) -> None:
-        latest = None
-        for latest in self.records():
-            self._note(latest)
-        if latest is not None:
-            self._publish(latest, again=True)
+        for record in self.records():
+            self._latest, self._before = record, dict(self.reached)
+            self._note(record)
 
     def _note(self, record: BatchRecord) -> None:
         self.last, self._last_offsets = record.batch, record.offsets
@@ -171,17 +183,20 @@ class Ledger:
 
     def _publish(self, record: BatchRecord, *, again: bool = False) -> None:
         self.delivered = {}
-        number = self.first + record.batch
         for sink in self._sinks:
             begun = time.monotonic()
             files = [file for file in record.files if file.sink == sink.files.label]
             if again:  # the run's directory may have been moved since
                 files = [_where_it_is(file, sink.files) for file in files]
-                if files and sink.lacks(self.group, number, files):
-                    continue  # it was rolled back, and who compares refuses it
             if files:
-                sink.deliver(self.group, number, files)
+                sink.deliver(self.group, self.first + record.batch, files)
                 self.delivered[sink.files.name] = round(time.monotonic() - begun, 4)
+
+
+def _moved(file: StagedFile, sink: SinkFiles) -> StagedFile:
+    """A staged file of an earlier start, by its place below its sink's directory, where it is that now."""
+    here = path_of(sink.directory) / STAGING / path_of(file.staged).name
+    return structs.replace(file, staged=str(here))
 
 
 def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
@@ -191,14 +206,15 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
     ------
     SinkError: it is still to be delivered, and the sink takes events in another form now.
     """
-    here = path_of(sink.directory) / STAGING / path_of(file.staged).name
+    moved = _moved(file, sink)
+    here = path_of(moved.staged)
     elsewhere = not here.exists() and path_of(file.staged).exists()
     if elsewhere or (here.exists() and here.suffix != f".{sink.kind}"):
         raise SinkError(
             f"Sink {sink.name} was of another kind, or in another place, when the last micro-batch was committed, which is still "
             "to be delivered: start once with the old one, then with this."
         )
-    return structs.replace(file, staged=str(here))
+    return moved
 
 
 def clear_staging(sinks: Iterable[SinkFiles]) -> None:

@@ -152,20 +152,26 @@ class MicroBatches:
         """Open all groups, each of which is then where its last start has left it."""
         Move.tidy(self._binding)
         groups = [self._binding.open(group) for group in self._binding.groups]
-        clear_staging({sink.files for group in groups for sink in group.sinks})
         for group in groups:
-            keyed = any(element.keyed for element in group.topology.elements)
-            agree(group.ledger, group.checkpoint, group.sinks, stateful=keyed)
+            self._agree(group)
             end = first_end(group.checkpoint)
             if end is not None and (group.ledger.last is None or end > group.ledger.last):
                 unplan(group.checkpoint, end)
         self._binding.check_hops(groups)
         self._binding.check_sinks(groups)
+        for group in groups:
+            group.ledger.deliver_last()
+        clear_staging({sink.files for group in groups for sink in group.sinks})
         self._watermarks = {
             group.group.name: Watermarks(source for source in group.topology.sources if source.name in group.external)
             for group in groups
         }
         return groups
+
+    @staticmethod
+    def _agree(group: BoundGroup) -> None:
+        keyed = any(element.keyed for element in group.topology.elements)
+        agree(group.ledger, group.checkpoint, group.sinks, sources=len(group.sources), stateful=keyed)
 
     def _count(self, groups: list[BoundGroup]) -> None:
         """Add up what earlier starts have committed."""
@@ -200,7 +206,7 @@ class MicroBatches:
                         watch.fail(failed)
                         assert watch.failure is not None
                         raise watch.failure
-                    agree(groups[place].ledger, groups[place].checkpoint, groups[place].sinks)
+                    self._agree(groups[place])
         finally:
             if query is not None:
                 query.stop()
@@ -225,7 +231,7 @@ class MicroBatches:
         self._binding.change(change)
         if not retimed:
             for place, group in enumerate(groups):
-                agree(group.ledger, group.checkpoint, group.sinks)
+                self._agree(group)
                 sources = self._binding.open_sources(group.group)
                 groups[place] = replace(group, sources=sources, places=tuple(range(len(sources))))
                 queries[place] = self._start(spark, groups, place, started_us)
@@ -246,7 +252,7 @@ class MicroBatches:
             return False
         self._live.say("The cluster has lost a part in the middle of a micro-batch, which is repeated.")
         queries[place].stop()
-        agree(group.ledger, group.checkpoint, group.sinks)
+        self._agree(group)
         queries[place] = self._start(spark, groups, place, started_us)
         return True
 

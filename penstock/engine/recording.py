@@ -8,7 +8,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,15 +33,18 @@ LOCK_PATIENCE = 30.0
 
 MANIFEST, REPORT, LOG = "manifest.json", "report.json", "spark.log"
 OUTPUT, HOPS, CHECKPOINT, MOVING = "output", "hops", "checkpoint", "moving"
-OURS = r"manifest\.json|report\.json|spark\.log|log4j2\.properties|application-\w+\.(?:zip|draft)|kafka~.*\.json"
+OURS = (
+    r"manifest\.json|report\.json|spark\.log|log4j2\.properties|application-[0-9a-f]{16}\.(?:zip|draft)|kafka~.*\.json"
+)
 DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
+NOTES = r"kafka~.*\.json"
 JOURNALS = r"(?:batches-.*|progress|starts|moves|decisions)\.jsonl"
 """Names of what a run writes, as regular expressions. Nothing else in its directory is ever removed."""
 BEFORE_MANIFEST = rf"spark\.log|log4j2\.properties|{DRAFTS}"
 """What a start that was killed early may leave."""
 
-Inspect = Callable[[str, list[str]], None]
-"""Called with a run and those that it discards, before anything is changed; raises what forbids the start."""
+Inspect = Callable[[str, list[str], Collection[str]], None]
+"""Called with a run, those that it discards, and the sinks that it has claimed before; raises what forbids the start."""
 
 
 class Recording:
@@ -129,11 +132,11 @@ class Recording:
             manifest |= {name: stored[name] for name in ("run", "discarded", "place")}
             manifest |= {"orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
             manifest |= {name: stored.get(name, {}) for name in ("places", "beginnings", "handed")}
-            inspect(manifest["run"], manifest["discarded"])
+            inspect(manifest["run"], manifest["discarded"], manifest["places"])
         else:
             manifest |= {"place": str(self.directory), **_identity(stored)}
             manifest |= {name: {} for name in ("places", "beginnings", "handed")}
-            inspect(manifest["run"], manifest["discarded"])
+            inspect(manifest["run"], manifest["discarded"], ())
             if stored is not None:
                 # Which runs are discarded is written down first, so that a kill in between is resumed.
                 _write_atomically(path, {**manifest, "discarding": True})
@@ -287,7 +290,11 @@ class Recording:
         """Remove what earlier starts have written, but for the manifest, which says that this is under way; and nothing besides."""
         for name in durable.names(self.directory):
             path = self.directory / name
-            if re.fullmatch(JOURNALS, name):
+            set_aside = re.fullmatch(rf"\.({JOURNALS})\.(?:taken|draft|lock)", name)
+            if set_aside:
+                journal.clear(self.directory / set_aside[1])
+                path.unlink(missing_ok=True)
+            elif re.fullmatch(JOURNALS, name):
                 journal.clear(path)
             elif re.fullmatch(rf"{OURS}|{DRAFTS}", name) and name not in (MANIFEST, LOG):
                 path.unlink(missing_ok=True)
@@ -298,7 +305,7 @@ class Recording:
                 remove_output(group, runs)
             durable.remove_empty(hop)
         for name in durable.names(self.directory / OUTPUT):
-            if re.fullmatch(OURS, name):
+            if re.fullmatch(NOTES, name):
                 durable.remove(self.directory / OUTPUT / name)
         for checkpoint in _within(self.directory / CHECKPOINT):
             clear_checkpoint(checkpoint)

@@ -113,7 +113,7 @@ def start_session(
         getLogger(logger).disabled = True
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
-    durable.replace(logging, LOGGING.format(path=_as_property(path)).encode())
+    durable.write(logging, LOGGING.format(path=_as_property(path)), synced=False)
     _renew_jvm(jars)
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
     own = f"-Dlog4j2.configurationFile={logging.as_uri()}"

@@ -3,6 +3,7 @@
 import fnmatch
 import os
 import shutil
+import stat
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -30,28 +31,23 @@ PRIVATE = 0o600
 """The mode of what is written here unless told otherwise: for its owner alone."""
 
 
-def write(path: Path, content: str | bytes, mode: int = PRIVATE) -> None:
-    """Put a file in the place of the one that is there, if there is one."""
+def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, synced: bool = True) -> None:
+    """Put a file in the place of the one that is there, if there is one, and which keeps its mode.
+
+    Parameters
+    ----------
+    mode: of a new file.
+    synced: whether it stays once the call returns; else a crash of the machine may leave the one that was there, or an empty one.
+    """
     data = content.encode() if isinstance(content, str) else content
     if in_objects(path):  # an object is there whole or not at all
         path.write_bytes(data)
         return
-    draft = _drafted(path, data, mode)
+    draft = _drafted(path, data, mode, synced=synced)
     if is_local(path):
         draft.replace(path)
     else:
         ours(path).fs.replace(str(draft), str(path))
-
-
-def replace(path: Path, content: bytes) -> None:
-    """As `write`, but a crash of the machine may leave the file that was there, or an empty one."""
-    if not is_local(path):
-        write(path, content)
-        return
-    draft = path.with_name(f".{path.name}.draft")
-    with private(draft, "wb") as file:
-        file.write(content)
-    draft.replace(path)
 
 
 def create(path: Path, content: bytes) -> bool:
@@ -205,13 +201,16 @@ def private(path: Path, flags: str) -> BinaryIO:
     return open(path, flags, opener=lambda name, how: os.open(name, how, PRIVATE))  # type: ignore[return-value]
 
 
-def _drafted(path: Path, data: bytes, mode: int = PRIVATE) -> Path:
+def _drafted(path: Path, data: bytes, mode: int = PRIVATE, *, synced: bool = True) -> Path:
     """What is to be a file, under another name beside it."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
     if not is_local(path):
         ours(draft).fs.pipe_file(ours(draft).path, data)
         return draft
     with open(draft, "wb", opener=lambda name, how: os.open(name, how, mode)) as file:
+        with suppress(FileNotFoundError):
+            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
         file.write(data)
-        sync(file)
+        if synced:
+            sync(file)
     return draft

@@ -15,6 +15,7 @@ from penstock.connectors.log import EventLog
 from penstock.connectors.registry import bind_sinks
 from penstock.connectors.tables.delta import DeltaSink
 from penstock.errors import RunLockedError, SinkError
+from penstock.storage import durable
 from penstock.testing.contracts import SAMPLES, Sample, stage
 
 OTHERS = ("another's", 7, None)
@@ -202,14 +203,87 @@ def test_a_table_of_ours_alone_is_emptied_again_and_again(place, key):
 def test_a_table_that_was_dropped_is_missed_and_none_put_in_its_place(place, key):
     sink = place.claimed(key=key)
     deliver(sink, 0, SAMPLES[:1])
-    staged = stage(sink, SAMPLES[1:2])
-    deliver(sink, 1, SAMPLES[1:2])
     place.drop()
-    resumed = place.claimed(key=key)
-    assert resumed.reached("main") == -1
-    assert not resumed.lacks("main", 1, staged)  # what is still staged can be delivered again
-    Path(staged[0].staged).unlink()
-    assert resumed.lacks("main", 1, staged)
+    assert place.claimed(key=key).reached("main") == -1
+
+
+def test_a_table_that_goes_on_being_the_runs_can_be_emptied(place, key):
+    for batch in range(3):  # each a start
+        deliver(place.claimed(key=key), batch, SAMPLES[batch : batch + 1])
+    deliver(place.claimed("run-2", ("run-1",), key=key), 0, SAMPLES[3:])
+    assert place.names() == ["ab/c"]
+
+
+def test_rows_that_are_kept_once_are_kept_again(place, key):
+    deliver(place.claimed(key=key), 0, SAMPLES[:1])
+    place.add()
+    place.claimed("run-2", ("run-1",), key=key, options="fresh=keep")
+    with pytest.raises(SinkError, match="fresh=keep"):
+        place.claimed("run-3", ("run-2", "run-1"), key=key)
+    assert place.names() == ["a", OTHERS[0]]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_set_back_by_its_own_means_is_missed(tmp_path, kind):
+    place = {"delta": InDelta, "iceberg": InIceberg}[kind](tmp_path)
+    sink = place.claimed()
+    for batch in range(3):
+        deliver(sink, batch, SAMPLES[batch : batch + 1])
+    if kind == "delta":
+        DeltaTable(place.at).restore(1)
+    else:
+        table = place._catalog().load_table("results.samples")
+        table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    assert place.names() == ["a"]
+    assert place.claimed().reached("main") == -1
+
+
+def test_what_adds_no_row_is_nobodys(tmp_path):
+    place = InDelta(tmp_path)
+    deliver(place.claimed(), 0, SAMPLES[:1])
+    DeltaTable(place.at).alter.add_constraint({"positive": "number >= 0"})
+    DeltaTable(place.at).optimize.compact()
+    place.claimed("run-2", ("run-1",))
+    assert place.names() == []
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "delta"])
+def test_a_claim_that_was_killed_half_way_is_gone_on_with(tmp_path, kind, monkeypatch):
+    place = InDelta(tmp_path) if kind == "delta" else Place(tmp_path, f"jsonl:{tmp_path / 'out'}")
+    deliver(place.claimed(), 0, SAMPLES)
+
+    def killed(*given, **named):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if kind == "delta":
+            patched.setattr(DeltaTable, "delete", killed)
+        else:
+            patched.setattr("penstock.connectors.files.sink.remove_batches", killed)
+        with pytest.raises(KeyboardInterrupt):
+            place.claimed("run-2", ("run-1",))
+    again = place.claimed("run-2", ("run-1",))
+    assert again.reached("main") == -1
+    assert again.read() == []
+    deliver(again, 0, SAMPLES[:1])
+    assert place.claimed("run-2", ("run-1",)).read() == SAMPLES[:1]
+
+
+def test_a_driver_that_wakes_between_a_look_and_a_move_writes_nothing_down(tmp_path, monkeypatch):
+    place = Place(tmp_path, f"jsonl:{tmp_path / 'out'}")
+    sink = place.claimed()
+    files, real = stage(sink, SAMPLES), durable.move
+
+    def paused(path, to):
+        monkeypatch.undo()
+        fresh = place.claimed("run-2", ("run-1",))
+        deliver(fresh, 0, SAMPLES[:1])
+        real(path, to)
+
+    monkeypatch.setattr(durable, "move", paused)
+    sink.deliver("main", 9, files)
+    assert place.claimed("run-2", ("run-1",)).reached("main") == 0
+    assert place.claimed("run-2", ("run-1",)).read() == SAMPLES[:1]
 
 
 def test_others_that_come_between_a_look_and_a_version_are_seen(tmp_path, monkeypatch):

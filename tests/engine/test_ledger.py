@@ -56,7 +56,10 @@ def test_a_crash_between_the_line_and_the_moves_is_mended(sinks, tmp_path, monke
     monkeypatch.undo()
     assert visible(sinks) == [["zero"], ["zero"]]
     resumed = Ledger(tmp_path / "ledger", "main", sinks)
+    assert [resumed.owed(sink) for sink in sinks] == [0, 0]  # the last one is still staged
+    resumed.deliver_last()
     clear_staging(sink.files for sink in sinks)
+    assert [resumed.owed(sink) for sink in sinks] == [1, 1]
     assert resumed.last == 1
     assert visible(sinks) == [["zero", "one"], ["zero", "one"]]
 

@@ -40,6 +40,7 @@ def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
         monkeypatch.undo()
         others = bound()
         follower = Ledger(places / "ledger", "main", others)
+        follower.deliver_last()
         clear_staging(sink.files for sink in others)
         if follower.last == 0:
             follower.commit(attempt(others, 1, b"one, by the second"))

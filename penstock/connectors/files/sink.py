@@ -80,18 +80,22 @@ class DirectorySink(BoundSink):
         return held
 
     def _claim(self, directory: Path, run: str, discarded: Collection[str]) -> None:
-        """Files of a discarded run are removed once the directory is another's: its driver, if it wakes, moves none to it."""
+        """Files of a discarded run are removed once the directory is another's, which says so until they are: its driver, if it
+        wakes, moves none to it, and who is killed on the way goes on with that."""
         held = self._refuse_others(directory, run, discarded)
+        emptying = held in discarded or (held == run and _is_emptying(directory))
         durable.make(directory / STAGING)
         if held is not None:
-            durable.write(directory / OWNER, _owned(run))
+            durable.write(directory / OWNER, _owned(run, emptying=emptying))
         elif not durable.create(directory / OWNER, _owned(run)) and _owner_of(directory) != run:
             raise SinkError(other_run(self.files, directory, f"{self.files.kind}:PATH"))
-        if held in discarded:
+        if emptying:
             remove_batches(directory)
-        self._run, self._reached = run, _reached_in(directory)
+            durable.write(directory / OWNER, _owned(run))
+        self._run, self._reached = run, _reached_in(directory, run)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
+        """It is written down first: from then on the batch is the directory's, whatever its readers do with the files."""
         directory = path_of(self.files.directory)
         owner = _owner_of(directory)
         if owner != self._run:
@@ -101,32 +105,21 @@ class DirectorySink(BoundSink):
                 f"Sink {self.files.name}: {self.files.directory} was moved, removed or replaced while the run was on; put it "
                 "back, and run again."
             )
+        if self._run is not None and self._reached.get(group, -1) < batch:
+            self._reached[group] = batch
+            noted = json.dumps({"run": self._run, "reached": self._reached})
+            durable.write(directory / REACHED, noted, synced=False)
         for file in files:
-            final = directory / self._final(group, batch, file)
+            final = directory / f"{batch:08d}-{group}-{file.final}"
             with suppress(FileNotFoundError):  # it was delivered before
                 durable.move(path_of(file.staged), final)
                 self._show(final)
-        if self._run is not None and self._reached.get(group, -1) < batch:
-            self._reached[group] = batch
-            durable.replace(directory / REACHED, json.dumps(self._reached).encode())
 
     def reached(self, group: str) -> int | None:
         directory = path_of(self.files.directory)
         own = re.compile(rf"(\d{{8,}})-{re.escape(group)}-{STEM}")  # and not those of group main-1, say
         there = (int(match[1]) for match in map(own.fullmatch, durable.names(directory)) if match)
-        return max([_reached_in(directory).get(group, -1), *there])
-
-    def lacks(self, group: str, batch: int, files: Sequence[StagedFile]) -> bool:
-        directory = path_of(self.files.directory)
-        if _reached_in(directory).get(group, -1) >= batch:
-            return False
-        return not all(
-            path_of(file.staged).exists() or (directory / self._final(group, batch, file)).exists() for file in files
-        )
-
-    @staticmethod
-    def _final(group: str, batch: int, file: StagedFile) -> str:
-        return f"{batch:08d}-{group}-{file.final}"
+        return max([_reached_in(directory, self._run).get(group, -1), *there])
 
     def read(self) -> list[Any]:
         paths = durable.matching(path_of(self.files.directory), f"*.{self.files.kind}")
@@ -209,15 +202,17 @@ def remove_output(directory: Path, runs: Collection[str]) -> None:
         durable.remove(directory)
 
 
-def _reached_in(directory: Path) -> dict[str, int]:
-    """The last batch of each group, as far as that is written down."""
-    with suppress(FileNotFoundError, ValueError):
-        return {str(group): int(batch) for group, batch in json.loads(durable.read(directory / REACHED)).items()}
+def _reached_in(directory: Path, run: str | None) -> dict[str, int]:
+    """The last batch of each group, as far as the run has written that down."""
+    with suppress(FileNotFoundError, ValueError, KeyError):
+        noted = json.loads(durable.read(directory / REACHED))
+        if noted["run"] == run:
+            return {str(group): int(batch) for group, batch in noted["reached"].items()}
     return {}
 
 
-def _owned(run: str) -> bytes:
-    return json.dumps({"run": run}).encode()
+def _owned(run: str, *, emptying: bool = False) -> bytes:
+    return json.dumps({"run": run, **({"emptying": True} if emptying else {})}).encode()
 
 
 def _owner_of(directory: Path) -> str | None:
@@ -226,6 +221,11 @@ def _owner_of(directory: Path) -> str | None:
         return str(json.loads(durable.read(directory / OWNER))["run"])
     except FileNotFoundError:
         return None
+
+
+def _is_emptying(directory: Path) -> bool:
+    """Whether its run has begun to remove what a discarded one has left, and was killed."""
+    return bool(json.loads(durable.read(directory / OWNER)).get("emptying"))
 
 
 @contextmanager

@@ -63,6 +63,9 @@ class Courier:
         """The last batch of a group that is known to be in the topic whole; None where that is not written down."""
         return None
 
+    def begin(self, group: str) -> None:
+        """Write down that nothing of a group has been sent yet, where that can be."""
+
     def send(self, group: str, batch: int, messages: Named) -> None:
         """Send a batch of a group.
 
@@ -130,6 +133,8 @@ class Transactions(Courier):
         super().__init__(topic, sink)
         self._run, self._lineage = run, lineage
         self._producers: dict[str, Producer] = {}
+        self._reached: dict[str, int | None] = {}
+        """As far as this driver knows, while its producer lives."""
 
     def prepare(self, group: str) -> None:
         """End what an earlier driver has begun: it is committed then, or it never will be."""
@@ -143,12 +148,26 @@ class Transactions(Courier):
             self._producers[group] = producer
 
     def reached(self, group: str) -> int | None:
+        """What was committed with the last transaction; Kafka forgets it where a group is idle for a week."""
+        if group not in self._reached:
+            self._reached[group] = self._looked_up(group)
+        return self._reached[group]
+
+    def _looked_up(self, group: str) -> int | None:
         with self._numbering(group) as consumer:
             try:
                 [place] = consumer.committed([self._number(-1)], PATIENCE_S)
             except KafkaException as error:
                 raise self._refused(error) from error
         return None if place.offset < 0 else place.offset - 1
+
+    def begin(self, group: str) -> None:
+        with self._numbering(group) as consumer:
+            try:
+                consumer.commit(offsets=[self._number(-1)], asynchronous=False)
+            except KafkaException as error:
+                raise self._refused(error) from error
+        self._reached[group] = -1
 
     def send(self, group: str, batch: int, messages: Named) -> None:
         producer = self._producers[group]
@@ -160,10 +179,12 @@ class Transactions(Courier):
                     [self._number(batch)], consumer.consumer_group_metadata(), DELIVERY_S
                 )
             producer.commit_transaction(DELIVERY_S)
+            self._reached[group] = batch
         except (KafkaException, SinkError) as error:
             with suppress(KafkaException):  # if it cannot be undone now, the next producer of its name does that
                 producer.abort_transaction(DELIVERY_S)
             del self._producers[group]
+            self._reached.pop(group, None)
             cause = error.__cause__ if isinstance(error, SinkError) else error
             if isinstance(error, SinkError) and not _is_fenced(cause):
                 raise

@@ -79,8 +79,15 @@ class TopicSink(BoundSink):
         with self._explained():
             self._courier.prepare(group)
             reached = self._courier.reached(group)
-            there = self._present(group, batch) if reached is None or reached < batch else None
-        if there is not None:
+            if reached is None and self._note(group) is None:
+                self._courier.begin(group)
+                reached = self._courier.reached(group)
+            if reached is None:
+                there = self._present(group, batch)
+            elif reached < batch:  # it is known that nothing of it was committed
+                self._begin(group, batch, self._note(group))
+                there = set()
+        if reached is None or reached < batch:
             messages = (message for path in staged for message in self.messages(path))
             numbered = ((f"{self._prefix(group)}{batch}/{number}", message) for number, message in enumerate(messages))
             self._courier.send(group, batch, ((name, message) for name, message in numbered if name not in there))
@@ -90,7 +97,7 @@ class TopicSink(BoundSink):
     def reached(self, group: str) -> int | None:
         note = self._note(group)
         with self._explained():
-            if note is not None and note["topic"] != self._topic.identity():
+            if note is not None and note.get("topic") not in (None, self._topic.identity()):
                 return -1
             self._courier.prepare(group)
             reached = self._courier.reached(group)
@@ -128,18 +135,22 @@ class TopicSink(BoundSink):
         """The ids of the batch's events that an earlier attempt has sent."""
         note = self._note(group)
         if note is None or note["batch"] != batch:
-            topic = self._topic.identity()
-            if note is not None and note["topic"] != topic:
-                raise SinkError(
-                    f"Sink {self.files.name}: {self.uri} is another topic than the one that the run has sent to, though of the same name: put "
-                    "that back, or start afresh with --fresh."
-                )
-            ends = self._topic.ends(**UNCOMMITTED)
-            durable.write(self._noted(group), json.dumps({"batch": batch, "ends": ends, "topic": topic}))
+            self._begin(group, batch, note)
             return set()
         time.sleep(SETTLED_S)
         names, _ = self._since(note, f"{self._prefix(group)}{batch}/")
         return names
+
+    def _begin(self, group: str, batch: int, note: dict[str, Any] | None) -> None:
+        """Write down where the topic ends before a batch, and which topic it is."""
+        topic = self._topic.identity()
+        if note is not None and note.get("topic", topic) != topic:
+            raise SinkError(
+                f"Sink {self.files.name}: {self.uri} is another topic than the one that the run has sent to, though of the same name: put "
+                "that back, or start afresh with --fresh."
+            )
+        ends = self._topic.ends(**UNCOMMITTED)
+        durable.write(self._noted(group), json.dumps({"batch": batch, "ends": ends, "topic": topic}))
 
     def _since(self, note: dict[str, Any], prefix: str) -> tuple[set[str], bool]:
         """The ids with a prefix among the messages since a note, and whether there are any messages at all.

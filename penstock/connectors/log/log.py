@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice, starmap
@@ -47,6 +47,7 @@ PRAGMA user_version = {VERSION};
 
 FROM_LAYOUT_4 = (
     "ALTER TABLE log ADD COLUMN others INTEGER NOT NULL DEFAULT 0",
+    "UPDATE log SET others = owner IS NOT NULL",  # nobody knows
     f"PRAGMA user_version = {VERSION}",
 )
 
@@ -360,14 +361,24 @@ class StreamLog:
         with self._open("read") as connection:
             return str(connection.execute("SELECT identity FROM log").fetchone()[0])
 
-    def own(self, run: str, *, clear: bool) -> None:
-        """Make the stream a run's; ``clear`` forgets all events, and goes on with the next offset."""
+    def own(self, run: str, discarded: Collection[str] = ()) -> bool:
+        """Make the stream a run's; returns whether it is that now.
+
+        Events of a discarded run are forgotten, and offsets go on; where others have appended, too, nothing is done.
+        """
         with self._transaction() as connection:
+            owner, others, end = connection.execute("SELECT owner, others, next FROM log").fetchone()
+            if owner == run:
+                return True
+            clear = owner in discarded
+            if (clear and others) or (not clear and (owner is not None or end)):
+                return False
             if clear:
                 connection.execute("UPDATE log SET start = next")
                 for table in ("blocks", "ids", "latest", "positions"):
                     connection.execute(f"DELETE FROM {table}")
-            connection.execute("UPDATE log SET owner = ?, others = others AND NOT ?", (run, clear))
+            connection.execute("UPDATE log SET owner = ?, others = 0", (run,))
+            return True
 
     def trim(self, before: int, *, keep_unread: bool = False) -> None:
         """Forget the events with offsets below one, but for those that a noted reader has yet to pass.

@@ -39,7 +39,8 @@ class LogSink(BoundSink):
     def claim(self, run: str, discarded: Collection[str]) -> None:
         """What a discarded run has left is trimmed; offsets go on."""
         self.inspect(run, discarded)
-        self._log.own(run, clear=self._log.owner() != run)
+        if not self._log.own(run, discarded):
+            raise SinkError(other_run(self.files, self.place, "log:PATH"))
         self._run = run
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:

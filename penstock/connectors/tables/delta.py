@@ -38,7 +38,13 @@ OWNER = "penstock.run"
 ALONE, AFTER = "penstock.alone", "penstock.after"
 """What each version of ours says of the one that it was made of: that all rows in it are of runs, and its number."""
 
-NO_ROWS = {"DELETE", "OPTIMIZE", "SET TBLPROPERTIES", "VACUUM START", "VACUUM END"}
+EMPTYING = "penstock.emptying"
+"""The property of a table whose run has begun to remove what a discarded one has left."""
+
+NO_ROWS = {
+    "ADD COLUMN", "ADD CONSTRAINT", "ADD FEATURE", "CHANGE COLUMN", "DELETE", "DROP CONSTRAINT", "OPTIMIZE", "SET TBLPROPERTIES",
+    "UPDATE FIELD METADATA", "UPDATE TABLE METADATA", "VACUUM START", "VACUUM END",
+}  # fmt: skip
 """What others may do to a table without adding a row to it."""
 
 NEWEST = 5
@@ -65,7 +71,8 @@ class DeltaSink(BoundSink):
         self, sink: Sink, at: str, files: SinkFiles, compacted_every: int, storage: dict[str, str], fresh: str | None
     ) -> None:
         self.files, self.uri = files, f"delta:{at}"
-        self.place = self.uri
+        told = "&".join(f"{name}={value}" for name, value in sorted(storage.items()))
+        self.place = f"{self.uri}?{told}" if told else self.uri
         self._at, self._storage, self._compacted_every, self._key = at, storage, compacted_every, sink.key
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Delta", self._codec.schema)
@@ -107,8 +114,9 @@ class DeltaSink(BoundSink):
 
     def reached(self, group: str) -> int | None:
         with self._explained():
-            version = self._opened().transaction_version(self._application(group))
-        return -1 if version is None else version
+            table = self._opened()
+            version = table.transaction_version(self._application(group))
+            return -1 if version is None or _is_restored(table) else version
 
     def read(self) -> list[Any]:
         """In the table's order."""
@@ -133,23 +141,38 @@ class DeltaSink(BoundSink):
         if owner not in (None, run) and owner not in discarded:
             raise SinkError(other_run(self.files, self.uri, "delta:PLACE"))
         self._refuse_unfit(table)
-        if owner in discarded and self._fresh is None and not self._is_alone(table) and table.count():
+        if (
+            (owner in discarded or _is_emptying(table))
+            and self._fresh is None
+            and not self._is_alone(table)
+            and table.count()
+        ):
             raise foreign(
                 self.files, self.uri, "holds rows that were there before the run, or that another program has added"
             )
         return owner
 
     def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
-        """The owner first: a driver of the discarded run that is about to make a version is refused then."""
+        """The owner first: a driver of the discarded run that is about to make a version is refused then. Who is killed between the
+        two versions goes on with the second."""
         owner = self._refuse(table, run, discarded)
-        if owner == run:
+        emptying = owner in discarded or _is_emptying(table)
+        if owner == run and not emptying:
             return
+        self._own(table, run, emptying=emptying)
+        if not emptying:
+            return
+        if self._fresh != "keep":
+            self._refuse(table, run, discarded)  # others may have been quicker than the owner
+            table.delete(commit_properties=CommitProperties({ALONE: "yes", AFTER: str(table.version())}))
+        self._own(table, run, emptying=False)
+
+    def _own(self, table: DeltaTable, run: str, *, emptying: bool) -> None:
+        properties = {OWNER: run, EMPTYING: "yes" if emptying else "no"}
         table.alter.set_table_properties(
-            {OWNER: run}, raise_if_not_exists=False, commit_properties=self._properties(table)
+            properties, raise_if_not_exists=False, commit_properties=self._properties(table)
         )
-        if owner in discarded and self._fresh != "keep":
-            emptied = CommitProperties({ALONE: "yes", AFTER: str(table.version())})
-            table.delete(commit_properties=emptied)
+        self._alone_at = None
 
     def _is_alone(self, table: DeltaTable) -> bool:
         """Whether all rows of a version are of runs."""
@@ -162,7 +185,8 @@ class DeltaSink(BoundSink):
 
     def _properties(self, table: DeltaTable, *transactions: Transaction) -> CommitProperties:
         """What a version that is made of another says."""
-        alone = "yes" if self._is_alone(table) else "no"
+        kept = self._fresh == "keep" and _is_emptying(table) and table.count() > 0
+        alone = "yes" if self._is_alone(table) and not kept else "no"
         return CommitProperties(
             {ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None
         )
@@ -276,6 +300,20 @@ def _alone_by(history: list[dict[str, Any]]) -> bool | None:
         if commit["version"] - 1 <= vouched:
             return True
     return None
+
+
+def _is_restored(table: DeltaTable) -> bool:
+    """Whether a table was set back to an earlier version since a run has written to it."""
+    newest = table.history(NEWEST)
+    known = newest if any(AFTER in commit for commit in newest) else table.history()
+    for commit in known:
+        if AFTER in commit or commit["operation"] == "RESTORE":
+            return AFTER not in commit
+    return False
+
+
+def _is_emptying(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get(EMPTYING) == "yes"
 
 
 def _owner_of(table: DeltaTable) -> str | None:

@@ -43,6 +43,7 @@ with needs():
     )
     from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In, Reference
     from pyiceberg.table import Table, TableProperties, Transaction
+    from pyiceberg.table.snapshots import Operation, Snapshot
 
 OWNER = "penstock.run"
 """The property of a table that says whose it is."""
@@ -84,7 +85,7 @@ class IcebergSink(BoundSink):
 
     def __init__(self, sink: Sink, at: IcebergPlace, files: SinkFiles, kept_s: float, fresh: str | None) -> None:
         self.files, self.uri = files, str(at)
-        self.place = self.uri
+        self.place = at.place
         self._at, self._key, self._kept_s = at, sink.key, kept_s
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Iceberg", self._codec.schema)
@@ -118,7 +119,8 @@ class IcebergSink(BoundSink):
 
     def reached(self, group: str) -> int | None:
         with self._explained():
-            return self._reached(self._opened(), group)
+            table = self._opened()
+            return -1 if self._is_rolled_back(table, group) else self._reached(table, group)
 
     def read(self) -> list[Any]:
         """In the order of the table's files."""
@@ -163,7 +165,8 @@ class IcebergSink(BoundSink):
     def _take(self, table: Table, run: str, *, emptied: bool) -> None:
         """With a snapshot in any case, so that a driver of the discarded run that is about to commit is refused."""
         old = [name for name in table.properties if name.startswith(REACHED)]
-        alone = "yes" if emptied or _is_alone(table) else "no"
+        kept = bool(table.properties.get(OWNER)) and not emptied and bool(table.scan().count())
+        alone = "yes" if emptied or (_is_alone(table) and not kept) else "no"
         with table.transaction() as change:
             if emptied:
                 change.delete(AlwaysTrue())
@@ -199,6 +202,17 @@ class IcebergSink(BoundSink):
 
     def _reached(self, table: Table, group: str) -> int:
         return int(table.properties.get(self._mark(group), -1))
+
+    def _is_rolled_back(self, table: Table, group: str) -> bool:
+        """Whether a table was set back to a snapshot before the last one of ours, as far as snapshots are kept."""
+        ours = {"penstock.run": self._run, "penstock.sink": self.files.name, "penstock.group": group}
+        made = [
+            snapshot
+            for snapshot in table.snapshots()
+            if snapshot.summary is not None and all(snapshot.summary.get(name) == value for name, value in ours.items())
+        ]
+        last = max(made, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
+        return last is not None and last.snapshot_id not in {one.snapshot_id for one in _lineage(table)}
 
     def _write(self, group: str, batch: int, staged: list[Path]) -> None:
         """Make files a commit to the table, unless one holds them already."""
@@ -263,10 +277,23 @@ class IcebergSink(BoundSink):
             ) from error
 
 
+def _lineage(table: Table) -> Iterator[Snapshot]:
+    """The current snapshot, and those that it was made of, as far as they are kept."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+
+
 def _is_alone(table: Table) -> bool:
-    """Whether all rows of a table are of runs: it has never had a snapshot, or the current one says so."""
-    current = table.current_snapshot()
-    return current is None or (current.summary is not None and current.summary.get(ALONE) == "yes")
+    """Whether all rows of a table are of runs: the last snapshot of ours says so, and others have since put none in."""
+    for snapshot in _lineage(table):
+        if snapshot.summary is not None and snapshot.summary.get(ALONE) is not None:
+            return snapshot.summary.get(ALONE) == "yes"
+        if snapshot.summary is None or snapshot.summary.operation not in (Operation.REPLACE, Operation.DELETE):
+            return False
+    return table.current_snapshot() is None
 
 
 def _same(ours: pa.DataType, theirs: pa.DataType) -> bool:

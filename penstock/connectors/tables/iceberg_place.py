@@ -55,6 +55,11 @@ class IcebergPlace(NamedTuple):
         return f"iceberg:{self.catalog}/{self.table}"
 
     @property
+    def place(self) -> str:
+        """What tells the table from those of other catalogs."""
+        return "&".join([str(self), *(f"{name}={value}" for name, value in sorted(self.properties.items()))])
+
+    @property
     def namespace(self) -> str:
         """What the table's name begins with."""
         return self.table.rpartition(".")[0]

@@ -12,6 +12,7 @@ from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unava
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
+from penstock.masked import is_secret
 from penstock.runtime.output import SinkFiles
 
 with needs():
@@ -22,15 +23,15 @@ LOCKED_S = 10
 """How long a statement waits for a lock, before it is said and tried again."""
 
 NOTE_OTHERS = """
-CREATE OR REPLACE FUNCTION penstock_note_others() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE FUNCTION penstock_note_others() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
 BEGIN
-    IF current_setting('penstock.writing', true) IS DISTINCT FROM 'yes' THEN
+    IF current_setting('penstock.writing', true) IS DISTINCT FROM 'yes' AND EXISTS (SELECT FROM added) THEN
         UPDATE penstock_tables SET others = true WHERE name = TG_ARGV[0] AND NOT others;
     END IF;
     RETURN NULL;
 END $$
 """
-"""Whoever inserts need not be allowed to write our books."""
+"""Whoever inserts need not be allowed to write our books, and has no say in which these are."""
 
 
 class Postgres:
@@ -48,6 +49,8 @@ class Postgres:
         self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', **options})}"
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
+        told = "&".join(f"{name}={value}" for name, value in sorted(options.items()) if not is_secret(name))
+        self.place = f"{self.uri}?{told}" if told else self.uri
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -81,17 +84,26 @@ class Postgres:
         last = f"SELECT DISTINCT ON ({key}) {table.columns} FROM arrived ORDER BY {key}, penstock_row DESC"
         cursor.execute(_text(table.upserted(last)))
 
-    def alone(self, cursor: Cursor) -> None:
+    def lock_books(self, cursor: Cursor) -> None:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtext('penstock'))"
         )  # "if not exists" fails where two find that at once
 
     def watch(self, cursor: Cursor, table: Table) -> None:
-        cursor.execute(NOTE_OTHERS)
+        cursor.execute("SELECT to_regprocedure('penstock_note_others()') IS NULL, quote_ident(current_schema())")
+        unknown, schema = cursor.fetchone()
+        if unknown:
+            cursor.execute(NOTE_OTHERS.replace("{schema}", schema))
         cursor.execute(
-            f"CREATE TRIGGER penstock_others AFTER INSERT ON {table.quoted} FOR EACH STATEMENT "
+            f"CREATE TRIGGER penstock_others AFTER INSERT ON {table.quoted} REFERENCING NEW TABLE AS added FOR EACH STATEMENT "
             f"EXECUTE FUNCTION penstock_note_others({literal(table.name)})"
         )
+
+    def watches(self, cursor: Cursor, table: Table) -> bool:
+        cursor.execute(
+            "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = 'penstock_others'", (table.quoted,)
+        )
+        return cursor.fetchone() is not None
 
     @contextmanager
     def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:

@@ -76,6 +76,8 @@ class Database(Protocol):
     """What differs from one database to another."""
 
     uri: str
+    place: str
+    """The URI with what tells this database from others."""
     types: dict[str, str]
     """A column's type by the kind of its values; see `kind_of`."""
     mark: str
@@ -96,11 +98,14 @@ class Database(Protocol):
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         """A table's columns; none where there is no such table."""
 
-    def alone(self, cursor: Cursor) -> None:
+    def lock_books(self, cursor: Cursor) -> None:
         """Wait until no other run makes the books, or a table, and let none until the transaction ends."""
 
     def watch(self, cursor: Cursor, table: "Table") -> None:
         """Have a table that was made here note that others insert rows."""
+
+    def watches(self, cursor: Cursor, table: "Table") -> bool:
+        """Whether it still does: who makes the table anew takes that away."""
 
     def writing(self, cursor: Cursor, table: "Table", run: str) -> AbstractContextManager[bool]:
         """Whether a table is a run's; within the block it stays that, and what is inserted is not noted as others'."""
@@ -151,7 +156,7 @@ class TableSink(BoundSink):
         self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None
     ) -> None:
         self.files, self.uri, self._fresh, self._run = files, database.uri, fresh, ""
-        self.place = f"table {name or sink.name} of {database.uri}"
+        self.place = f"table {name or sink.name} of {database.place}"
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
         self._nested = [field.name for field in self._codec.schema if pa.types.is_nested(field.type)]
@@ -159,7 +164,7 @@ class TableSink(BoundSink):
         refuse_optional_key(sink, self._codec.schema)
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
-        self._database.release({run, *discarded})
+        """What the first claim would make is not there yet, and nothing of it is made."""
         self._again(lambda cursor: self._inspect(cursor, run, discarded))
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
@@ -190,7 +195,12 @@ class TableSink(BoundSink):
             f"SELECT batch FROM penstock_batches WHERE name = {mark} AND part = {mark}", (self._table.name, group)
         )
         row = cursor.fetchone()
-        return -1 if row is None or not self._database.columns(cursor, self._table.name) else int(row[0])
+        if row is None or not self._database.columns(cursor, self._table.name):
+            return -1
+        cursor.execute(f"SELECT made FROM penstock_tables WHERE name = {mark}", (self._table.name,))
+        (made,) = cursor.fetchone() or (False,)
+        anew = made and not self._database.watches(cursor, self._table) and not self._holds_rows(cursor)
+        return -1 if anew else int(row[0])
 
     def _all(self, cursor: Cursor) -> list[Row]:
         cursor.execute(f"SELECT {self._table.columns} FROM {self._table.quoted}")
@@ -199,12 +209,9 @@ class TableSink(BoundSink):
     def _inspect(self, cursor: Cursor, run: str, discarded: Collection[str]) -> "_Books":
         """See that the table can be the run's; returns what the books say of it."""
         table = self._table
-        self._database.alone(cursor)
-        for statement in BOOKS.split(";"):
-            cursor.execute(statement)
         books = self._books(cursor)
         if books.run not in ("", run) and books.run not in discarded:
-            raise SinkError(other_run(self.files, self._said, f"{self.uri}?table=NAME"))
+            raise SinkError(other_run(self.files, self.place, f"{self.uri}?table=NAME"))
         present = self._database.columns(cursor, table.name)
         missing = [name for name in table.names if name not in present]
         if present and missing:
@@ -212,31 +219,31 @@ class TableSink(BoundSink):
                 f"Sink {self.files.name}: table {table.name} has no column {', '.join(missing)}; add it, or choose another "
                 "table with ?table=NAME."
             )
-        mixed = books.run in discarded and not books.alone and self._fresh is None
-        if mixed and present and self._holds_rows(cursor):
+        if books.run in discarded and present and self._fresh is None and not books.alone and self._holds_rows(cursor):
             raise foreign(
-                self.files, self._said, "holds rows that were there before the run, or that another program has added"
+                self.files, self.place, "holds rows that were there before the run, or that another program has added"
             )
         return books
 
     def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
         table = self._table
+        self._database.lock_books(cursor)
+        for statement in BOOKS.split(";"):
+            cursor.execute(statement)
         books = self._inspect(cursor, run, discarded)
         there = bool(self._database.columns(cursor, table.name))
-        if not there and books.run == run:
-            return  # it was dropped: what it held is missed by who compares, and nothing is put in its place
-        cursor.execute(table.created())
-        cursor.execute(
-            table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0")
-        )  # is there a unique key?
         if books.run == run:
-            return
+            return  # if it was dropped, what it held is missed by who compares, and nothing is put in its place
+        cursor.execute(table.created())
+        with self._database.writing(cursor, table, run):
+            cursor.execute(
+                table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0")
+            )  # is there a unique key?
         if books.run and self._fresh != "keep":
             cursor.execute(f"DELETE FROM {table.quoted}")
-        made = books.made or not there
         if not there:
             self._database.watch(cursor, table)
-        self._own(cursor, run, made=made, others=self._holds_rows(cursor))
+        self._own(cursor, run, made=self._database.watches(cursor, table), others=self._holds_rows(cursor))
 
     def _own(self, cursor: Cursor, run: str, *, made: bool, others: bool) -> None:
         """Write down whose the table is from now on, and that nothing has been delivered to it."""
@@ -249,7 +256,10 @@ class TableSink(BoundSink):
         )
 
     def _books(self, cursor: Cursor) -> "_Books":
-        if "others" not in self._database.columns(cursor, "penstock_tables"):
+        known = self._database.columns(cursor, "penstock_tables")
+        if not known:
+            return _Books("", made=False, others=False)
+        if "others" not in known:
             raise SinkError(
                 f"Sink {self.files.name}: the table penstock_tables of {self.uri} is of a version of Penstock before its first release; "
                 "drop it and penstock_batches, and choose another table."
@@ -257,8 +267,8 @@ class TableSink(BoundSink):
         cursor.execute(
             f"SELECT run, made, others FROM penstock_tables WHERE name = {self._database.mark}", (self._table.name,)
         )
-        row = cursor.fetchone()
-        return _Books(*row) if row else _Books("", made=False, others=False)
+        run, made, others = cursor.fetchone() or ("", False, False)
+        return _Books(run, made=bool(made) and self._database.watches(cursor, self._table), others=bool(others))
 
     def _holds_rows(self, cursor: Cursor) -> bool:
         cursor.execute(f"SELECT 1 FROM {self._table.quoted} LIMIT 1")
@@ -268,7 +278,7 @@ class TableSink(BoundSink):
         mark = self._database.mark
         with self._database.writing(cursor, self._table, self._run) as ours:
             if not ours:
-                raise fenced(self.files, self._said)
+                raise fenced(self.files, self.place)
             cursor.execute(
                 f"INSERT INTO penstock_batches VALUES ({mark}, {mark}, {mark}) ON CONFLICT (name, part) "
                 "DO UPDATE SET batch = excluded.batch WHERE penstock_batches.batch < excluded.batch",
@@ -276,11 +286,6 @@ class TableSink(BoundSink):
             )
             if cursor.rowcount:
                 self._database.load(cursor, self._table, self._rows(staged))
-
-    @property
-    def _said(self) -> str:
-        """The table in sentences."""
-        return f"table {self._table.name} of {self.uri}"
 
     def _rows(self, staged: list[Path]) -> Iterator[Row]:
         for path in staged:

@@ -27,7 +27,7 @@ class Sqlite:
     mark = "?"
 
     def __init__(self, path: Path) -> None:
-        self.uri = f"sqlite:{path}"
+        self.uri = self.place = f"sqlite:{path}"
         self._path = path
 
     @contextmanager
@@ -58,8 +58,8 @@ class Sqlite:
         assert isinstance(cursor, sqlite3.Cursor)
         cursor.executemany(statement, (tuple(map(_plain, row)) for row in rows))
 
-    def alone(self, cursor: Cursor) -> None:
-        """As every transaction here."""
+    def lock_books(self, cursor: Cursor) -> None:
+        """Nothing: of transactions here, one runs at a time."""
 
     def watch(self, cursor: Cursor, table: Table) -> None:
         name, trigger = literal(table.name), quoted(f"penstock_others {table.name}")
@@ -68,6 +68,13 @@ class Sqlite:
             f"WHEN (SELECT NOT writing AND NOT others FROM penstock_tables WHERE name = {name}) "
             f"BEGIN UPDATE penstock_tables SET others = 1 WHERE name = {name}; END"
         )
+
+    def watches(self, cursor: Cursor, table: Table) -> bool:
+        cursor.execute(
+            "SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = ? AND tbl_name = ? COLLATE NOCASE",
+            (f"penstock_others {table.name}", table.name),
+        )
+        return cursor.fetchone() is not None
 
     @contextmanager
     def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:
