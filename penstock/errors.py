@@ -29,14 +29,14 @@ PenstockError
 
 from typing import Any
 
-from penstock.masked import masked
+from penstock.masked import discreet
 
 
 class PenstockError(Exception):
     """Base of all errors that Penstock raises on purpose; its text is meant for the user, and holds no secret of an address's."""
 
     def __init__(self, *words: Any, **named: Any) -> None:
-        super().__init__(*(masked(word) if isinstance(word, str) else word for word in words), **named)
+        super().__init__(*(discreet(word) if isinstance(word, str) else word for word in words), **named)
 
 
 class TopologyError(PenstockError, ValueError):

@@ -5,39 +5,65 @@ import json
 import pytest
 
 from penstock.cli.main import main
+from penstock.connectors import Uri
 from penstock.engine import RunOptions
 from penstock.engine.binding import _plain
-from penstock.errors import ConfigurationError, SinkError, SourceError
-from penstock.masked import masked, shown
+from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
+from penstock.masked import discreet, is_secret, masked, shown
 
 HUSH = "hu@sh:/x"
 
 
 @pytest.mark.parametrize(
-    "text",
+    "uri",
     [
-        f"postgres://me:{HUSH}@host/db", f"postgresql://me:{HUSH}@host/db?nope=1", f"postgresql:me:{HUSH}@host",
-        "kafka:h:9092/t?kafka.sasl.password=hush", "kafka:h/t?registry.basic.auth.user.info=me:hush", "s3a://KEY:hush@bucket/path",
-        "delta:x?storage.AWS_SECRET_ACCESS_KEY=hush", "spark.hadoop.fs.s3a.secret.key=hush", "--api_key=hush", "a?token=hush&b=c",
-        f"Source X: could not reach http://me:{HUSH}@registry:8081 (refused)",
+        f"postgres://me:{HUSH}@host/db", f"postgresql://me:{HUSH}@host/db?nope=1", "postgresql:me:hush@host", "postgresql://me:hu'sh x@host/db",
+        "postgresql://me:hush@/db?host=/var/run", "kafka:h:9092/t?kafka.sasl.password=hu;sh,hush", "kafka:h/t?registry.basic.auth.user.info=me:hush",
+        "s3a://KEY:hush@bucket/path", "delta:x?storage.AWS_SECRET_ACCESS_KEY=hush", "a?token=hush&b=c",
     ],
 )  # fmt: skip
-def test_no_secret_is_shown(text):
-    for what in (masked(text), str(ConfigurationError(text)), str(SinkError(text)), repr(SourceError(text))):
-        assert "hush" not in what
-        assert "sh:/x" not in what
+def test_no_address_shows_a_secret(uri):
+    for what in (masked(uri), str(Uri.parse(uri)), repr(Uri.parse(uri))):
+        assert not any(part in what for part in ("hu@sh", "sh:/x", "hush", "hu'sh", "hu;sh"))
+        assert "***" in what
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"Source X: could not reach http://me:{HUSH}@registry:8081 (refused)", "'kafka:h/t?kafka.sasl.password=hush&a=b' takes no option a",
+        "--conf spark.hadoop.fs.s3a.secret.key=hush is not understood",
+    ],
+)  # fmt: skip
+def test_no_sentence_shows_a_secret(sentence):
+    for what in (str(ConfigurationError(sentence)), str(SinkError(sentence)), repr(SourceError(sentence))):
+        assert not any(part in what for part in ("hu@sh", "sh:/x", "hush"))
         assert "***" in what
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "jsonl:in?max_files=3", "kafka:h:9092,g:9092/t?header.x-id=a", "postgresql://me@host/db?table=t", "/a/b:c.jsonl",
-        "Element a: b, c@d", "kafka.sasl.password=env:SECRET", "generator:poisson?rate=10", "at 12:30, me@host.org",
+        "jsonl:in?max_files=3", "kafka:h:9092,g:9092/t?header.x-id=a", "postgresql://me@host/db?table=t", "postgresql://host:5432/db?table=a@b",
+        "/a/b:c.jsonl", "file:/data/2026:01@eu/x.csv", "sqlite:/data/a:b@c.db", "kafka:host:9092/topic@v1", "generator:poisson?rate=10",
+        "kafka:h/t?kafka.sasl.password=env:SECRET",
     ],
 )  # fmt: skip
 def test_what_is_no_secret_is_shown_as_it_is(text):
-    assert masked(text) == text
+    assert masked(text) == discreet(text) == text
+
+
+def test_words_of_a_users_own_stay():
+    said = "Element E: ValueError: unknown token=colour, at 12:30@zurich, near a:b@c, {'password': 'x'}, me@host.org"
+    assert str(RunFailedError(said)) == said
+
+
+@pytest.mark.parametrize(("name", "secret"), [
+    ("api_key", True), ("token", True), ("db_password", True), ("access.key", True), ("max_tokens", False), ("tokens", False), ("tokenizer", False),
+    ("private_only", False), ("keys", False), ("secretary", False), ("keystore_dir", False),
+])  # fmt: skip
+def test_parameters_are_secrets_by_their_names(name, secret):
+    assert is_secret(name) == secret
 
 
 def test_starts_keep_settings_without_their_secrets():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ConfigurationError
-from penstock.masked import shown
+from penstock.masked import is_secret
 
 _GIVEN: ContextVar[Mapping[str, str]] = ContextVar("penstock_parameters", default={})  # noqa: B039 - never mutated
 
@@ -48,7 +48,7 @@ class Parameter:
             ) from None
 
     def _shown(self, value: Any) -> str:
-        return shown({self.name: str(value)})[self.name]
+        return "***" if is_secret(self.name) else str(value)
 
 
 def given_value(name: str) -> str | None:

@@ -238,7 +238,7 @@ class top(Reducer[list[Any]]):
             raise TopologyError(f"top({n}, by={by!r}): give one at least.")
 
     def meaning(self) -> list[Any]:
-        return [*super().meaning(), self.by]
+        return [*super().meaning(), self.by, self.n]
 
     def kind(self, event: type[Event]) -> Any:
         if self.by not in field_types(event):

@@ -14,7 +14,7 @@ Shape = Any
 """JSON: the name of a scalar type, or a list that begins with what it is a shape of."""
 
 WIDER = {("int", "float")}
-"""Scalars, the first of which is read as the second without a loss."""
+"""Scalars, the first of which is read as the second, as Python would."""
 
 SCALARS: Mapping[type[inspect.Type], str] = {
     inspect.AnyType: "any", inspect.NoneType: "none", inspect.BoolType: "bool", inspect.IntType: "int", inspect.FloatType: "float",
@@ -25,7 +25,8 @@ SCALARS: Mapping[type[inspect.Type], str] = {
 LISTS: Mapping[type[inspect.Type], str] = {
     inspect.ListType: "list", inspect.SetType: "set", inspect.FrozenSetType: "set", inspect.VarTupleType: "tuple of any length"
 }  # fmt: skip
-BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
+LOWER, UPPER = ("gt", "ge", "min_length"), ("lt", "le", "max_length")
 
 
 def shape_of(annotation: Any) -> Shape:
@@ -36,18 +37,21 @@ def shape_of(annotation: Any) -> Shape:
 def words(shape: Shape) -> str:
     """A shape as people would write the type."""
     if isinstance(shape, str):
-        return shape
+        return "None" if shape == "none" else shape
     kind, *rest = shape
     if kind == "one of":
-        return " | ".join(sorted(map(words, rest), key=lambda word: (word == "none", word))).replace("none", "None")
+        return " | ".join(map(words, sorted(rest, key=lambda one: (one == "none", words(one)))))
     if kind in ("struct", "places"):
         name, fields = rest[0]["name"], rest[0]["fields"]
         return f"{name}({', '.join(f'{field}: {words(inner)}' for field, (inner, _) in fields.items())})"
     if kind == "enum":
         return f"{rest[0]}({', '.join(f'{name}={value!r}' for name, value in rest[1].items())})"
     if kind == "within":
-        return f"{words(rest[0])} ({', '.join(f'{name} {value}' for name, value in rest[1].items())})"
-    return f"{kind}[{', '.join(words(inner) if isinstance(inner, str | list) else repr(inner) for inner in rest)}]"
+        return f"{words(rest[0])} ({', '.join(f'{name}={value}' for name, value in rest[1].items())})"
+    if kind in ("again", "custom"):
+        return str(rest[-1])
+    inside = map(repr, rest) if kind == "literal" else map(words, rest)
+    return f"{kind}[{', '.join(inside)}]"
 
 
 def misfit(old: Shape, new: Shape, at: str) -> str | None:
@@ -57,16 +61,13 @@ def misfit(old: Shape, new: Shape, at: str) -> str | None:
     ----------
     at: what the values are, in a sentence.
     """
-    if old == new:
+    if is_same(old, new):
         return None
-    if _kind(new) == "within":
-        limits = old[2] if _kind(old) == "within" else {}
-        tighter = [name for name, value in new[2].items() if limits.get(name) != value]
-        return _changed(old, new, at) if tighter else misfit(old[1], new[1], at)
-    if _kind(old) == "within":
-        return misfit(old[1], new, at)
     if _kind(new) == "one of":
         return _misfit_of_union(old, new, at)
+    if _kind(new) == "within" or _kind(old) == "within":
+        (before, had), (after, has) = (one[1:] if _kind(one) == "within" else (one, {}) for one in (old, new))
+        return misfit(before, after, at) if _is_looser(had, has) else _changed(old, new, at)
     if _kind(old) != _kind(new):
         return None if (_kind(old), _kind(new)) in WIDER else _changed(old, new, at)
     compare = {"struct": _misfit_by_name, "places": _misfit_by_place, "enum": _misfit_of_enum}.get(_kind(old))
@@ -74,19 +75,27 @@ def misfit(old: Shape, new: Shape, at: str) -> str | None:
         return compare(old, new, at)
     if _kind(old) == "literal":
         return None if all(value in new for value in old) else _changed(old, new, at)
-    if isinstance(old, str) or len(old) != len(new):
+    if isinstance(old, str) or len(old) != len(new) or _kind(old) in ("again", "custom"):
         return _changed(old, new, at)
     parts = (misfit(one, other, f"{at}[]") for one, other in zip(old[1:], new[1:], strict=True))
     return next(filter(None, parts), None)
 
 
+def is_same(old: Shape, new: Shape) -> bool:
+    """Whether two shapes are one, the order of fields included, by which some are known."""
+    return msgspec.json.encode(old) == msgspec.json.encode(new)
+
+
 def same_key(old: Shape, new: Shape) -> bool:
     """Whether equal values of both are stored alike, as what is found by its bytes must be."""
-    if _kind(new) == "one of" and _kind(old) != "one of":  # T to T | None
-        return [one for one in new[1:] if one != "none"] == [old]
-    if _kind(old) == _kind(new) == "enum":
-        return misfit(old, new, "") is None
-    return msgspec.json.encode(old) == msgspec.json.encode(new)  # with the order of fields, which bytes have
+    befores, afters = (shape[1:] if _kind(shape) == "one of" else [shape] for shape in (old, new))
+    if "none" in befores and "none" not in afters:
+        return False
+    befores, afters = ([one for one in each if one != "none"] for each in (befores, afters))
+    return len(befores) == len(afters) and all(
+        is_same(one, other) or (_kind(one) == _kind(other) in ("enum", "literal") and misfit(one, other, "") is None)
+        for one, other in zip(befores, afters, strict=True)
+    )
 
 
 def _shape(kind: inspect.Type, path: tuple[Any, ...]) -> Shape:
@@ -96,8 +105,7 @@ def _shape(kind: inspect.Type, path: tuple[Any, ...]) -> Shape:
     if type(kind) in SCALARS:
         plain = SCALARS[type(kind)]
     elif isinstance(kind, inspect.DateTimeType | inspect.TimeType):
-        name = "datetime" if isinstance(kind, inspect.DateTimeType) else "time"
-        return name + {None: "", True: " with a zone", False: " without a zone"}[kind.tz]
+        plain = "datetime" if isinstance(kind, inspect.DateTimeType) else "time"
     elif type(kind) in LISTS:
         plain = [LISTS[type(kind)], _shape(cast(inspect.ListType, kind).item_type, path)]
     elif isinstance(kind, inspect.TupleType):
@@ -123,7 +131,7 @@ def _record(kind: Any, path: tuple[Any, ...]) -> Shape:
     """Of what has fields: events and other structs, data classes, typed dicts, named tuples."""
     cls = kind.cls
     if cls in path:
-        return ["again", len(path) - path.index(cls)]
+        return ["again", len(path) - path.index(cls), cls.__name__]
     by_place = isinstance(kind, inspect.NamedTupleType) or getattr(kind, "array_like", False)
     config = getattr(cls, "__struct_config__", None)
     described = {
@@ -135,8 +143,28 @@ def _record(kind: Any, path: tuple[Any, ...]) -> Shape:
     if getattr(kind, "forbid_unknown_fields", False):
         described["closed"] = True
     if config is not None and config.omit_defaults:
-        described["omitted"] = {each.encode_name: repr(each.default) for each in kind.fields if not each.required}
+        described["omitted"] = {each.encode_name: _default(each) for each in kind.fields if not each.required}
     return ["places" if by_place else "struct", described]
+
+
+def _default(field: Any) -> str:
+    """A default, so that two of them can be told apart."""
+    value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    try:
+        return msgspec.msgpack.encode(value, order="deterministic").hex()
+    except TypeError:
+        return repr(value)
+
+
+def _is_looser(had: Mapping[str, Any], has: Mapping[str, Any]) -> bool:
+    """Whether what keeps to some limits keeps to others."""
+    for name, limit in has.items():
+        if name not in had:
+            return False
+        before = had[name]
+        if not (limit <= before if name in LOWER else limit >= before if name in UPPER else limit == before):
+            return False
+    return True
 
 
 def _kind(shape: Shape) -> str:
@@ -151,7 +179,7 @@ def _misfit_of_union(old: Shape, new: Shape, at: str) -> str | None:
     """Each of the old types must be read by one of the new ones."""
     befores = old[1:] if _kind(old) == "one of" else [old]
     for before in befores:
-        if _kind(before) == "struct" and any(_exchanged(before, after) for after in new[1:]):
+        if _kind(before) in ("struct", "places") and any(_exchanged(before, after) for after in new[1:]):
             return f"{_changed(old, new, at)}; the tags of its members were exchanged"
         troubles = [misfit(before, after, at) for after in new[1:]]
         if all(troubles):
@@ -166,7 +194,7 @@ def _misfit_of_union(old: Shape, new: Shape, at: str) -> str | None:
 
 def _exchanged(before: Shape, after: Shape) -> bool:
     """Whether a class has another tag than it had: its values would be read as those of another class."""
-    named = _kind(after) == "struct" and after[1]["name"] == before[1]["name"]
+    named = _kind(after) == _kind(before) and after[1]["name"] == before[1]["name"]
     return named and after[1].get("tag") != before[1].get("tag")
 
 
@@ -184,13 +212,17 @@ def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
     for name, (shape, required) in after["fields"].items():
         if name not in before["fields"] and required:
             return f"{at}: {after['name']} has a new field {name!r} ({words(shape)}) without a default, and what is stored lacks it"
-    for what, sentence in (
-        ("tag", "the tag"),
-        ("closed", "forbid_unknown_fields"),
-        ("omitted", "omit_defaults, or a default left out by it,"),
-    ):
-        if before.get(what) != after.get(what) and not (what == "omitted" and _only_more(before, after)):
-            return f"{at}: {sentence} of {after['name']} has changed"
+    return _misfit_of_settings(before, after, at)
+
+
+def _misfit_of_settings(before: Mapping[str, Any], after: Mapping[str, Any], at: str) -> str | None:
+    for what in ("tag", "closed"):
+        if before.get(what) != after.get(what):
+            return f"{at}: {'the tag' if what == 'tag' else 'forbid_unknown_fields'} of {after['name']} has changed"
+    if not _only_more(before, after):
+        return (
+            f"{at}: omit_defaults of {after['name']}, or a default that it has left out of what is stored, has changed"
+        )
     return None
 
 
@@ -200,6 +232,9 @@ def _only_more(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _misfit_by_place(old: Shape, new: Shape, at: str) -> str | None:
+    trouble = _misfit_of_settings(old[1], new[1], at)
+    if trouble is not None:
+        return trouble
     before, after = (list(each[1]["fields"].items()) for each in (old, new))
     if [name for name, _ in before] != [name for name, _ in after[: len(before)]]:
         return f"{_changed(old, new, at)}; its fields are known by their place"
@@ -216,7 +251,7 @@ def _misfit_by_place(old: Shape, new: Shape, at: str) -> str | None:
 def _misfit_of_enum(old: Shape, new: Shape, at: str) -> str | None:
     gone = [name for name, value in old[2].items() if new[2].get(name) != value]
     return (
-        f"{_changed(old, new, at)}; what is stored of a member is its value, and that of {gone[0]} is another now"
+        f"{_changed(old, new, at)}; what is stored of a member is its value, and {gone[0]} has that no longer"
         if gone
         else None
     )

@@ -1,12 +1,16 @@
 """The schema of an application's state: what a checkpoint must remember of it, and whether new code still reads it right."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.app.element import Element, overrides
 from penstock.app.event import field_types
 from penstock.app.queries import JoinQuery, WindowQuery
-from penstock.app.shape import misfit, same_key, shape_of, words
+from penstock.app.reducers import count
+from penstock.app.shape import Shape, is_same, misfit, same_key, shape_of, words
 from penstock.app.stepwise import Stepwise
+from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.app.window.windowing import ALLOWED
 from penstock.errors import IncompatibleStateError
@@ -15,6 +19,8 @@ LARGEST_STATE = 32 << 20
 """Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""
 
 MEND = "put it back, or start afresh with --fresh (which discards the stored state), or under another --name"
+
+BY_SPARK = "by Spark"
 
 Schema = dict[str, Any]
 """Of an element, as JSON: its hop, how it is kept, its key in order, what its state means, and the state's shape in full."""
@@ -50,9 +56,11 @@ def check_state_fits(stored: dict[str, Schema], present: dict[str, Schema]) -> N
         changed = changed or _misfit_of_meaning(old["means"], new["means"])
         if changed is not None:
             raise _refused(name, changed)
-        trouble = misfit(old["state"], new["state"], "its state")
+        trouble = (
+            _misfit_of_columns(old, new) if old["kept"] == BY_SPARK else misfit(old["state"], new["state"], "its state")
+        )
         if trouble is not None:
-            raise IncompatibleStateError(f"Element {name}: {trouble}: {MEND}.")
+            raise IncompatibleStateError(f"Element {name}: {_named(trouble, old['means'])}: {MEND}.")
 
 
 def _refused(name: str, what: str) -> IncompatibleStateError:
@@ -75,30 +83,61 @@ def _schema(element: Element, stage: int) -> Schema:
     return {
         "stage": stage,
         "kept": "in objects" if element.state is None else "in columns",
-        "key": [[field, shape_of(field_types(element.inputs[0].event_type)[field])] for field in element.key],
+        "key": _key_of(element.inputs[0], element.key),
         "means": means,
-        "state": shape_of(kept),
+        "state": shape_of(kept) if element.state is None else _columns_of(element.state),
     }
 
 
 def _schema_of_query(element: Element, body: WindowQuery | JoinQuery) -> Schema:
     """Of what Spark keeps in columns of its own, by their place."""
-    types = field_types(element.inputs[0].event_type)
+    state: Any
     if isinstance(body, WindowQuery):
+        types = field_types(element.inputs[0].event_type)
+        read = sorted({reducer.field for reducer in body.reducers.values() if reducer.field is not None})
+        whole = any(reducer.field is None and type(reducer) is not count for reducer in body.reducers.values())
+        state = shape_of(element.inputs[0].event_type) if whole else [[field, shape_of(types[field])] for field in read]
         reducers = [[name, *reducer.meaning()] for name, reducer in body.reducers.items()]
         means = {**body.window.meaning(), "field of the time": body.time.field, "reducers": reducers}
     else:
+        state = [shape_of(stream.event_type) for stream in element.inputs]
         means = {
             "form": f"{body.how} join", "interval (us)": [body.lower, body.upper],
             "fields of the times": [time.field for time in body.times], "inputs": [stream.name for stream in element.inputs],
         }  # fmt: skip
     return {
         "stage": 0,
-        "kept": "by Spark",
-        "key": [[field, shape_of(types[field])] for field in body.key],
+        "kept": BY_SPARK,
+        "key": _key_of(element.inputs[0], body.key),
         "means": means,
-        "state": ["tuple", *(shape_of(stream.event_type) for stream in element.inputs)],
+        "state": state,
     }
+
+
+def _key_of(stream: Stream[Any], fields: Sequence[str]) -> list[Any]:
+    """The fields of a key, in their order, with their types in full."""
+    types = field_types(stream.event_type, annotated=True)
+    return [[field, shape_of(types[field])] for field in fields]
+
+
+def _columns_of(state: Any) -> Shape:
+    """State in columns, which go by the fields' own names and hold values of their plain types."""
+    fields = {name: [shape_of(kind), False] for name, kind in field_types(state).items()}
+    return ["struct", {"name": state.__name__, "fields": fields}]
+
+
+def _misfit_of_columns(old: Schema, new: Schema) -> str | None:
+    """Spark knows columns by their place, and keeps no values of other types: nothing fits but what has not changed."""
+    if all(is_same(old[part], new[part]) for part in ("means", "state")):
+        return None
+    return "what Spark keeps of it is known by its place, and the reducers, or the events or fields that it holds, have changed"
+
+
+def _named(trouble: str, means: dict[str, Any]) -> str:
+    """With the names of reducers in place of those of the fields that hold their states."""
+    names = [reducer[0] for reducer in means.get("reducers", means.get("reducers within", ()))]
+    held = r"its state\S*\.state_(\d+)"
+    return re.sub(held, lambda found: f"the state of reducer {names[int(found[1])]}", trouble)
 
 
 def _misfit_of_key(old: list[Any], new: list[Any]) -> str | None:
@@ -142,6 +181,9 @@ def _misfit_of_meaning(old: dict[str, Any], new: dict[str, Any]) -> str | None:
 
 def _shown(fact: Any) -> str:
     """A fact of what state means, in a sentence."""
+    if isinstance(fact, list) and fact and isinstance(fact[0], list):  # reducers
+        calls = ((name, kind, ", ".join(repr(one) for one in how if one is not None)) for name, kind, *how in fact)
+        return ", ".join(f"{name}={kind}({given})" for name, kind, given in calls)
     if isinstance(fact, list):
         return ", ".join(map(_shown, fact)) or "none"
     if isinstance(fact, bool) or fact is None:

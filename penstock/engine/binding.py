@@ -252,7 +252,7 @@ class Binding:
         where = self.application
         application = {
             "file": str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None,
-            "name": where.name, "parameters": shown(dict(where.parameters)),
+            "name": where.name, "parameters": {name: "***" if is_secret(name) else value for name, value in where.parameters},
         }  # fmt: skip
         self.recording.note_configuration(
             {"master": options.master, **how, **_plain(options), "trigger": self.trigger, "application": application}

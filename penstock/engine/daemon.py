@@ -6,15 +6,33 @@ PySpark, the installed one is taken.
 """
 
 import gc
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 Worker = Callable[[socket.socket, bool], int]
 """Runs a task that comes by a socket, of which Spark may have been told the secret; returns its exit code."""
+
+
+def ignored(number: int, frame: Any) -> None:
+    """What is done of a request to stop: nothing, for who stops a run may ask all its processes, and Spark ends this one by closing
+    its input, and that one its workers. What a worker starts itself can be stopped all the same."""
+
+
+class Deaf:
+    """Python's signals for the daemon and its workers, which leave that one as it is."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(signal, name)
+
+    def signal(self, number: int, handler: Any) -> Any:
+        """Set a handler."""
+        return None if number == signal.SIGTERM else signal.signal(number, handler)
 
 
 def leave_out_archive() -> None:
@@ -34,6 +52,7 @@ def at_once(worker: Worker) -> Worker:
     """
 
     def work(sock: socket.socket, authenticated: bool) -> int:
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sys.platform == "linux":
@@ -52,8 +71,8 @@ if __name__ == "__main__":
 
         from penstock.engine import decode, stateful  # noqa: F401
 
-    # Who asks a run to stop may ask all its processes; Spark ends this one by closing its input, and that one its workers.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    vars(daemon)["signal"] = Deaf()
+    signal.signal(signal.SIGTERM, ignored)
     daemon.worker = at_once(daemon.worker)  # type: ignore[assignment] # as the manager finds it
     gc.freeze()  # so that a worker's search for garbage does not copy the pages that it shares
     daemon.manager()

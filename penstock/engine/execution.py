@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.app.application import App
@@ -159,7 +159,7 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         if watch.failure is not None:
             raise watch.failure
     except Exception as error:
-        lost = isinstance(error, ConnectionError | Py4JError) and not isinstance(error, PenstockError)
+        lost = isinstance(error, ConnectionError | Py4JError) and not isinstance(error, PenstockError | Py4JJavaError)
         death = death_of_spark() if lost and options.spark is None else None
         if death is not None:
             raise RunFailedError(

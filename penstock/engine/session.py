@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZipFile
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 import penstock
@@ -302,23 +301,25 @@ def _renew_jvm(jars: Sequence[Path]) -> None:
 
 @contextmanager
 def sheltered() -> Iterator[None]:
-    """Within the block, what is started ignores for ever what asks a run to stop, as Python has Java ignore Ctrl-C.
+    """Within the block, a Java that PySpark starts ignores for ever what asks a run to stop, and not Ctrl-C alone.
 
     A service manager, `timeout` and CI's runners ask the whole group of processes, and Spark must outlive the driver's last
-    micro-batch. What is asked meanwhile is answered at the end of the block.
+    micro-batch.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    stops = (signal.SIGTERM, signal.SIGHUP)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-    handlers = {stop: signal.signal(stop, signal.SIG_IGN) for stop in stops}
+
+    def ignore() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    def start(command: Any, **how: Any) -> Any:
+        return plain(command, **{**how, "preexec_fn": ignore})
+
+    plain = vars(java_gateway)["Popen"]
+    vars(java_gateway)["Popen"] = start
     try:
         yield
     finally:
-        for stop, handler in handlers.items():
-            signal.signal(stop, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        vars(java_gateway)["Popen"] = plain
 
 
 @contextmanager

@@ -19,6 +19,14 @@ def schema_of(path: Path) -> pa.Schema:
         return pq.read_schema(file)
 
 
+def int96_of(path: Path) -> set[str]:
+    """The columns of times in the form that Hive and older Sparks write, which Arrow shows as nanoseconds."""
+    with path.open("rb") as file:
+        columns = pq.ParquetFile(file).schema
+    kinds = (columns.column(number) for number in range(len(columns)))
+    return {column.path.partition(".")[0] for column in kinds if column.physical_type == "INT96"}
+
+
 def batches_in(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a file, as record batches of those fields of a schema that it has.
 

@@ -118,23 +118,23 @@ def test_a_right_that_is_taken_in_mid_run_is_named(secure):
     secure.allow("acl-taken", "READ", "WRITE")
     topic = Topic(place(secure.uri("acl-taken", sasl_username="carol")), needs=("read", "write"))
     courier, messages = Courier(topic, "Out"), [("1", Outgoing(None, [], b"{}"))]
-    courier.send("main", messages)
+    courier.send("main", 0, messages)
     ends = {partition: end for partition, (_, end) in topic.bounds().items()}
     assert topic.count({}, ends) == 1  # although carol may read as no group
     with pytest.raises(
         SinkError, match=r"does not take a transaction \(.*\); have its owner allow .* begin with penstock/\."
     ):
-        Transactions(topic, "Out", "run").prepare("main")
+        Transactions(topic, "Out", "run", "run").prepare("main")
     secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
-    transactions = Transactions(topic, "Out", "run")
+    transactions = Transactions(topic, "Out", "run", "run")
     transactions.prepare("main")
-    transactions.send("main", messages)
+    transactions.send("main", 0, messages)
     secure.forbid("acl-taken")
     for way in (courier, transactions):
         with pytest.raises(
             SinkError, match=r"Sink Out: .*does not take .*\(.*authorization failed.*\); have its owner allow the user"
         ):
-            way.send("main", messages)
+            way.send("main", 1, messages)
 
 
 @pytest.mark.parametrize(

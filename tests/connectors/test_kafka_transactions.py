@@ -94,14 +94,13 @@ def test_a_driver_that_wakes_up_late_can_commit_nothing_more(uri, tmp_path, monk
 def test_a_commit_whose_answer_was_lost_is_not_repeated(uri, tmp_path, monkeypatch):
     first = driver(uri, tmp_path)
     files = stage(first, SAMPLES)
-    send = Transactions._send
+    send = Transactions.send
 
-    def commits_and_dies(self, producer, messages):
-        send(self, producer, messages)
-        producer.commit_transaction(10)
+    def commits_and_dies(self, group, batch, messages):
+        send(self, group, batch, messages)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Transactions, "_send", commits_and_dies)
+    monkeypatch.setattr(Transactions, "send", commits_and_dies)
     with pytest.raises(KeyboardInterrupt):
         first.deliver("main", 0, files)
     monkeypatch.undo()
@@ -149,6 +148,24 @@ def test_a_batch_that_is_delivered_again_behind_anothers_open_transaction_is_kno
     assert second.reached("main") == 1
     second.deliver("main", 1, files)
     assert everything(topic) == 1 + len(SAMPLES)
+
+
+def test_a_batch_that_was_never_committed_is_sent_behind_anothers_open_transaction(
+    broker, open_transaction, topic, tmp_path, monkeypatch
+):
+    first = driver(topic, tmp_path)
+    files = stage(first, SAMPLES)
+    courier = type(first._courier)
+    with monkeypatch.context() as patched:
+        patched.setattr(courier, "_send", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            first.deliver("main", 0, files)
+    open_transaction()
+    began = time.monotonic()
+    second = driver(topic, tmp_path)
+    second.deliver("main", 0, files)
+    assert time.monotonic() - began < 10
+    assert everything(topic) == len(SAMPLES)
 
 
 def test_a_backup_of_the_run_that_was_put_back_is_told_by_the_topic(topic, tmp_path):

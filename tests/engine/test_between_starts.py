@@ -180,7 +180,7 @@ def remove(path):
 
 PARTS = {
     "metadata": "metadata",
-    "offsets": "offsets/2",
+    "offsets": "has planned batch none, and the ledger has committed batch 3",
     "offsets/2": "offsets/2",
     "offsets/3": "has planned batch 2, and the ledger has committed batch 3",
     "commits": "commits/2",

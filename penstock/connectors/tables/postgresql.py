@@ -1,5 +1,6 @@
 """Tables in PostgreSQL, loaded with COPY."""
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -12,7 +13,7 @@ from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unava
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
-from penstock.masked import is_secret
+from penstock.masked import shown
 from penstock.runtime.output import SinkFiles
 
 with needs():
@@ -49,7 +50,10 @@ class Postgres:
         self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', **options})}"
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
-        told = "&".join(f"{name}={value}" for name, value in sorted(options.items()) if not is_secret(name))
+        self._secrets = re.split(r"[:@]", uri.place.removeprefix("//").rpartition("@")[0])[1:]
+        told = "&".join(
+            f"{name}={value}" for name, value in sorted(options.items()) if shown({name: value})[name] != "***"
+        )
         self.place = f"{self.uri}?{told}" if told else self.uri
 
     @contextmanager
@@ -132,7 +136,10 @@ class Postgres:
         return {name for (name,) in cursor.fetchall()}
 
     def _refused(self, error: psycopg.Error) -> SinkError:
-        return SinkError(f"{self.uri} refuses: {_first_line(error)}; mend that, and run again.")
+        said = _first_line(error)
+        for secret in filter(None, self._secrets):  # the library repeats what it does not understand
+            said = said.replace(secret, "***")
+        return SinkError(f"{self.uri} refuses: {said}; mend that, and run again.")
 
 
 def _session(run: str) -> str:

@@ -24,9 +24,9 @@ from penstock.engine.moving.seeding import (
     Counted,
     Links,
     OldState,
+    clocks_of,
     count,
     divided,
-    fired_of,
     headers_of,
     read_pages,
     repack,
@@ -213,10 +213,10 @@ class Move:
         )
         divisions, workshop = divided(counted), _workshop(binding)
         repack(pages, homes, divisions, workshop / "pages")
-        repacked, fired = read_pages(spark, workshop / "pages"), fired_of(pages)
+        repacked, clocks = read_pages(spark, workshop / "pages"), clocks_of(pages)
         for name, reference in wirings.items():
             hops = {element.name: parts[name].depths[element.name] for element in parts[name].elements if element.keyed}
-            headers = headers_of(repacked, divisions, fired, hops, self._partitions)
+            headers = headers_of(repacked, divisions, clocks, hops, self._partitions)
             seed(spark, reference, self._recording.checkpoint(name), repacked, headers, workshop)
         arrived = OldState({self._links.to(self._recording.checkpoint(name)): 0 for name in wirings}).pages(spark)
         if count(arrived, homes) != counted:

@@ -125,14 +125,25 @@ def read_pages(spark: SparkSession, place: Path) -> DataFrame:
     return whole.schema(from_arrow_schema(PAGES)).parquet(str(place))
 
 
-def fired_of(pages: DataFrame) -> dict[str, float]:
-    """By element, the last watermark by which timers have fired."""
-    fired: dict[str, float] = {}
+class Clocks(NamedTuple):
+    """Of an element: the last watermark by which timers have fired, and when its last micro-batch was; seconds since the epoch."""
+
+    fired: float | None = None
+    ran: float | None = None
+
+
+def clocks_of(pages: DataFrame) -> dict[str, Clocks]:
+    """By element, of all its partitions the latest."""
+    clocks: dict[str, Clocks] = {}
     for row in pages.where(F.col("page") == HEADER).select("element", "content").collect():
-        mark = msgspec.msgpack.decode(bytes(row["content"]), type=Header).fired
-        if mark is not None:
-            fired[row["element"]] = max(mark, fired.get(row["element"], mark))
-    return fired
+        header = msgspec.msgpack.decode(bytes(row["content"]), type=Header)
+        known = clocks.get(row["element"], Clocks())
+        clocks[row["element"]] = Clocks(_latest(known.fired, header.fired), _latest(known.ran, header.ran))
+    return clocks
+
+
+def _latest(one: float | None, other: float | None) -> float | None:
+    return max((time for time in (one, other) if time is not None), default=None)
 
 
 class SeedProcessor(HopProcessor):
@@ -201,7 +212,7 @@ def seed(
 
 
 def headers_of(
-    pages: DataFrame, divisions: Divisions, fired: Mapping[str, float], hops: Mapping[str, int], partitions: int
+    pages: DataFrame, divisions: Divisions, clocks: Mapping[str, Clocks], hops: Mapping[str, int], partitions: int
 ) -> list[HeaderRow]:  # fmt: skip
     """What a state has besides its pages, in the columns of `HEADERS`: of each element in each partition a header, and the times
     of the partitions' timers, of no element.
@@ -214,7 +225,9 @@ def headers_of(
     rows = rows.select("element", "bucket", "page", "due", "instances", F.length("content").alias("bytes"))
     # In partitions without an instance, too: which windows have closed must be known there.
     headers = {
-        (element, bucket): Header(pages=divisions.get((element, bucket), 1), due={}, fired=fired.get(element))
+        (element, bucket): Header(
+            pages=divisions.get((element, bucket), 1), due={}, **clocks.get(element, Clocks())._asdict()
+        )
         for element in hops
         for bucket in range(partitions)
     }
@@ -244,9 +257,10 @@ def _sources(spark: SparkSession, topology: Topology, place: str) -> DataFrame:
             pass
         return iter(())
 
+    plain = re.sub(r"([][{}*?\\])", r"\\\1", place)  # it is one file, of which Spark reads no second copy then
     frame: DataFrame | None = None
     for source in topology.sources:
-        one = spark.readStream.text(place).mapInArrow(nothing, from_arrow_schema(WIRE))
+        one = spark.readStream.text(plain).mapInArrow(nothing, from_arrow_schema(WIRE))
         if source.event_time is not None:
             one = with_watermark(one, source.event_time)
         frame = one if frame is None else frame.union(one)
