@@ -24,7 +24,7 @@ PenstockError
 ├── JavaNotFoundError (RuntimeError)       no Java that Spark can use
 ├── JarNotFoundError (RuntimeError)        a part of Spark or Kafka cannot be fetched
 ├── ClusterError (RuntimeError)            the Spark master cannot be reached
-└── RunFailedError (RuntimeError)          the run stopped; nothing is lost
+└── RunFailedError (RuntimeError)          the run stopped; the text says what has become of events
 """
 
 from typing import Any
