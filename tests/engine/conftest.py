@@ -1,5 +1,6 @@
 """Runs applications of `apps_engine.py` on Spark."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,18 @@ def run_app(tmp_path, spark):
         return run(app, RunOptions(**given), application=reference, steering=steering)
 
     return run_one
+
+
+@pytest.fixture
+def words(tmp_path):
+    """A source to which files can be added."""
+    directory = tmp_path / "in"
+    directory.mkdir()
+    numbers = iter(range(100))
+
+    def add(*texts):
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        (directory / f"{next(numbers):03d}.jsonl").write_text(lines)
+        return {"Words": f"jsonl:{directory}?max_files=1"}
+
+    return add

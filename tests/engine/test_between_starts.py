@@ -1,26 +1,11 @@
 """What may happen to a run between two starts: to its directory, to its sinks. Each is a row of docs/how-to/failures.md."""
 
-import json
 import shutil
 
 import pytest
 from apps_engine import KINDS
 
 from penstock.errors import ConfigurationError, IncompatibleStateError, SinkError
-
-
-@pytest.fixture
-def words(tmp_path):
-    directory = tmp_path / "in"
-    directory.mkdir()
-    numbers = iter(range(100))
-
-    def add(*texts):
-        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-        (directory / f"{next(numbers):03d}.jsonl").write_text(lines)
-        return {"Words": f"jsonl:{directory}?max_files=1"}
-
-    return add
 
 
 def texts(result, sink="Out"):

@@ -19,21 +19,6 @@ from penstock.errors import ConfigurationError, EmissionError, IncompatibleState
 LINES = '{"text": " aa "}\n{"text": "b"}\n{"text": "ccc", "size": 7}\n'
 
 
-@pytest.fixture
-def words(tmp_path):
-    """A source to which files can be added."""
-    directory = tmp_path / "in"
-    directory.mkdir()
-    numbers = iter(range(100))
-
-    def add(*texts):
-        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-        (directory / f"{next(numbers):03d}.jsonl").write_text(lines)
-        return {"Words": f"jsonl:{directory}?max_files=1"}
-
-    return add
-
-
 def latest(result):
     return {count.text: count.seen for count in result.output("Out")}
 
