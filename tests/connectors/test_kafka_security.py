@@ -128,7 +128,12 @@ def test_a_right_that_is_taken_in_mid_run_is_named(secure):
     secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
     transactions = Transactions(topic, "Out", "run", "run")
     transactions.prepare("main")
+    with pytest.raises(SinkError, match=r"have their owner allow .* groups of names that begin with penstock/\."):
+        transactions.reached("main")
+    secure.allow("penstock/", "READ", kind="GROUP", prefix=True)
+    assert transactions.reached("main") is None
     transactions.send("main", 0, messages)
+    assert transactions.reached("main") == 0
     secure.forbid("acl-taken")
     for way in (courier, transactions):
         with pytest.raises(

@@ -220,6 +220,7 @@ def test_a_user_who_may_do_no_more_than_a_run_needs(run_app, secure):
     secure.allow("acl-in", "WRITE")
     secure.allow("acl-out", "READ", "WRITE")
     secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
+    secure.allow("penstock/", "READ", kind="GROUP", prefix=True)
     options = {
         "file": APPS, "sources": {"Words": secure.uri("acl-in", sasl_username="carol")},
         "sinks": {"Out": secure.uri("acl-out", sasl_username="carol") + "&transactions=yes"},

@@ -204,9 +204,13 @@ class Transactions(Courier):
                 f"Sink {self._sink}: another driver delivers for this run to {self._topic.place}; this one delivers nothing more."
             )
         cause = error.args[0]
-        return SinkError(
-            f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}){_mended(cause) or '; run again'}."
-        )
+        mend = _mended(cause) or "; run again"
+        if cause.code() in (
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            KafkaError._TIMED_OUT,
+        ):  # of a question it says only the second
+            mend = "; see that the brokers run, and have their owner allow the user READ on groups of names that begin with penstock/"
+        return SinkError(f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}){mend}.")
 
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
