@@ -100,21 +100,3 @@ def test_a_slip_on_the_command_line_shows_none(tmp_path, monkeypatch, capsys, ar
     said = "".join(capsys.readouterr())
     assert said.startswith("penstock: ")
     assert "hush" not in said
-
-
-@pytest.mark.spark
-def test_a_runs_directory_holds_no_secret(tmp_path, spark):
-    from penstock.app.loader import load_app
-    from penstock.engine import run
-
-    (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.jsonl").write_text('{"text": "a"}\n')
-    app, reference = load_app(str(tmp_path / "app.py"), {"api_key": "hush"})
-    options = RunOptions(
-        runs=tmp_path / "runs", sources={"Words": f"jsonl:{tmp_path / 'in'}"}, until_idle=True, quiet=True, spark=spark.get()
-    )  # fmt: skip
-    result = run(app, options, application=reference)
-    files = [path for path in result.directory.rglob("*") if path.is_file()]
-    assert len(files) > 5
-    assert [path for path in files if b"hush" in path.read_bytes()] == []

@@ -465,10 +465,3 @@ def first_copy(word):
 @relayed.element(relayed_first, emits=relayed_copies, name="copy_word")
 def second_copy(word):
     yield relayed_copies(word.text, word.size)
-
-
-# --- an application that is told a secret ---------------------------------------------------------------
-
-secretive = App("secretive")
-secretive.parameter("api_key", "none", help="of a service")
-secretive.sink("Out", secretive.source("Words", Word))

@@ -5,7 +5,9 @@ import stat
 
 import pytest
 
+from penstock.app.loader import load_app
 from penstock.connectors.files.source import MISREAD
+from penstock.engine import RunOptions, run
 from penstock.errors import ConfigurationError
 
 PATTERNS = ["a[1]", "a{b,c}", "a?x=1", "a*", "a:b", "a\\tb"]
@@ -64,3 +66,22 @@ def test_a_directory_that_was_made_for_others_stays_theirs(run_app, words, tmp_p
     (tmp_path / "runs" / "counter").chmod(0o755)
     result = run_app("counter", sources=words)
     assert stat.S_IMODE(result.directory.stat().st_mode) == 0o755
+
+
+SECRETIVE = """
+from penstock import App, Event
+class Word(Event):
+    text: str
+app = App("secretive")
+app.parameter("api_key", "none", help="of a service")
+app.sink("Out", app.source("Words", Word))
+"""
+
+
+def test_a_runs_directory_holds_no_secret(words, tmp_path, spark):
+    (tmp_path / "secretive.py").write_text(SECRETIVE)
+    app, application = load_app(str(tmp_path / "secretive.py"), {"api_key": "hush"})
+    options = RunOptions(runs=tmp_path / "runs", sources=words, until_idle=True, quiet=True, spark=spark.get())
+    files = [path for path in run(app, options, application=application).directory.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path for path in files if b"hush" in path.read_bytes()] == []
