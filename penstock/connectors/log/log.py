@@ -565,7 +565,8 @@ class EventLog:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    durable.private(path, "ab").close()  # of whose mode SQLite makes the files beside it
+    if not path.exists():
+        durable.private(path, "ab").close()  # of whose mode SQLite makes the files beside it
     connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, 4, VERSION):
