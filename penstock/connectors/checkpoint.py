@@ -155,7 +155,9 @@ def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -
     if stateful and not operators:
         return "state"
     for operator in sorted(operators):
-        part = _missing_of_operator(checkpoint / "state" / operator, completed + 1, _partitions(checkpoint, completed))
+        # Of our own all partitions keep state; of Spark's, some operators have one for all.
+        least = _partitions(checkpoint, completed) if stateful else 1
+        part = _missing_of_operator(checkpoint / "state" / operator, completed + 1, least)
         if part is not None:
             return f"state/{operator}/{part}"
     return None
@@ -187,7 +189,7 @@ def _missing_of_source(log: Path, offset: Any) -> str | None:
 def _missing_of_operator(directory: Path, version: int, partitions: int) -> str | None:
     """What the state of an operator lacks of a version, in any of its partitions."""
     parts = {name for name in durable.names(directory) if name.isdigit()}
-    for number in map(str, range(partitions if len(parts) > 1 else 1)):
+    for number in map(str, range(max(partitions, len(parts)))):
         if number not in parts:
             return number
         names = durable.names(directory / number)

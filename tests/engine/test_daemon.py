@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock.engine.daemon import at_once, leave_out_archive
 from penstock.engine.session import start_session
@@ -31,7 +30,7 @@ def test_only_the_archive_of_what_is_installed_is_left_out(monkeypatch, before, 
 
 
 @pytest.mark.slow
-def test_workers_have_everything_loaded(tmp_path):
+def test_workers_have_everything_loaded(tmp_path, spark):
     def told(batches):
         import pyspark
         from pyspark import daemon
@@ -41,14 +40,13 @@ def test_workers_have_everything_loaded(tmp_path):
             loaded = loaded and daemon.worker.__qualname__.startswith("at_once.")
             yield pa.RecordBatch.from_pydict({"loaded": [loaded] * batch.num_rows})
 
-    if SparkSession.getActiveSession() is not None:
-        SparkSession.getActiveSession().stop()
+    spark.leave()
     with (tmp_path / "spark.log").open("wb") as log:
-        spark = start_session("daemon", "local[1]", log, {})
+        session = start_session("daemon", "local[1]", log, {})
         try:
-            assert spark.range(1).mapInArrow(told, "loaded boolean").collect()[0].loaded
+            assert session.range(1).mapInArrow(told, "loaded boolean").collect()[0].loaded
         finally:
-            spark.stop()
+            session.stop()
 
 
 def test_what_a_worker_writes_is_sent_at_once():
