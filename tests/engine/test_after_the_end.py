@@ -30,7 +30,8 @@ def rolled_back(directory, monkeypatch):
     monkeypatch.setattr(Ledger, "commit", stops)
 
 
-@pytest.mark.parametrize("then", [True, pytest.param("pause", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("then", [True, "pause"])
 def test_an_end_that_was_not_committed_makes_nothing_late(run_app, tmp_path, monkeypatch, then):
     bids = write(tmp_path / "in", range(2))
     rolled_back(tmp_path / "runs" / "ending", monkeypatch)

@@ -30,6 +30,7 @@ def test_a_directory_that_is_no_runs_is_refused_and_nothing_in_it_touched(run_ap
     assert everything(tmp_path / "runs") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_run_whose_manifest_alone_is_missing_or_damaged_loses_nothing(run_app, words, tmp_path, fresh):
     sources = words("a")
@@ -53,6 +54,7 @@ def test_a_start_that_was_killed_before_its_manifest_is_begun_again(run_app, wor
     assert texts(run_app("passing", sources=words("a"))) == ["a"]
 
 
+@pytest.mark.slow
 def test_fresh_removes_what_the_run_has_written_and_nothing_else(run_app, words):
     result = run_app("counter", sources=words("a", "bad"))
     run = result.directory

@@ -22,6 +22,7 @@ def words(tmp_path):
     return {"Words": f"jsonl:{tmp_path / 'in'}"}
 
 
+@pytest.mark.slow
 def test_a_run_of_one_group_lies_anywhere(run_app, words, tmp_path):
     runs = tmp_path / ALL / "runs"
     result = run_app("counter", sources=words, runs=runs)
