@@ -143,8 +143,8 @@ def test_a_crash_after_sending_to_kafka_doubles_nothing(run_app, broker, tmp_pat
     }
     send = Courier.send
 
-    def send_one_and_fail(self, group, messages):
-        send(self, group, list(messages)[:1])
+    def send_one_and_fail(self, group, batch, messages):
+        send(self, group, batch, list(messages)[:1])
         raise SinkError("the broker has gone")
 
     monkeypatch.setattr(Courier, "send", send_one_and_fail)
