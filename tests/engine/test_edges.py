@@ -164,9 +164,9 @@ def test_a_replayed_file_that_was_replaced_is_refused(tmp_path):
     recording = Recording(tmp_path / "run")
     plain = {"sources": {"S": "replay:f"}, "partitions": 2, "mode": "micro-batches"}
     plain |= {part: {} for part in ("state", "parameters", "groups", "hops")}
-    recording.prepare({**plain, "identities": {"S": "one"}}, fresh=False)
+    recording.prepare({**plain, "identities": {"S": "one"}}, fresh=False, inspect=lambda *_: None)
     with pytest.raises(ConfigurationError, match="Source S is another replay"):
-        recording.prepare({**plain, "identities": {"S": "two"}}, fresh=False)
+        recording.prepare({**plain, "identities": {"S": "two"}}, fresh=False, inspect=lambda *_: None)
     recording.release()
 
 
