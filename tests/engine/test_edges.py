@@ -230,7 +230,7 @@ def test_a_run_that_was_killed_before_its_first_batch_was_planned_begins_again(r
     for log in ("offsets", "commits", "sources"):
         shutil.rmtree(directory / "checkpoint" / "main" / log)
     (directory / "batches-main.jsonl").write_text("")
-    for path in (directory / "output").rglob("0*.jsonl"):
+    for path in (*(directory / "output").rglob("0*.jsonl"), *(directory / "output").rglob(".penstock-reached")):
         path.unlink()
     assert counts(run_app("counter", **options)) == fine(2)
 
