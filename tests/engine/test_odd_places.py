@@ -81,8 +81,8 @@ app.sink("Out", app.source("Words", Word))
 
 def test_a_runs_directory_holds_no_secret(words, tmp_path, spark):
     (tmp_path / "secretive.py").write_text(SECRETIVE)
-    app, application = load_app(str(tmp_path / "secretive.py"), {"api_key": "hush"})
+    app, application = load_app(str(tmp_path / "secretive.py"), {"api_key": "s3same-of-this-test"})
     options = RunOptions(runs=tmp_path / "runs", sources=words, until_idle=True, quiet=True, spark=spark.get())
     files = [path for path in run(app, options, application=application).directory.rglob("*") if path.is_file()]
     assert len(files) > 5
-    assert [path for path in files if b"hush" in path.read_bytes()] == []
+    assert [path for path in files if b"s3same-of-this-test" in path.read_bytes()] == []
