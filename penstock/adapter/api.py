@@ -8,7 +8,7 @@ from hashlib import blake2b
 from ipaddress import ip_address
 from itertools import accumulate
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from sse_starlette import EventSourceResponse
@@ -30,9 +30,10 @@ from penstock.adapter.page import page
 from penstock.adapter.routes import route_of
 from penstock.adapter.store import Stored
 from penstock.adapter.streams import Input, Limits, Output
-from penstock.app.event import json_schema
 from penstock.connectors.log import Parcel
 from penstock.errors import ConfigurationError, PenstockError, SinkError
+from penstock.kinds.coding import json_schema
+from penstock.kinds.text import key_of_path
 
 IDLE_POLL_S = (0.01, 0.25)
 """How often a consumer's stream is looked at: at first, and after nothing has come for a while."""
@@ -222,9 +223,7 @@ class Api:
         if not stream.key:
             raise refusal(409, f"Stream {stream.name} has no key; declare one, as app.sink(..., key='field').")
         # As it came, still quoted, so that a slash within a value is no division between two.
-        parts = request.raw_path.split("/")
-        key = "/".join(quote(unquote(part), safe="") for part in parts[3:])
-        found = stream.store.latest(key)
+        found = stream.store.latest(key_of_path(request.raw_path.split("/")[3:], stream.event_type, stream.key))
         if found is None:
             raise refusal(404, f"Stream {stream.name} has had no event of this key.")
         return Response(found.payload, media_type="application/json", headers={"X-Offset": str(found.offset)})

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.event import Event
 from penstock.connectors.log.arrays import JsonArray, divide, divides_anywhere
+from penstock.kinds.coding import json_decoder
+from penstock.kinds.event import Event
 
 MOST_EVENTS = 100_000
 """Of one request, so that none keeps the others waiting."""
@@ -47,8 +48,8 @@ class BodyReader:
     """
 
     def __init__(self, event_type: type[Event], max_event: int) -> None:
-        self._one: Callable[[bytes], Any] = msgspec.json.Decoder(event_type).decode
-        self._many: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[event_type]).decode  # type: ignore[valid-type]
+        self._one: Callable[[bytes], Any] = json_decoder(event_type).decode
+        self._many: Callable[[bytes], list[Any]] = json_decoder(list[event_type]).decode  # type: ignore[valid-type]
         self._max_event = max_event
 
     def read(self, body: bytes, *, lines: bool = False) -> Parsed:

@@ -10,7 +10,9 @@ from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import Topic, name_of, place_of
 from penstock.connectors.log import Parcel, StreamLog
 from penstock.errors import SinkError, SourceError
-from penstock.runtime.text import joined, text_of
+from penstock.kinds.coding import json_decoder
+from penstock.kinds.event import Event
+from penstock.kinds.text import key_text
 
 
 class KafkaMirror:
@@ -18,12 +20,14 @@ class KafkaMirror:
 
     Parameters
     ----------
+    event_type: of the stream.
     key: the fields under whose values results are looked up.
     """
 
-    def __init__(self, place: KafkaPlace, log: StreamLog, key: tuple[str, ...]) -> None:
+    def __init__(self, place: KafkaPlace, log: StreamLog, event_type: type[Event], key: tuple[str, ...]) -> None:
         self._topic = Topic(place, create=True, needs=("read",))
         self._log, self._key = log, key
+        self._decode = json_decoder(event_type).decode
         self._stopped = Flag()
 
     def run(self) -> None:
@@ -54,9 +58,8 @@ class KafkaMirror:
         parcels = []
         for message in messages:
             payload, name = message.value(), name_of(message)
-            with suppress(msgspec.DecodeError, KeyError, TypeError):  # somebody else's, in a topic that is shared
-                values = msgspec.json.decode(payload or b"")
-                keys = [joined(text_of(values[name]) for name in self._key)] if self._key else None
+            with suppress(msgspec.DecodeError):  # somebody else's, in a topic that is shared
+                keys = [key_text(self._decode(payload or b""), self._key)] if self._key else None
                 ids = None if name is None else [name]
                 parcels.append(Parcel([payload or b""], [message.timestamp()[1] * 1000], ids, result_keys=keys))
         places = map(place_of, messages)

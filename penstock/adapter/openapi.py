@@ -11,6 +11,7 @@ from penstock.adapter.body import Rejection
 from penstock.adapter.routes import JSON, REASONS, ROUTES, Route
 from penstock.adapter.streams import Input, Output
 from penstock.adapter.transfers import MeasuredTransfers
+from penstock.kinds.coding import unknown_schema
 
 Json = dict[str, Any]
 
@@ -43,7 +44,9 @@ def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, O
     """The OpenAPI document for some streams."""
     streams: dict[str, Input | Output] = {**inputs, **outputs}
     types = [*{stream.event_type: None for stream in streams.values()}, Rejection, Measured, MeasuredTransfers]
-    references, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    references, components = msgspec.json.schema_components(
+        types, schema_hook=unknown_schema, ref_template="#/components/schemas/{name}"
+    )
     schema_of = dict(zip(types, references, strict=True))
     paths: Json = {}
     for route in ROUTES:

@@ -126,8 +126,8 @@ class Adapter:
         from penstock.adapter.mirror import KafkaMirror  # needs an extra
 
         return [
-            KafkaMirror(place, self._outputs[name], key)
-            for name, (_, key) in outputs_of(self._topology).items()
+            KafkaMirror(place, self._outputs[name], event_type, key)
+            for name, (event_type, key) in outputs_of(self._topology).items()
             if (place := self._options.kafka.get(name)) is not None
         ]
 

@@ -1,10 +1,6 @@
 """The streams that an adapter opens to clients: those that come in, and those that go out."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
-
-import msgspec
 
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader
@@ -12,9 +8,9 @@ from penstock.adapter.door import Door, Gate
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
 from penstock.adapter.transfers import Transfer, Transfers
-from penstock.app.event import Event
 from penstock.app.topology import Topology
 from penstock.errors import ConfigurationError
+from penstock.kinds.event import Event
 
 
 @dataclass(frozen=True)
@@ -81,16 +77,6 @@ class Output:
 
     def __init__(self, name: str, event_type: type[Event], store: LogStore, key: tuple[str, ...]) -> None:
         self.name, self.event_type, self.store, self.key = name, event_type, store, key
-
-
-def result_key(values: Mapping[str, object], key: tuple[str, ...]) -> str:
-    """The key of an event as it stands in a path: its fields' values, quoted, divided by slashes."""
-    return "/".join(quote(text_of(values[name]), safe="") for name in key)
-
-
-def text_of(value: object) -> str:
-    """A field's value as text: a text itself, anything else the way JSON writes it."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def outputs_of(topology: Topology) -> dict[str, tuple[type[Event], tuple[str, ...]]]:

@@ -3,11 +3,11 @@
 from penstock.app import reducers
 from penstock.app.application import App
 from penstock.app.element import ProcessingElement
-from penstock.app.event import Event
 from penstock.app.states import States
 from penstock.app.stream import Emission, Sink, Source, Stream
 from penstock.app.topology import Topology
 from penstock.app.window import Count, Global, Session, Sliding, Tumbling, Window
+from penstock.kinds.event import Event
 
 __all__ = [
     "App",

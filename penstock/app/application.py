@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
-from penstock.app.event import Event
 from penstock.app.joins import How, Interval, check_how, interval_join, interval_of, interval_text, latest_join, once
 from penstock.app.lookup import Lookup, check_fields
 from penstock.app.ordered import in_order
@@ -23,6 +22,7 @@ from penstock.app.window.aggregate import Results, aggregate
 from penstock.app.window.declaration import declare_windowed, own_time, time_field
 from penstock.app.window.windowing import Windowing
 from penstock.errors import ConfigurationError, TopologyError
+from penstock.kinds.event import Event
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 Pair = TypeVar("Pair", bound=Callable[..., Any])

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import msgspec
 
 from penstock.app.duration import Duration, seconds
-from penstock.app.event import Event
 from penstock.app.spelling import did_you_mean
 from penstock.app.states import check_states
 from penstock.app.stream import Emission, Stream
 from penstock.errors import StateError, TopologyError
+from penstock.kinds.coding import msgpack_decoder
+from penstock.kinds.event import Event
 
 Dialect = Literal["event", "batch", "query"]
 Emitted = Iterable[Emission] | Emission | None
@@ -394,7 +395,7 @@ def check_state(element: Element) -> None:
             )
     try:
         fields = msgspec.structs.fields(prototype)
-        msgspec.msgpack.Decoder(prototype)
+        msgpack_decoder(prototype)
     except (TypeError, NameError) as error:
         raise StateError(f"Element {element.name}: its state cannot be kept: {error}") from error
     for field in fields:

@@ -14,11 +14,11 @@ import msgspec
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted
-from penstock.app.event import Event
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
 from penstock.errors import StateError, TopologyError
+from penstock.kinds.event import Event
 
 E = TypeVar("E")
 How = Literal["inner", "left", "full"]

@@ -5,10 +5,10 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from penstock.app.element import Emitted
-from penstock.app.event import Event, field_types
 from penstock.app.stream import Stream
 from penstock.app.table import Table
 from penstock.errors import TopologyError
+from penstock.kinds.event import Event, field_types
 
 
 class Lookup:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock.app.element import Element, ProcessingElement, overrides
-from penstock.app.event import Event
 from penstock.app.joins import Held, held_time
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.windowed import Windowed
 from penstock.app.window.windowing import SECOND, microseconds, moment, of_watermark
 from penstock.errors import LateEventError, TopologyError
+from penstock.kinds.event import Event
 
 REARMED_AT_MOST = 1000
 """How often the body's timer may fire in a row, without an event in between."""

@@ -8,11 +8,11 @@ import msgspec
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted
-from penstock.app.event import Event
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark
 from penstock.errors import TopologyError
+from penstock.kinds.event import Event
 
 Condition = Callable[[Any], Any]
 

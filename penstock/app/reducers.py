@@ -15,9 +15,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, Self, TypeVar, Union, get_args, get_origin
 
-from penstock.app.event import Event, field_types
 from penstock.errors import TopologyError
 from penstock.extras import needs
+from penstock.kinds.event import Event, field_types
 
 State = TypeVar("State")
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.app.element import Element, overrides
-from penstock.app.event import field_types
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.reducers import count
 from penstock.app.shape import Shape, is_same, misfit, same_key, shape_of, words
@@ -14,6 +13,7 @@ from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.app.window.windowing import ALLOWED
 from penstock.errors import IncompatibleStateError
+from penstock.kinds.event import field_types
 
 LARGEST_STATE = 32 << 20
 """Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""

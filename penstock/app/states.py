@@ -1,16 +1,15 @@
 """State in columns: the fields of many instances as arrays, for keyed elements of the batch dialect."""
 
-import types
-import typing
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.app.annotations import demanding
-from penstock.app.event import Event, field_types
 from penstock.app.spelling import did_you_mean
 from penstock.errors import StateError, TopologyError
+from penstock.kinds.annotations import demanding, kind_of, optional, plain
+from penstock.kinds.event import Event, field_types
+from penstock.kinds.kind import Kind
+from penstock.kinds.table import kinds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.app.element import Element
-
-NUMBERS: tuple[type, ...] = (bool, int, float)
-OTHERS: tuple[type, ...] = (str, bytes, datetime, timedelta)
-"""These may be missing (``| None``), too, for which their arrays have a value."""
 
 
 class States:
@@ -67,15 +62,12 @@ FIXED = ("keys", "now", "watermark")
 RESERVED = (*FIXED, "due")
 
 
-def kind_of(annotation: Any) -> tuple[type | None, bool]:
-    """The type of a field, None where no array can hold it, and whether it may be missing."""
-    members = [annotation]
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        members = [member for member in typing.get_args(annotation) if member is not type(None)]
-    optional = members != [annotation]
-    if len(members) == 1 and members[0] in (OTHERS if optional else (*NUMBERS, *OTHERS)):
-        return members[0], optional
-    return None, optional
+def array_kind(annotation: Any) -> Kind | None:
+    """The row of a state field, None where no array can hold it."""
+    kind = kind_of(annotation)
+    if kind is None or kind.array is None or kind.python is not plain(annotation):
+        return None
+    return kind if kind.array_misses or not optional(annotation) else None
 
 
 def check_states(element: "Element") -> None:
@@ -117,7 +109,7 @@ def _check_fields(name: str, state: Any) -> None:
             f"Element {name}: {state.__name__} asks more of its fields than their types, and in arrays nothing asks: give it plain "
             "types and no __post_init__, and test the values in the body; or use the event dialect."
         )
-    kinds = field_types(state)
+    annotations = field_types(state)
     for field in msgspec.structs.fields(state):
         if field.name in RESERVED or field.name.startswith("_"):
             raise StateError(f"Element {name}: a state field cannot be called {field.name!r}; give it another name.")
@@ -126,8 +118,12 @@ def _check_fields(name: str, state: Any) -> None:
                 f"Element {name}: state {field.name!r} has no default; an instance is made on first use, so give it one, as "
                 f"`{field.name}: ... = 0`."
             )
-        if kind_of(kinds[field.name])[0] is None:
+        if array_kind(annotations[field.name]) is None:
+            numbers, others = (
+                ", ".join(row.name for row in kinds() if row.array and not row.naive and row.array_misses == misses)
+                for misses in (False, True)
+            )
             raise StateError(
-                f"Element {name}: state {field.name!r} is of a type that no array can hold; a field may be bool, int, float, str, "
-                "bytes, datetime or timedelta, the last four also `| None`. Lists and dicts are kept by the event dialect."
+                f"Element {name}: state {field.name!r} is of a type that no array can hold; a field may be {numbers}, or, also "
+                f"`| None`, {others}. Lists and dicts are kept by the event dialect."
             )

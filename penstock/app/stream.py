@@ -7,8 +7,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from penstock.app.duration import Duration, seconds
-from penstock.app.event import Event, check_event_type, field_types
 from penstock.errors import ConfigurationError, TopologyError
+from penstock.kinds.event import Event, check_event_type, field_types
 
 E = TypeVar("E", bound=Event)
 

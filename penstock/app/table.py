@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.annotations import plain
 from penstock.app.duration import Duration, seconds
-from penstock.app.event import Event, check_event_type, field_types
-from penstock.app.fields import event_to_encoded, is_nested, opened
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
+from penstock.kinds.annotations import plain
+from penstock.kinds.coding import convert, json_decoder
+from penstock.kinds.event import Event, check_event_type, field_types
+from penstock.kinds.fields import event_to_encoded, is_nested, opened
 from penstock.masked import masked
 
 FORMATS = ("csv", "jsonl", "parquet", "sqlite", "postgresql")
@@ -104,10 +105,10 @@ class Table:
             raise self._unreadable(error) from error
         return rows
 
-    def _fitting(self, values: Any, number: int) -> Event:
+    def _fitting(self, values: Any, number: int) -> Any:
         try:
             if self._format == "jsonl":
-                return msgspec.json.decode(values, type=self.row)
+                return json_decoder(self.row).decode(values)
             if self._format == "csv":  # all of it is text, and an empty field a missing one
                 values = {name: value for name, value in values.items() if value != ""}
             if self._format == "sqlite":  # which has no lists and dicts, so they are JSON
@@ -115,7 +116,7 @@ class Table:
             if self._to_encoded is not None:
                 values = self._to_encoded(values)
             lax = self._format in ("csv", "sqlite")  # which has no booleans
-            return msgspec.convert(values, self.row, strict=not lax)
+            return convert(values, self.row, strict=not lax)
         except msgspec.MsgspecError as error:
             raise SourceError(
                 f"Table {self.shown}: row {number} is no {self.row.__name__} ({error}); mend the row, or the type."

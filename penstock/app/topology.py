@@ -7,9 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from penstock.app.element import Element
-from penstock.app.event import field_types
 from penstock.app.stream import Sink, Source, Stream
 from penstock.errors import CyclicTopologyError, TopologyError
+from penstock.kinds.event import field_types
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from penstock.app.event import Event
 from penstock.app.loader import load_app
 from penstock.app.spelling import did_you_mean
 from penstock.connectors.kafka.place import has_registry, subject_of
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
+from penstock.kinds.event import Event
 from penstock.schemas import FORMATS, Kind, Schema, source_code
 
 SUFFIXES: dict[str, Kind] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}

@@ -12,6 +12,7 @@ import httpx
 import msgspec
 
 from penstock.errors import RefusedError
+from penstock.kinds.text import joined, text_of
 
 Event = Any
 """An event to send: a dict, an `penstock.Event`, or JSON as bytes."""
@@ -136,7 +137,8 @@ def sending(post: Post, patience_s: float) -> Flow:
 
 def looking_up(stream: str, key: Sequence[object]) -> Flow:
     """Ask for the last event of a key; returns it, or None."""
-    path = "/".join(["/results", quote(stream, safe=""), *(quote(str(part), safe="") for part in key)])
+    parts = joined(None if part is None else text_of(part) for part in key)
+    path = f"/results/{quote(stream, safe='')}/{parts}"
     answer = yield Call("GET", path)
     if isinstance(answer, httpx.TransportError):
         raise answer

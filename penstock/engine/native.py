@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
 from typing import Any, get_args, get_origin
 
 import pyarrow as pa
@@ -11,10 +10,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.app.annotations import plain
 from penstock.app.element import Element
-from penstock.app.event import Event, field_types
-from penstock.app.fields import encoded_names, tag_of
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Stream
 from penstock.app.topology import Topology
@@ -25,6 +21,10 @@ from penstock.engine.plans import leaves
 from penstock.engine.queries import joined, windowed
 from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
+from penstock.kinds.annotations import kind_of, plain, scalar_of
+from penstock.kinds.event import Event, field_types
+from penstock.kinds.fields import encoded_names, tag_of
+from penstock.kinds.text import NOTHING
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label, texts_of
@@ -239,15 +239,16 @@ def _encoded_fields(kind: type[Event], column_of: Callable[[str], Column]) -> li
 def _encoded(column: Column, annotation: Any) -> Column:
     """A value as JSON has it."""
     kind = plain(annotation)
-    if not _differs(kind):
+    if not _differs(annotation):
         return column
     if get_origin(kind) is list:
         return F.transform(column, lambda value: _encoded(value, get_args(kind)[0]))
     if get_origin(kind) is dict:
         return F.transform_values(column, lambda _, value: _encoded(value, get_args(kind)[1]))
-    if issubclass(kind, Event):
+    if isinstance(kind, type) and issubclass(kind, Event):
         return F.when(column.isNotNull(), F.struct(*_encoded_fields(kind, lambda name: column[name])))
-    return _duration(column)
+    spell = scalar_of(annotation).spark
+    return column if spell is None else spell(F, column)
 
 
 def _differs(annotation: Any) -> bool:
@@ -258,23 +259,9 @@ def _differs(annotation: Any) -> bool:
         return bool(tag_of(kind)) or any(
             name != names[name] or _differs(each) for name, each in field_types(kind).items()
         )
-    return kind is timedelta or any(map(_differs, get_args(kind)))
-
-
-def _duration(column: Column) -> Column:
-    """A length of time by ISO 8601, in the same words as in the other dialects: it may be a key."""
-    seconds = column.cast("interval second").cast("decimal(20, 6)")
-    size = F.abs(seconds)
-    days, rest = F.floor(size / 86400), (size % 86400).cast("decimal(20, 6)")
-    parts = (
-        F.when(seconds < 0, "-").otherwise(""),
-        F.lit("P"),
-        F.when((days > 0) | (rest == 0), F.concat(days.cast("string"), F.lit("D"))).otherwise(""),
-        F.when(
-            rest > 0, F.concat(F.lit("T"), F.regexp_replace(rest.cast("string"), r"\.?0+$", ""), F.lit("S"))
-        ).otherwise(""),
-    )
-    return F.when(seconds.isNotNull(), F.concat(*parts))
+    if get_origin(kind) in (list, dict):
+        return _differs(get_args(kind)[-1])
+    return scalar_of(annotation).spark is not None
 
 
 def _prefixed(frame: DataFrame, event_type: type[Event], beside: Sequence[str]) -> DataFrame:
@@ -286,12 +273,25 @@ def _prefixed(frame: DataFrame, event_type: type[Event], beside: Sequence[str]) 
 def in_json(columns: list[Column], event_type: type[Event], beside: Sequence[str]) -> tuple[Column, list[Column]]:
     """A line of JSON, and what some fields are as texts, in the same words as in the other dialects."""
     line = F.to_json(F.struct(*columns), WHOLE)
-    names, kinds = encoded_names(event_type), field_types(event_type)
-    texts = {field: F.get_json_object(line, f"$['{names[field]}']") for field in beside}
-    for field in texts:
-        if plain(kinds[field]) is datetime:
-            texts[field] = F.replace(texts[field], F.lit(".000000"), F.lit(""))
-    return line, [texts[field] for field in beside]
+    names, annotations = encoded_names(event_type), field_types(event_type, annotated=True)
+
+    def text_of(field: str) -> Column:
+        text, kind = F.get_json_object(line, f"$['{names[field]}']"), kind_of(annotations[field])
+        return text if kind is None or kind.spark_text is None else kind.spark_text(F, text)
+
+    return line, list(map(text_of, beside))
+
+
+def joined_texts(texts: Sequence[Column]) -> Column:
+    """A key as one text, as `penstock.kinds.text.joined` makes it."""
+
+    def quoted(text: Column) -> Column:
+        spelled = F.url_encode(text)
+        for given, wanted in (("+", "%20"), ("*", "%2A"), ("%7E", "~")):
+            spelled = F.replace(spelled, F.lit(given), F.lit(wanted))
+        return F.coalesce(spelled, F.lit(NOTHING))
+
+    return F.concat_ws("/", *map(quoted, texts))
 
 
 def births_of(taken: list[SourceBirths]) -> Births:

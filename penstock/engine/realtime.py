@@ -20,7 +20,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.app.application import App
-from penstock.app.fields import raw_fields
 from penstock.app.loader import AppReference, reference
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Sink, Stream
@@ -33,10 +32,11 @@ from penstock.engine.binding import Binding
 from penstock.engine.execution import RunResult, execute
 from penstock.engine.letters import topic_of_letters
 from penstock.engine.live import Live
-from penstock.engine.native import conform, encoded_columns, in_json
+from penstock.engine.native import conform, encoded_columns, in_json, joined_texts
 from penstock.engine.options import RunOptions
 from penstock.engine.watch import Watch
 from penstock.errors import ConfigurationError
+from penstock.kinds.fields import raw_fields
 from penstock.runtime.codec import Codec
 from penstock.storage import durable
 
@@ -345,7 +345,9 @@ def messages(frame: DataFrame, sink: Sink, headers: dict[str, str]) -> DataFrame
         return F.unbase64(text) if field in raw else text.cast("binary")
 
     if sink.key:  # of several fields it is a text, and of no field's type
-        columns.append(alone("/".join(sink.key), F.concat_ws("/", *texts[: len(sink.key)])).alias("key"))
+        parts = texts[: len(sink.key)]
+        key = parts[0] if len(parts) == 1 else joined_texts(parts)
+        columns.append(alone("/".join(sink.key), key).alias("key"))
     if headers:
         pairs = [
             F.struct(F.lit(header).alias("key"), alone(field, text).alias("value"))

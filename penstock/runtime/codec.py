@@ -1,33 +1,16 @@
 """Codecs: events of one type as JSON, as MessagePack, and as Arrow columns."""
 
-import typing
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
 from typing import Any
-from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 
-from penstock.app.annotations import demanding, naive, optional, plain
-from penstock.app.event import Event, field_types
-from penstock.app.fields import encoded_names, event_to_encoded, in_order, is_flat, to_column
-
-ARROW_SCALARS: dict[type, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    datetime: pa.timestamp("us", tz="UTC"),
-    date: pa.date32(),
-    time: pa.string(),
-    timedelta: pa.duration("us"),
-    Decimal: pa.decimal128(38, 18),
-    UUID: pa.string(),
-}
+from penstock.kinds.annotations import demanding, optional, plain
+from penstock.kinds.arrow import arrow_schema
+from penstock.kinds.coding import convert, json_decoder, json_encoder, msgpack_decoder, msgpack_encoder
+from penstock.kinds.event import Event, field_types
+from penstock.kinds.fields import encoded_names, event_to_encoded, in_order, is_flat, to_column
 
 
 class Codec:
@@ -39,18 +22,20 @@ class Codec:
 
     def __init__(self, event_type: type[Event]) -> None:
         self.event_type = event_type
-        self.decode_json = msgspec.json.Decoder(event_type).decode
-        self.encode_json = msgspec.json.Encoder().encode
-        self.decode_msgpack = msgspec.msgpack.Decoder(event_type).decode
-        self.decode_block = msgspec.msgpack.Decoder(list[event_type]).decode  # type: ignore[valid-type]
-        self.encode_msgpack = msgspec.msgpack.Encoder().encode
+        self.decode_json = json_decoder(event_type).decode
+        self.encode_json = json_encoder().encode
+        self.decode_msgpack = msgpack_decoder(event_type).decode
+        self.decode_block = msgpack_decoder(list[event_type]).decode  # type: ignore[valid-type]
+        self.encode_msgpack = msgpack_encoder().encode
         self._fields = fields = field_types(event_type)
-        annotated = field_types(event_type, annotated=True)
-        self.schema = pa.schema([arrow_field(name, annotation) for name, annotation in annotated.items()])
+        self.schema = arrow_schema(event_type)
+        self.staged = arrow_schema(event_type, staged=True)
+        """As `schema`, of what waits to be loaded into a database: where it differs, it holds more values."""
         self.flat = all(map(is_flat, fields.values())) and not demanding(event_type)
         """Whether every field is a plain scalar, of which any value of its type will do."""
         self._fits = _fitting(fields) if self.flat else None
         self._to_column = {name: to_column(annotation) for name, annotation in fields.items()}
+        self._to_staged = {name: to_column(annotation, staged=True) for name, annotation in fields.items()}
         self._to_encoded = event_to_encoded(event_type)
         self._of_fields = in_order(event_type)
         self.names = encoded_names(event_type)
@@ -70,13 +55,14 @@ class Codec:
             return event
         return self.decode_msgpack(self.encode_msgpack(event))
 
-    def to_columns(self, events: list[Any]) -> pa.RecordBatch:
-        """Events as a record batch of `schema`."""
+    def to_columns(self, events: list[Any], *, staged: bool = False) -> pa.RecordBatch:
+        """Events as a record batch of `schema`, or of `staged`."""
+        schema, changes = (self.staged, self._to_staged) if staged else (self.schema, self._to_column)
         columns = []
-        for field in self.schema:
-            values, change = [getattr(event, field.name) for event in events], self._to_column[field.name]
+        for field in schema:
+            values, change = [getattr(event, field.name) for event in events], changes[field.name]
             columns.append(pa.array(values if change is None else list(map(change, values)), field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def from_columns(self, batch: pa.RecordBatch) -> list[Any]:
         """The events of a record batch whose columns are those of `schema`.
@@ -96,7 +82,7 @@ class Codec:
         ------
         msgspec.ValidationError: the type does not allow one of them.
         """
-        return [msgspec.convert(self.encoded(row), self.event_type, strict=False) for row in rows]
+        return [convert(self.encoded(row), self.event_type, strict=False) for row in rows]
 
     def shown(self, batch: pa.RecordBatch, row: int) -> Any:
         """One event of a record batch, for a dead letter: the values of its fields, where they make none."""
@@ -135,7 +121,7 @@ class Codec:
         if self.flat:
             return self._of_fields(text)
         [name] = self.names.values()
-        return msgspec.convert({name: text}, self.event_type)
+        return convert({name: text}, self.event_type)
 
     def from_text(self, row: dict[str, str | None]) -> Any:
         """An event from text fields, as a CSV line has them; an empty field is a missing one.
@@ -145,7 +131,7 @@ class Codec:
         msgspec.ValidationError: names the field whose text does not read as its type.
         """
         given = {self.names.get(name, name): value for name, value in row.items() if value is not None}
-        return msgspec.convert(given, self.event_type, strict=False)
+        return convert(given, self.event_type, strict=False)
 
     def from_message(self, payload: bytes, beside: dict[str, bytes | None]) -> Any:
         """An event from JSON, and the texts of fields beside it, which replace what the JSON says of them.
@@ -167,7 +153,7 @@ class Codec:
         """
         if isinstance(values, bytes):
             return self.from_message(values, beside) if beside else self.decode_json(values)
-        return msgspec.convert(values | self._of_texts(beside), self.event_type)
+        return convert(values | self._of_texts(beside), self.event_type)
 
     def _of_texts(self, beside: dict[str, bytes | None]) -> dict[str, Any]:
         return {self.names[name]: self._of_text(name, text) for name, text in beside.items() if text is not None}
@@ -177,38 +163,13 @@ class Codec:
         if plain(annotation) is bytes:
             return text
         try:
-            return msgspec.convert(text.decode(), annotation, strict=False)
+            return convert(text.decode(), annotation, strict=False)
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(f"{error} - at `$.{name}`") from error
 
 
 open_json = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The fields of a JSON object, themselves undecoded."""
-
-
-def arrow_field(name: str, annotation: Any) -> pa.Field:
-    """The Arrow field for an annotated field of an event."""
-    return pa.field(name, _arrow_type(annotation), nullable=optional(annotation))
-
-
-def _arrow_type(annotation: Any) -> pa.DataType:
-    kind = plain(annotation)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if naive(annotation):
-        return pa.timestamp("us")
-    if origin is list:
-        return pa.list_(_arrow_type(arguments[0]))
-    if origin is dict:
-        return pa.map_(pa.string(), _arrow_type(arguments[1]))
-    if origin is typing.Literal:
-        return ARROW_SCALARS[type(arguments[0])]
-    if issubclass(kind, Event):
-        # Spark cannot cast to a nested field that is never null; from_columns refuses a null in one that needs a value.
-        fields = field_types(kind, annotated=True).items()
-        return pa.struct([arrow_field(name, inner).with_nullable(True) for name, inner in fields])
-    if issubclass(kind, Enum):
-        return ARROW_SCALARS[type(next(iter(kind)).value)]
-    return next(ARROW_SCALARS[base] for base in kind.__mro__ if base in ARROW_SCALARS)
 
 
 def _fitting(fields: dict[str, Any]) -> Callable[[Any], bool]:

@@ -1,7 +1,6 @@
 """A container whose instances lie in columns: a keyed element of the batch dialect in one partition."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from penstock.app.element import Element
 from penstock.app.state import LARGEST_STATE
 from penstock.app.states import States
 from penstock.errors import StateError
+from penstock.kinds.table import named
 from penstock.runtime.bodies import conformed
 from penstock.runtime.column_pages import (
     DUE,
@@ -35,7 +35,7 @@ from penstock.runtime.pages import PageStore
 from penstock.runtime.stage import Stage
 
 NEVER = np.datetime64("NaT", "us")
-_DUE = Field("due", datetime, True, None)
+_DUE = Field("due", named("datetime"), True, None)
 
 
 class ColumnDelivery:
@@ -181,7 +181,7 @@ class ColumnContainer:
                 column = pa.array(array, field.arrow)
                 array = column.to_numpy(zero_copy_only=False)  # as a page will give it back
             except pa.ArrowException as error:
-                raise StateError(f"{name} cannot be kept: {error}; it is of type {field.kind.__name__}.") from error
+                raise StateError(f"{name} cannot be kept: {error}; it is of type {field.kind.name}.") from error
             largest = pc.max(pc.binary_length(column)).as_py() or 0
             if largest > LARGEST_STATE:
                 raise StateError(
@@ -199,9 +199,7 @@ class ColumnContainer:
             array = array.astype(field.numpy)
             missing = int(np.isnat(array).sum()) if array.dtype.kind in "mM" else 0
         if missing and not field.optional:
-            raise StateError(
-                f"{name} misses {missing} values; declare it as `{field.kind.__name__} | None` to allow that."
-            )
+            raise StateError(f"{name} misses {missing} values; declare it as `{field.kind.name} | None` to allow that.")
         return array
 
     # --- calls ----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.app.event import Event, field_types
-from penstock.app.states import kind_of
+from penstock.app.states import array_kind
+from penstock.kinds.annotations import optional
+from penstock.kinds.event import Event, field_types
+from penstock.kinds.kind import Kind
 from penstock.runtime.pages import Directory, PageStore, page_numbers, pages_for
 
 PER_PAGE = 1024
@@ -29,35 +31,26 @@ OWN = {
 """What a page keeps of an instance besides its fields: its encoded key and the hash of that, when it last got an event, and when
 its timer fires; null for never."""
 
-NUMPY: dict[type, Any] = {
-    bool: np.bool_, int: np.int64, float: np.float64, str: np.object_, bytes: np.object_,
-    datetime: np.dtype("M8[us]"), timedelta: np.dtype("m8[us]"),
-}  # fmt: skip
-ARROW: dict[type, pa.DataType] = {
-    bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
-    datetime: pa.timestamp("us"), timedelta: pa.duration("us"),
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Field:
     """A field of the state, as an array holds it."""
 
     name: str
-    kind: type
+    kind: Kind
     optional: bool
     default: Any
 
     @property
     def arrow(self) -> pa.DataType:
-        """Its type on a page."""
-        return ARROW[self.kind]
+        """Its type on a page: times are of UTC, as in arrays."""
+        return self.kind.arrow() if self.numpy == np.object_ else pa.from_numpy_dtype(self.numpy)
 
     @property
     def numpy(self) -> np.dtype[Any]:
         """Its type as an array."""
-        kind: np.dtype[Any] = np.dtype(NUMPY[self.kind])
-        return kind
+        array: np.dtype[Any] = np.dtype(self.kind.array)
+        return array
 
     def made(self, number: int) -> Array:
         """The field of so many new instances."""
@@ -69,12 +62,12 @@ def fields_of(state: type[Event]) -> list[Field]:
     kinds = field_types(state)
     found = []
     for field in msgspec.structs.fields(state):
-        kind, optional = kind_of(kinds[field.name])
+        kind = array_kind(kinds[field.name])
         assert kind is not None  # which has been checked
         default = field.default
         if isinstance(default, datetime):
             default = default.astimezone(UTC).replace(tzinfo=None) if default.tzinfo else default
-        found.append(Field(field.name, kind, optional, default))
+        found.append(Field(field.name, kind, optional(kinds[field.name]), default))
     return found
 
 

@@ -10,12 +10,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.app.annotations import demanding
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise
 from penstock.app.stream import Emission
 from penstock.errors import LateEventError, StateError
+from penstock.kinds.annotations import demanding
+from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.hottest import Hottest
@@ -74,8 +75,8 @@ class Container:
         self._pages = Pages(element.name, store)
         self._context = InstanceContext(now, watermark, element.timers == "event", self._pages.header.fired)
         self._clock = now if element.timers == "processing" else watermark
-        self._decode: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[self.prototype]).decode  # type: ignore[name-defined]
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode: Callable[[Any], Instance[Any]] = msgpack_decoder(Instance[self.prototype]).decode  # type: ignore[name-defined]
+        self._encode = msgpack_encoder().encode
         self._plain_state, self._plain_types = _plain_fields(self.prototype)
         self._has_timers = element.has_timers
         self._live: dict[bytes, Instance[Any]] = {}

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from penstock.app.stream import Source
 from penstock.app.window.windowing import microseconds
+from penstock.kinds.coding import json_encoder
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.stage import Stage
 
-_encode = msgspec.json.Encoder().encode
+_encode = json_encoder().encode
 Fit = Callable[[dict[str, Any] | bytes], Any]
 """Makes an event of what a message says."""
 

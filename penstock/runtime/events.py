@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from penstock.app.stream import Stream
+from penstock.kinds.coding import json_encoder
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.wiring import Wiring
 
-_encode = msgspec.json.Encoder().encode
+_encode = json_encoder().encode
 
 
 class EventBatch:
@@ -42,11 +42,19 @@ class EventBatch:
         codec, events = wiring.codec(self.stream.event_type), self.events(wiring)
         return events if codec.flat else codec.decode_block(codec.encode_msgpack(events))
 
-    def columns(self, wiring: Wiring) -> pa.RecordBatch:
-        """The events as a record batch."""
+    def columns(self, wiring: Wiring, *, staged: bool = False) -> pa.RecordBatch:
+        """The events as a record batch.
+
+        Parameters
+        ----------
+        staged: in the columns of `Codec.staged`.
+        """
+        codec = wiring.codec(self.stream.event_type)
+        if staged and self._columns is None and not codec.staged.equals(codec.schema):
+            return codec.to_columns(self._events or [], staged=True)
         if self._columns is None:
-            self._columns = wiring.codec(self.stream.event_type).to_columns(self._events or [])
-        return self._columns
+            self._columns = codec.to_columns(self._events or [])
+        return self._columns.cast(codec.staged) if staged else self._columns
 
     def lines(self, wiring: Wiring) -> list[bytes]:
         """The events as JSON, encoded once for all sinks that take lines."""

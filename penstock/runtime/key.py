@@ -1,18 +1,16 @@
 """Keys: which instance an event belongs to, and where that instance lives."""
 
-import typing
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.app.event import Event, field_types
+from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+from penstock.kinds.event import Event, field_types
+from penstock.kinds.identity import spelling
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiplying by it spreads the bits of a checksum, which depend on each other."""
@@ -32,10 +30,10 @@ class KeyReader:
         kinds = field_types(event_type)
         kind = kinds[fields[0]] if len(fields) == 1 else tuple[tuple(kinds[field] for field in fields)]  # type: ignore[misc]
         self.value = attrgetter(*fields)
-        self._encode = msgspec.msgpack.Encoder().encode
-        canonical = [_CANONICAL.get(_scalar(kinds[field])) for field in fields]
+        self._encode = msgpack_encoder().encode
+        canonical = [spelling(kinds[field]) for field in fields]
         self._canonical = canonical if any(canonical) else None
-        self.decode = msgspec.msgpack.Decoder(kind).decode
+        self.decode = msgpack_decoder(kind).decode
         self.partitions = partitions
 
     def identities(self, events: Sequence[Any]) -> list[bytes]:
@@ -51,11 +49,8 @@ class KeyReader:
         assert self._canonical is not None
         if len(self._canonical) == 1:
             [spell] = self._canonical
-            return spell(key) if spell is not None and key is not None else key
-        return tuple(
-            part if spell is None or part is None else spell(part)
-            for spell, part in zip(self._canonical, key, strict=True)
-        )
+            return key if spell is None else spell(key)
+        return tuple(part if spell is None else spell(part) for spell, part in zip(self._canonical, key, strict=True))
 
     def buckets(self, events: Sequence[Any]) -> NDArray[np.int64]:
         """The partitions in which the events' instances live."""
@@ -89,27 +84,6 @@ class KeyReader:
     def hash(self, identity: bytes, /) -> int:
         """The hash of one instance."""
         return int(self.hashes([identity])[0])
-
-
-def _plain_decimal(number: Decimal) -> Decimal:
-    """1.00 as 1, 1E+2 as 100, -0 as 0."""
-    plain = number.normalize() if number else Decimal(0)
-    exponent = plain.as_tuple().exponent
-    return plain.quantize(Decimal(1)) if isinstance(exponent, int) and 0 < exponent < 20 else plain
-
-
-_CANONICAL: dict[Any, Callable[[Any], Any]] = {
-    float: lambda number: number + 0.0,  # -0.0 is 0.0
-    Decimal: _plain_decimal,
-    datetime: lambda moment: moment if moment.tzinfo is None else moment.astimezone(UTC),
-}
-"""Types of which different encodings are equal in Python, and how each value is spelled in one way."""
-
-
-def _scalar(annotation: Any) -> Any:
-    """The type of a field without ``| None``."""
-    members = [member for member in typing.get_args(annotation) if member is not type(None)]
-    return members[0] if len(members) == 1 else annotation
 
 
 def _spread(identities: Sequence[bytes]) -> NDArray[np.uint64]:

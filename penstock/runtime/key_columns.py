@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.app.event import field_types
-from penstock.app.fields import KEPT_BY_ARROW, is_flat
+from penstock.kinds.coding import convert
+from penstock.kinds.event import field_types
+from penstock.kinds.fields import for_columns, is_flat
 from penstock.runtime.codec import Codec
 from penstock.runtime.key import KeyReader
 from penstock.runtime.lineage import Ints
@@ -68,10 +68,7 @@ class KeyColumns:
         parts = (
             [keys] if len(self._fields) == 1 else [[key[place] for key in keys] for place in range(len(self._fields))]
         )
-        columns = [
-            pa.array(msgspec.to_builtins(part, builtin_types=KEPT_BY_ARROW), field.type)
-            for part, field in zip(parts, self.schema, strict=True)
-        ]
+        columns = [pa.array(for_columns(part), field.type) for part, field in zip(parts, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _distinct(self, columns: pa.RecordBatch) -> tuple[Ints, Ints]:
@@ -87,7 +84,7 @@ class KeyColumns:
         """The keys of rows, as the events have them."""
         taken = columns.select(self._fields).take(pa.array(rows))
         parts = [
-            column.to_pylist() if kind is None else msgspec.convert(column.to_pylist(), kind, strict=False)
+            column.to_pylist() if kind is None else convert(column.to_pylist(), kind, strict=False)
             for column, kind in zip(taken.columns, self._kinds, strict=True)
         ]
         return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))

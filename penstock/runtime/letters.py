@@ -5,11 +5,10 @@ from asyncio import CancelledError
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
 import penstock
 from penstock.app.stream import Source, Stream
 from penstock.errors import RunFailedError
+from penstock.kinds.coding import json_encoder
 from penstock.runtime.lineage import Lineage
 from penstock.runtime.output import LETTERS, Output
 from penstock.runtime.tally import Tally
@@ -22,7 +21,7 @@ NOT_THE_USERS = (
 )  # fmt: skip
 """Where code lies that is not the application's: ours, Python's, and that of installed packages."""
 
-_encode = msgspec.json.Encoder().encode
+_encode = json_encoder().encode
 
 
 def described(error: BaseException) -> str:

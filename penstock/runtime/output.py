@@ -13,8 +13,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.kinds.text import text_of
 from penstock.runtime.lineage import Ints
-from penstock.runtime.text import text_of
 from penstock.schemas.frame import Frame
 from penstock.storage import durable
 from penstock.storage.place import path_of
@@ -40,6 +40,7 @@ class SinkFiles(msgspec.Struct, frozen=True):
     name: of the sink, or of the stream that makes the hop.
     beside: fields whose texts stand before each line of JSON, as a JSON array and a tab; see `divided`.
     rule: ``module:function`` of what refuses record batches (``ValueError``) that the sink cannot keep.
+    wide: whether columns are those of `Codec.staged`, which hold more values.
     frame: makes messages of events, which then stand in lines as Base64, in place of JSON.
     """
 
@@ -49,6 +50,7 @@ class SinkFiles(msgspec.Struct, frozen=True):
     role: Role = "sink"
     beside: tuple[str, ...] = ()
     rule: str = ""
+    wide: bool = False
     frame: Frame | None = None
 
     @property

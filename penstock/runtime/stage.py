@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.app.element import Element
+from penstock.kinds.coding import msgpack_encoder
 from penstock.runtime.bodies import run_batch_body, run_event_body
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import DeadLetters
@@ -22,7 +23,7 @@ from penstock.runtime.wiring import Wiring
 
 Encoded = TypeVar("Encoded")
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode = msgpack_encoder().encode
 
 
 class Stage:
@@ -100,7 +101,7 @@ class Stage:
         if files.kind == "parquet":
 
             def keepable(part: EventBatch) -> pa.RecordBatch:
-                columns = part.columns(self.wiring)
+                columns = part.columns(self.wiring, staged=files.wide)
                 files.refuse(columns)
                 return columns
 

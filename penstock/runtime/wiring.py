@@ -6,10 +6,10 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.app.element import Element
-from penstock.app.event import Event
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source, Stream
 from penstock.app.topology import Topology
+from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
 from penstock.runtime.key import KeyReader
 from penstock.runtime.key_columns import KeyColumns

@@ -5,7 +5,7 @@ import json
 import re
 import typing
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -15,28 +15,14 @@ import fastavro
 import msgspec
 from fastavro.schema import SchemaParseException
 
-from penstock.app.annotations import naive, optional, plain
-from penstock.app.event import Event, field_types
 from penstock.errors import EventSchemaError
+from penstock.kinds.annotations import choices, optional, plain, scalar_of
+from penstock.kinds.coding import convert, to_builtins
+from penstock.kinds.event import Event, field_types
 from penstock.schemas.schema import Schema, Values, made_type, zoned
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-PRIMITIVES: dict[type, Any] = {
-    bool: "boolean",
-    int: "long",
-    float: "double",
-    str: "string",
-    bytes: "bytes",
-    datetime: {"type": "long", "logicalType": "timestamp-micros"},
-    date: {"type": "int", "logicalType": "date"},
-    time: {"type": "long", "logicalType": "time-micros"},
-    UUID: {"type": "string", "logicalType": "uuid"},
-    timedelta: "string",
-    Decimal: "string",
-}
-LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
-"""Of times that have no zone."""
 INT = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 LONG = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 PYTHON = {
@@ -84,7 +70,7 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
     made = event_type_of(schema)
 
     def write(event: Any) -> bytes:
-        values = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(event), made), builtin_types=KEPT)
+        values = to_builtins(convert(to_builtins(event), made), KEPT)
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, parsed, _in_utc(values))
         return stream.getvalue()
@@ -144,28 +130,28 @@ def _default(info: msgspec.structs.FieldInfo) -> Any:
 
 
 def _avro(annotation: Any, seen: set[str], path: str) -> Any:
-    kind = LOCAL if naive(annotation) else _present(plain(annotation), seen, path)
+    kind = _present(annotation, seen, path)
     return ["null", kind] if optional(annotation) else kind
 
 
-def _present(kind: Any, seen: set[str], path: str) -> Any:
-    """The Avro type of a plain annotation."""
+def _present(annotation: Any, seen: set[str], path: str) -> Any:
+    """The Avro type of an annotation's values that are not None."""
+    kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
         return {"type": "array", "items": _avro(arguments[0], seen, f"{path}[]")}
     if origin is dict:
         return {"type": "map", "values": _avro(arguments[1], seen, f"{path}{{}}")}
-    if origin is Literal:
-        return PRIMITIVES[type(arguments[0])]
-    if issubclass(kind, Event):
+    if isinstance(kind, type) and issubclass(kind, Event):
         return _record(kind, seen)
-    if issubclass(kind, Enum):
-        symbols = [member.value for member in kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        symbols = choices(kind)
         if all(isinstance(symbol, str) and NAME.fullmatch(symbol) for symbol in symbols) and kind.__name__ not in seen:
             seen.add(kind.__name__)
-            return {"type": "enum", "name": kind.__name__, "symbols": symbols}
-        return kind.__name__ if kind.__name__ in seen else PRIMITIVES[type(symbols[0])]
-    return next(PRIMITIVES[base] for base in kind.__mro__ if base in PRIMITIVES)
+            return {"type": "enum", "name": kind.__name__, "symbols": list(symbols)}
+        if kind.__name__ in seen:
+            return kind.__name__
+    return scalar_of(annotation).avro
 
 
 def _python(kind: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Any:
@@ -210,6 +196,6 @@ def _given(field: dict[str, Any], python: Any) -> Any:
     if plain(python) is bytes and isinstance(field["default"], str):
         return field["default"].encode("latin-1")
     try:
-        return msgspec.convert(field["default"], python, strict=False)
+        return convert(field["default"], python, strict=False)
     except msgspec.ValidationError:  # as a number of days for a date
         return msgspec.NODEFAULT

@@ -2,20 +2,12 @@
 
 import typing
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from typing import Any, Literal, NamedTuple
-from uuid import UUID
+from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.app.annotations import optional, plain
-from penstock.app.event import Event, field_types
-
-READ_FROM_TEXT = (datetime, date, time, timedelta, Decimal, UUID, bytes)
-READ_FROM_INT = (int, float, Decimal)
-READ_FROM_FLOAT = (float, Decimal)
+from penstock.kinds.annotations import kind_of, optional, plain
+from penstock.kinds.event import Event, field_types
 
 
 class Leniency(NamedTuple):
@@ -59,28 +51,17 @@ def _misfit(given: Any, wanted: Any, name: str, lenient: Leniency) -> Iterator[s
         yield from _misfit(inner, outer, f"{name}[]" if origin is list else f"{name}{{}}", lenient)
     elif _is_event(one) and _is_event(other):
         yield from misfits(one, other, lenient, f"{name}.")
-    elif not _reads(_scalar(one), _scalar(other), lenient):
+    elif not _reads(one, other, lenient):
         yield f"has {_called(one)} in {name}, which is {_called(other)}"
 
 
 def _reads(one: Any, other: Any, lenient: Leniency) -> bool:
-    """Whether a value of one scalar type is read as another."""
-    if one is other:
-        return True
-    if one is str:
-        return other in READ_FROM_TEXT
-    if other is str:
-        return lenient.texts and one in READ_FROM_TEXT
-    return (one is int and other in READ_FROM_INT) or (one is float and other in READ_FROM_FLOAT)
-
-
-def _scalar(kind: Any) -> Any:
-    """A choice of values as their type."""
-    if typing.get_origin(kind) is Literal:
-        return type(typing.get_args(kind)[0])
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return type(next(iter(kind)).value)
-    return kind
+    """Whether values of one type are read as another; of a choice, what its values are."""
+    given, wanted = kind_of(one), kind_of(other)
+    if given is None or wanted is None:
+        return False
+    wants_text = wanted.python is str and lenient.texts and str in given.reads
+    return given is wanted or given.python in wanted.reads or wants_text
 
 
 def _is_event(kind: Any) -> bool:

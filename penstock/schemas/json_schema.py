@@ -2,19 +2,18 @@
 
 import json
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
 from typing import Any, Literal
-from uuid import UUID
 
 import msgspec
 
-from penstock.app.event import Event
-from penstock.app.event import json_schema as schema_of_event
 from penstock.errors import EventSchemaError
+from penstock.kinds.coding import convert, json_encoder, to_builtins
+from penstock.kinds.coding import json_schema as schema_of_event
+from penstock.kinds.event import Event
+from penstock.kinds.table import kinds
 from penstock.schemas.schema import Schema, Values, made_type
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-FORMS = {"date-time": datetime, "date": date, "time": time, "duration": timedelta, "uuid": UUID}
 SCALARS = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
@@ -47,10 +46,10 @@ def reader_of(schema: Schema) -> Callable[[bytes], Values | bytes]:
 def writer_of(schema: Schema) -> Callable[[Any], bytes]:
     """Writes JSON, as everywhere; of what the schema knows."""
     made = event_type_of(schema)
-    encode = msgspec.json.Encoder().encode
+    encode = json_encoder().encode
 
     def write(event: Any) -> bytes:
-        return encode(msgspec.convert(msgspec.to_builtins(event), made))
+        return encode(convert(to_builtins(event), made))
 
     return write
 
@@ -83,7 +82,7 @@ class _Reading:
         if form == "array":
             return list[self.python(kind.get("items", {}), name, inside)]  # type: ignore[misc]
         if form == "string":
-            return bytes if kind.get("contentEncoding") == "base64" else FORMS.get(kind.get("format", ""), str)
+            return bytes if kind.get("contentEncoding") == "base64" else formatted(kind.get("format", ""))
         if form in SCALARS:
             return SCALARS[form]
         raise EventSchemaError(f"JSON Schema's {json.dumps(kind)[:100]} has no counterpart among the types of events.")
@@ -130,7 +129,12 @@ class _Reading:
             if field in required:
                 fields.append((field, python, msgspec.NODEFAULT))
             elif "default" in given and given["default"] is not None:
-                fields.append((field, python, msgspec.convert(given["default"], python, strict=False)))
+                fields.append((field, python, convert(given["default"], python, strict=False)))
             else:
                 fields.append((field, python | None, None))
         return made_type("".join(part.title() if part.islower() else part for part in name.split()), fields)
+
+
+def formatted(form: str) -> type:
+    """The type of texts of a format."""
+    return next((kind.python for kind in kinds() if form and kind.json_schema == form), str)

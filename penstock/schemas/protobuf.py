@@ -4,34 +4,25 @@ import tempfile
 import typing
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from grpc_tools import protoc
 
-from penstock.app.annotations import naive, optional, plain
-from penstock.app.event import Event, field_types
 from penstock.errors import EventSchemaError
+from penstock.kinds.annotations import optional, plain, scalar_of
+from penstock.kinds.coding import convert, to_builtins
+from penstock.kinds.event import Event, field_types
 from penstock.schemas.schema import Schema, Values, made_type, zoned
 
 FILE = "schema.proto"
-SCALARS: dict[type, str] = {
-    bool: "bool", int: "int64", float: "double", str: "string", bytes: "bytes",
-    datetime: "google.protobuf.Timestamp", timedelta: "google.protobuf.Duration",
-    date: "string", time: "string", Decimal: "string", UUID: "string",
-}  # fmt: skip
-TEXT = SCALARS[str]
-"""Of times that have no zone, too: a `Timestamp` is of UTC."""
 IMPORTED = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration"}
 TIMES = {"google.protobuf.Timestamp": datetime, "google.protobuf.Duration": timedelta}
 WRAPPERS = {
@@ -92,8 +83,8 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
     made, message_type = event_type_of(schema), message_factory.GetMessageClass(descriptor)
 
     def write(event: Any) -> bytes:
-        fitted = msgspec.convert(msgspec.to_builtins(event), made)
-        values = _shown(msgspec.to_builtins(fitted, builtin_types=(timedelta, datetime)))
+        fitted = convert(to_builtins(event), made)
+        values = _shown(to_builtins(fitted, (timedelta, datetime)))
         message = json_format.ParseDict(values, message_type())
         return b"\0" + bytes(message.SerializeToString())
 
@@ -271,26 +262,25 @@ def _declared(annotation: Any, path: str, messages: dict[str, list[str]], import
         return f"repeated {_named(arguments[0], f'{path}[]', messages, imports)}"
     if origin is dict:
         return f"map<string, {_named(arguments[1], f'{path}{{}}', messages, imports)}>"
-    named = TEXT if naive(annotation) else _named(kind, path, messages, imports)
+    named = _present(annotation, path, messages, imports)
     return f"optional {named}" if optional(annotation) else named
 
 
 def _named(annotation: Any, path: str, messages: dict[str, list[str]], imports: set[str]) -> str:
-    if naive(annotation) and not optional(annotation):
-        return TEXT
-    kind = plain(annotation)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (list, dict) or optional(annotation):
+    """The name of the type of what stands in a list or a map."""
+    if typing.get_origin(plain(annotation)) in (list, dict) or optional(annotation):
         raise EventSchemaError(
             f"Field {path}: Protobuf has no list or map within one, and no null; put it into an event."
         )
-    if origin is Literal:
-        return SCALARS[type(arguments[0])]
-    if issubclass(kind, Event):
+    return _present(annotation, path, messages, imports)
+
+
+def _present(annotation: Any, path: str, messages: dict[str, list[str]], imports: set[str]) -> str:
+    """The name of the type of an annotation's values that are not None."""
+    kind = plain(annotation)
+    if isinstance(kind, type) and issubclass(kind, Event):
         return _message(kind, messages, imports)
-    if issubclass(kind, Enum):
-        return SCALARS[type(next(iter(kind)).value)]
-    found = next(SCALARS[base] for base in kind.__mro__ if base in SCALARS)
-    if found in IMPORTED:
-        imports.add(IMPORTED[found])
-    return found
+    name = scalar_of(annotation).protobuf
+    if name in IMPORTED:
+        imports.add(IMPORTED[name])
+    return name

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.app.event import Event
 from penstock.extras import needs
+from penstock.kinds.event import Event
 
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 """A format, as registries call it."""

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.app.annotations import optional, plain
-from penstock.app.event import Event, field_types
+from penstock.kinds.annotations import optional, plain
+from penstock.kinds.event import Event, field_types
 
 BUILT_IN = (bool, int, float, str, bytes)
 

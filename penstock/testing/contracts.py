@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from penstock.app import App
-from penstock.app.event import Event
 from penstock.app.stream import Connection, Sink, Source, Stream
 from penstock.connectors.checkpoint import Position
 from penstock.connectors.declaration import SourceContext
@@ -23,6 +22,7 @@ from penstock.connectors.registry import bind_sinks, bind_source
 from penstock.connectors.sequence import SequenceSource
 from penstock.connectors.sink import BoundSink
 from penstock.errors import RunLockedError, SinkError
+from penstock.kinds.event import Event
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.output import FileOutput, StagedFile

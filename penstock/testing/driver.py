@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.app.application import App
-from penstock.app.event import Event
 from penstock.app.stream import Sink, Source
 from penstock.app.window.windowing import FOREVER, SECOND
 from penstock.errors import PenstockError, TopologyError
+from penstock.kinds.coding import json_decoder
+from penstock.kinds.event import Event
 from penstock.runtime.arrivals import Arrivals
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.hop import Hop
@@ -233,7 +233,7 @@ class _Attempt:
         for output in self._outputs:
             for sink, lines in output.lines.items():
                 kind = types.get(sink, dict[str, Any])
-                outputs.setdefault(sink, []).extend(msgspec.json.decode(line, type=kind) for line in lines)
+                outputs.setdefault(sink, []).extend(map(json_decoder(kind).decode, lines))
         return outputs
 
     def _stage(self, number: int, partition: int) -> Stage:

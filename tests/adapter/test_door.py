@@ -14,9 +14,9 @@ from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader, Malformed
 from penstock.adapter.door import Door, Gate
 from penstock.adapter.transfers import Transfer, Transfers
-from penstock.app.event import Event
 from penstock.connectors.log.log import Parcel
 from penstock.errors import ConfigurationError, SinkError
+from penstock.kinds.event import Event
 
 
 class Word(Event):

@@ -6,7 +6,6 @@ import pytest
 
 from penstock import App, Event, ProcessingElement
 from penstock.app.drawing import mermaid
-from penstock.app.event import json_schema
 from penstock.app.picture import svg
 from penstock.errors import (
     ConfigurationError,
@@ -16,6 +15,7 @@ from penstock.errors import (
     StateError,
     TopologyError,
 )
+from penstock.kinds.coding import json_schema
 
 
 class Word(Event):

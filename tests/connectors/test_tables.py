@@ -12,11 +12,11 @@ import numpy as np
 import psycopg
 import pytest
 
-from penstock.app.event import Event
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.registry import bind_sinks
 from penstock.connectors.tables.postgresql import Postgres
 from penstock.errors import ConfigurationError, SinkError
+from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import FileOutput
 

@@ -44,8 +44,8 @@ from penstock.engine.overview import overview
 from penstock.engine.realtime import messages as messages_of
 from penstock.engine.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
+from penstock.kinds.text import text_of
 from penstock.planner import observe
-from penstock.runtime.text import text_of
 from penstock.testing.contracts import Sample, stage
 from penstock.ui.causes import causes
 from penstock.ui.follower import Follower

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock import App, Event, ProcessingElement
-from penstock.app.annotations import demanding
 from penstock.errors import StateError
+from penstock.kinds.annotations import demanding
 from penstock.runtime.codec import Codec
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.lineage import NONE, LineageColumns

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from penstock.app.element import ProcessingElement
-from penstock.app.event import field_types
 from penstock.app.reducers import Reducer, fold
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import Count, Global, Session, Windowing, microseconds
 from penstock.errors import TopologyError
+from penstock.kinds.event import field_types
 
 Results = Literal["final", "updates", "both"]
 

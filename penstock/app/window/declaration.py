@@ -13,11 +13,11 @@ from penstock.app.element import (
     declare,
     overrides,
 )
-from penstock.app.event import field_types
 from penstock.app.stream import Source, Stream
 from penstock.app.window.prototype import windowed
 from penstock.app.window.windowing import Count, Global, Session, Windowing
 from penstock.errors import TopologyError
+from penstock.kinds.event import field_types
 
 
 def declare_windowed(

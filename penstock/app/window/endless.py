@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock.app.element import ProcessingElement
 from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowed import Events, Part, Windowed
 from penstock.app.window.windowing import FOREVER, Global
+from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 
 
 class ByTime(Windowed):
@@ -52,16 +51,16 @@ class ByTime(Windowed):
     def skip(self) -> None:
         """Take in the first span and say nothing; a span that cannot be taken in, or not be kept, is left out."""
         start, kind = min(self.open), Events[self.body] | None  # type: ignore[name-defined]
-        before = msgspec.msgpack.encode(self.whole)
+        before = msgpack_encoder().encode(self.whole)
         try:
             self._take_in()
-            content = msgspec.msgpack.encode(self.whole)
-            msgspec.msgpack.decode(content, type=kind)
+            content = msgpack_encoder().encode(self.whole)
+            msgpack_decoder(kind).decode(content)
             kept = len(content) < LARGEST_STATE // 2  # the spans that are open take room besides
         except Exception:  # whatever the author's merge raises, which is in a dead letter
             kept = False
         if not kept:
-            self.whole = msgspec.msgpack.decode(before, type=kind)
+            self.whole = msgpack_decoder(kind).decode(before)
             self.open.pop(start, None)
 
     def _take_in(self) -> Events[Any]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 import msgspec
 
 from penstock.app.element import ProcessingElement, overrides
-from penstock.app.event import SCALARS, field_types
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
@@ -27,6 +26,9 @@ from penstock.app.window.windowing import (
     of_watermark,
 )
 from penstock.errors import LateEventError
+from penstock.kinds.annotations import kind_of
+from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+from penstock.kinds.event import field_types
 
 Body = TypeVar("Body")
 
@@ -421,8 +423,8 @@ class CountedToTheEnd(Counted):
 @lru_cache
 def _is_flat(event_type: Any) -> bool:
     """Whether its events hold nothing that could be changed."""
-    return all(kind in SCALARS for kind in field_types(event_type).values())
+    return all(map(kind_of, field_types(event_type).values()))
 
 
 def _copy(state: Any) -> Any:
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
+    return msgpack_decoder(type(state)).decode(msgpack_encoder().encode(state))

@@ -10,13 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Options, SinkConnector, SinkContext
 from penstock.connectors.sink import BoundSink, fenced, other_run
 from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SinkError
+from penstock.kinds.coding import json_decoder
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.storage import durable
@@ -243,7 +242,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 def _events(path: Path, event_type: type) -> list[Any]:
-    return [msgspec.json.decode(line, type=event_type) for line in durable.read(path).splitlines()]
+    return list(map(json_decoder(event_type).decode, durable.read(path).splitlines()))
 
 
 def _bind_directory(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DirectorySink:

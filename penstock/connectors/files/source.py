@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.app.event import field_types
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
 from penstock.connectors.declaration import COUNT, Option, Options, SourceConnector, SourceContext
 from penstock.connectors.source import Births, BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
+from penstock.kinds.event import field_types
 from penstock.runtime.codec import Codec
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, is_local, ours, path_of

@@ -3,11 +3,11 @@
 import re
 from dataclasses import dataclass
 
-from penstock.app.event import Event, field_types
 from penstock.connectors.declaration import Jars, Option
 from penstock.connectors.kafka import security
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
+from penstock.kinds.event import Event, field_types
 
 KAFKA = "kafka."
 """Options of a Kafka URI that begin so are Kafka's own, and handed on."""

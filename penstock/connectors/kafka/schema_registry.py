@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from penstock.app.event import Event
 from penstock.connectors.kafka import security
 from penstock.connectors.kafka.place import REGISTRY
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, EventSchemaError, SourceError
 from penstock.extras import needs
+from penstock.kinds.event import Event
 from penstock.masked import masked
 from penstock.schemas.fitting import Leniency, misfits
 from penstock.schemas.frame import Frame, divide

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from penstock.app.fields import raw_fields
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.declaration import FIELD, Option, Options, SinkConnector, SinkContext, one_of
 from penstock.connectors.kafka.courier import Courier, Outgoing, Transactions
@@ -30,6 +29,8 @@ from penstock.connectors.kafka.topic import COMMITTED, ID_HEADER, SETTLED_S, UNC
 from penstock.connectors.sink import BoundSink, present
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.kinds.fields import raw_fields
+from penstock.kinds.text import joined
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import BORN, SinkFiles, StagedFile, divided
 from penstock.schemas.schema import FORMATS
@@ -244,10 +245,10 @@ class KafkaSink(TopicSink):
         for texts, value in zip(*divided(lines), strict=True):
             parts, fields = texts[: len(self._key)], texts[len(self._key) :]
             # A key of several fields is a text, and of no field's type.
-            key = "/".join(part for part in parts if part is not None)
+            key = joined(parts) if len(parts) > 1 else parts[0] if parts else None
             pairs = zip(self.headers.items(), fields, strict=True)
             headers = [(header, self._alone(field, text)) for (header, field), text in pairs if text is not None]
-            yield Outgoing(self._alone("/".join(self._key), key) if parts else None, headers, read(value))
+            yield Outgoing(None if key is None else self._alone("/".join(self._key), key), headers, read(value))
 
     def _alone(self, field: str, text: str) -> str | bytes:
         """What a key or a header that is one field holds of it."""

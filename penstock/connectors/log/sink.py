@@ -4,16 +4,15 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from penstock.app.stream import Sink, Source
 from penstock.connectors.declaration import Options, SinkConnector, SinkContext
 from penstock.connectors.log.log import EventLog, Parcel
 from penstock.connectors.sink import BoundSink, fenced, other_run, present
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SinkError
+from penstock.kinds.coding import json_decoder
+from penstock.kinds.text import joined
 from penstock.runtime.output import SinkFiles, StagedFile, divided
-from penstock.runtime.text import joined
 
 
 class LogSink(BoundSink):
@@ -61,7 +60,7 @@ class LogSink(BoundSink):
         return self._log.positions().get(group, 0) - 1
 
     def read(self) -> list[Any]:
-        decode = msgspec.json.Decoder(self._sink.stream.event_type).decode
+        decode = json_decoder(self._sink.stream.event_type).decode
         return [decode(record.payload) for record in self._log.read(*self._log.bounds())]
 
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.app.event import Event
 from penstock.connectors.tables.delta_log import Added, DeltaLog
 from penstock.errors import SourceError
+from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
 
 KINDS: tuple[Callable[[pa.DataType], bool], ...] = (

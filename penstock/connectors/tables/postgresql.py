@@ -13,6 +13,7 @@ from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unava
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
+from penstock.kinds.kind import Kind
 from penstock.masked import shown
 from penstock.runtime.output import SinkFiles
 
@@ -38,11 +39,7 @@ END $$
 class Postgres:
     """A PostgreSQL database, by libpq's URI."""
 
-    types = {
-        "bool": "boolean", "int64": "bigint", "double": "double precision", "string": "text", "binary": "bytea",
-        "timestamp": "timestamptz", "timestamp_ntz": "timestamp", "date32": "date", "duration": "interval",
-        "decimal128": "numeric", "json": "jsonb",
-    }  # fmt: skip
+    nested = "jsonb"
     mark = "%s"
 
     def __init__(self, uri: Uri) -> None:
@@ -55,6 +52,9 @@ class Postgres:
             f"{name}={value}" for name, value in sorted(options.items()) if shown({name: value})[name] != "***"
         )
         self.place = f"{self.uri}?{told}" if told else self.uri
+
+    def type_of(self, kind: Kind) -> str:
+        return kind.postgresql
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -164,7 +164,7 @@ def _first_line(error: Exception) -> str:
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nul.__name__}"
-    files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule)
+    files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule, wide=True)
     return TableSink(sink, Postgres(uri), options.get("table"), files, options.get("fresh"))
 
 

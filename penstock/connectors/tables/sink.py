@@ -4,7 +4,6 @@ The batch's number is noted in the transaction that writes its rows, so a batch 
 unanswered is known when it is delivered again.
 """
 
-import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -14,11 +13,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 import pyarrow as pa
 
-from penstock.app.fields import opened
 from penstock.app.stream import Sink
 from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, present
 from penstock.connectors.tables.rules import refuse_optional_key
 from penstock.errors import SinkError
+from penstock.kinds.annotations import kind_of, optional
+from penstock.kinds.event import Event, field_types
+from penstock.kinds.fields import opened
+from penstock.kinds.kind import Kind
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
 from penstock.storage.tables import batches_in
@@ -78,10 +80,13 @@ class Database(Protocol):
     uri: str
     place: str
     """The URI with what tells this database from others."""
-    types: dict[str, str]
-    """A column's type by the kind of its values; see `kind_of`."""
+    nested: str
+    """The type of columns of lists, dicts and events, which hold JSON."""
     mark: str
     """What stands for a parameter."""
+
+    def type_of(self, kind: Kind) -> str:
+        """A column's type."""
 
     def transaction(self) -> AbstractContextManager[Cursor]:
         """A transaction, committed at the end of the block.
@@ -117,17 +122,23 @@ class Database(Protocol):
 class Table:
     """The table of an event type: a column for each field."""
 
-    def __init__(self, name: str, schema: pa.Schema, key: tuple[str, ...], types: dict[str, str]) -> None:
-        self.name, self.key, self.names = name, key, tuple(schema.names)
+    def __init__(self, name: str, event_type: type[Event], key: tuple[str, ...], database: Database) -> None:
+        annotations = field_types(event_type, annotated=True)
+        self.name, self.key, self.names = name, key, tuple(annotations)
         self.quoted = quoted(name)
         self.columns = ", ".join(map(quoted, self.names))
-        self._schema, self._types = schema, types
+        self.kinds = {field: kind_of(annotation) for field, annotation in annotations.items()}
+        """Of the columns' values; None of lists, dicts and events."""
+        self._types = {
+            field: database.nested if kind is None else database.type_of(kind) for field, kind in self.kinds.items()
+        }
+        self._may_miss = {field for field, annotation in annotations.items() if optional(annotation)}
 
     def created(self) -> str:
         """The statement that makes it."""
         columns = [
-            f"{quoted(field.name)} {self._types[kind_of(field.type)]}{'' if field.nullable else ' NOT NULL'}"
-            for field in self._schema
+            f"{quoted(field)} {kind}{'' if field in self._may_miss else ' NOT NULL'}"
+            for field, kind in self._types.items()
         ]
         if self.key:
             columns.append(f"PRIMARY KEY ({', '.join(map(quoted, self.key))})")
@@ -159,8 +170,8 @@ class TableSink(BoundSink):
         self.place = f"table {name or sink.name} of {database.place}"
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
-        self._nested = [field.name for field in self._codec.schema if pa.types.is_nested(field.type)]
-        self._table = Table(name or sink.name, self._codec.schema, sink.key, database.types)
+        self._table = Table(name or sink.name, sink.stream.event_type, sink.key, database)
+        self._nested = [field for field, kind in self._table.kinds.items() if kind is None]
         refuse_optional_key(sink, self._codec.schema)
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
@@ -289,7 +300,7 @@ class TableSink(BoundSink):
 
     def _rows(self, staged: list[Path]) -> Iterator[Row]:
         for path in staged:
-            for batch in batches_in(path, self._codec.schema):
+            for batch in batches_in(path, self._codec.staged):
                 columns = [_values(batch.column(name)) for name in self._table.names]
                 yield from zip(*columns, strict=True)
 
@@ -337,15 +348,6 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """A text as SQL has it."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def kind_of(kind: pa.DataType) -> str:
-    """What a column of an Arrow type holds: one word for each type that events are made of."""
-    if pa.types.is_nested(kind):
-        return "json"
-    if pa.types.is_timestamp(kind) and kind.tz is None:
-        return "timestamp_ntz"
-    return re.split(r"\W", str(kind))[0]
 
 
 def _values(column: pa.Array) -> list[Any]:

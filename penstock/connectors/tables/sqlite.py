@@ -1,10 +1,8 @@
 """Tables in a SQLite file: the table sink for a laptop."""
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +12,22 @@ from penstock.connectors.tables import rules
 from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable, literal, quoted
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
+from penstock.kinds.kind import Kind
 from penstock.runtime.output import SinkFiles
 
 
 class Sqlite:
     """A SQLite file. Times are kept as ISO 8601 text, durations as seconds, decimals as text."""
 
-    types = {
-        "bool": "boolean", "int64": "integer", "double": "real", "string": "text", "binary": "blob", "timestamp": "text",
-        "timestamp_ntz": "text", "date32": "text", "duration": "real", "decimal128": "text", "json": "text",
-    }  # fmt: skip
+    nested = "text"
     mark = "?"
 
     def __init__(self, path: Path) -> None:
         self.uri = self.place = f"sqlite:{path}"
         self._path = path
+
+    def type_of(self, kind: Kind) -> str:
+        return kind.sqlite
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -56,7 +55,10 @@ class Sqlite:
     def load(self, cursor: Cursor, table: Table, rows: Iterator[Row]) -> None:
         statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
         assert isinstance(cursor, sqlite3.Cursor)
-        cursor.executemany(statement, (tuple(map(_plain, row)) for row in rows))
+        changes = [
+            (place, kind.to_sqlite) for place, kind in enumerate(table.kinds.values()) if kind and kind.to_sqlite
+        ]
+        cursor.executemany(statement, (_changed(row, changes) for row in rows))
 
     def lock_books(self, cursor: Cursor) -> None:
         """Nothing: of transactions here, one runs at a time."""
@@ -90,17 +92,18 @@ class Sqlite:
         return {name for (name,) in cursor.fetchall()}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return str(value) if isinstance(value, Decimal) else value
+def _changed(row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> list[Any]:
+    """A row as SQLite takes it."""
+    values = list(row)
+    for place, change in changes:
+        if values[place] is not None:
+            values[place] = change(values[place])
+    return values
 
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
-    files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule)
+    files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule, wide=True)
     return TableSink(
         sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files, options.get("fresh")
     )

@@ -1,28 +1,39 @@
 """Values by the fields of their events, as columns and tables hold them; an event's encoding may give fields other names."""
 
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from inspect import Parameter, signature
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from penstock.app.annotations import plain
-from penstock.app.event import Event, field_types
-
-KEPT_BY_ARROW = (bytes, datetime, date, timedelta, Decimal)
-FLAT = {bool, int, float, str, bytes, datetime, date, timedelta}
+from penstock.kinds.annotations import plain
+from penstock.kinds.coding import to_builtins
+from penstock.kinds.event import Event, field_types
+from penstock.kinds.table import kinds
 
 Change = Callable[[Any], Any]
 
-_builtins = partial(msgspec.to_builtins, builtin_types=KEPT_BY_ARROW)
-
 
 def is_flat(annotation: Any) -> bool:
-    """Whether a field is a plain scalar."""
-    return plain(annotation) in FLAT
+    """Whether a field is a scalar, of which a column holds what an event does, and any value of its type will do."""
+    return plain(annotation) in _flat()
+
+
+@cache
+def _flat() -> frozenset[type]:
+    return frozenset(kind.python for kind in kinds() if not kind.is_text and not kind.staged)
+
+
+def for_columns(value: Any, *, staged: bool = False) -> Any:
+    """A value, or several in a list, as columns take them: what columns keep as texts as these."""
+    return to_builtins(value, _kept(staged))
+
+
+@cache
+def _kept(staged: bool) -> tuple[type, ...]:
+    """What columns take as it is."""
+    return tuple(kind.python for kind in kinds() if not (kind.is_text or (staged and kind.staged)))
 
 
 def is_nested(annotation: Any) -> bool:
@@ -41,11 +52,12 @@ def opened(row: dict[str, Any], nested: Iterable[str]) -> dict[str, Any]:
     return row | {name: msgspec.json.decode(row[name]) for name in nested if isinstance(row[name], str)}
 
 
-def to_column(annotation: Any) -> Change | None:
+def to_column(annotation: Any, *, staged: bool = False) -> Change | None:
     """What makes of values of a type what a column takes of them; None where that is the values themselves."""
     if is_flat(annotation):
         return None
-    return _by_fields if _is_encoded_otherwise(annotation) else _builtins
+    scalar = partial(for_columns, staged=staged)
+    return partial(_by_fields, scalar) if _is_encoded_otherwise(annotation) else scalar
 
 
 def to_encoded(annotation: Any) -> Change | None:
@@ -105,16 +117,16 @@ def tag_of(kind: type[Event]) -> dict[str, str | int]:
     return {} if config.tag is None or config.tag_field is None else {config.tag_field: config.tag}
 
 
-def _by_fields(value: Any) -> Any:
-    if type(value) in FLAT:
+def _by_fields(scalar: Change, value: Any) -> Any:
+    if type(value) in _flat():
         return value
     if isinstance(value, msgspec.Struct):
-        return {name: _by_fields(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: _by_fields(scalar, getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list):
-        return list(map(_by_fields, value))
+        return [_by_fields(scalar, each) for each in value]
     if isinstance(value, dict):
-        return {name: _by_fields(each) for name, each in value.items()}
-    return _builtins(value)
+        return {name: _by_fields(scalar, each) for name, each in value.items()}
+    return scalar(value)
 
 
 def _has_other_names(kind: type[Event]) -> bool:

@@ -2,9 +2,13 @@
 
 import types
 import typing
+from enum import Enum
 from typing import Any
 
 import msgspec
+
+from penstock.kinds.kind import Kind
+from penstock.kinds.table import kind_of_type
 
 CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
 """What `msgspec.Meta` asks of a value."""
@@ -33,6 +37,29 @@ def naive(annotation: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(map(naive, arguments))
     return any(meta.tz is False for meta in _metas(annotation)) or (origin is typing.Annotated and naive(arguments[0]))
+
+
+def choices(annotation: Any) -> tuple[Any, ...]:
+    """The values that an Enum's members or a Literal can have, as they are kept; none for other types."""
+    kind = plain(annotation)
+    if typing.get_origin(kind) is typing.Literal:
+        return typing.get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return tuple(member.value for member in kind)
+    return ()
+
+
+def kind_of(annotation: Any) -> Kind | None:
+    """The row of the table for a field: of a choice, that of what its values are; None for lists, dicts and events."""
+    values = choices(annotation)
+    return kind_of_type(type(values[0]) if values else plain(annotation), naive=naive(annotation))
+
+
+def scalar_of(annotation: Any) -> Kind:
+    """The row of a field that has one."""
+    kind = kind_of(annotation)
+    assert kind is not None, annotation
+    return kind
 
 
 def demanding(kind: type) -> bool:

@@ -3,21 +3,13 @@
 import types
 import typing
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from enum import Enum
 from typing import Any, dataclass_transform
-from uuid import UUID
 
 import msgspec
 
 from penstock.errors import EventSchemaError
-
-SCALARS = (bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID)
-ALLOWED = (
-    "bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID, an Enum, "
-    "a nested Event, list[...], dict[str, ...] and `... | None`"
-)
+from penstock.kinds.table import kind_of_type, kinds
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -73,7 +65,13 @@ def check_event_type(event_type: Any) -> None:
         raise EventSchemaError(f"Event {event_type.__name__} has no fields: annotate at least one, as `text: str`.")
     for name, annotation in fields.items():
         for path, bad in _unsupported(annotation, f"{event_type.__name__}.{name}"):
-            raise EventSchemaError(f"Field {path} has type {_type_name(bad)}; a field may be {ALLOWED}.")
+            raise EventSchemaError(f"Field {path} has type {_type_name(bad)}; a field may be {allowed()}.")
+
+
+def allowed() -> str:
+    """What a field may be, in words."""
+    scalars = ", ".join(kind.python.__name__ for kind in kinds() if not kind.naive)
+    return f"{scalars}, an Enum, a nested Event, list[...], dict[str, ...] and `... | None`"
 
 
 def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -101,7 +99,7 @@ def _unsupported(annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield path, annotation
         for name, inner in field_types(annotation).items():
             yield from _unsupported(inner, f"{path}.{name}")
-    elif not (isinstance(annotation, type) and issubclass(annotation, (*SCALARS, Enum))):
+    elif not (isinstance(annotation, type) and (issubclass(annotation, Enum) or kind_of_type(annotation))):
         yield path, annotation
 
 
@@ -111,8 +109,3 @@ def _type_name(annotation: Any) -> str:
 
 def _class_name(thing: Any) -> str:
     return thing.__name__ if isinstance(thing, type) else "Name"
-
-
-def json_schema(event_type: type[Event]) -> dict[str, Any]:
-    """The JSON Schema of an event type, as clients of an adapter would validate against."""
-    return msgspec.json.schema(event_type)
