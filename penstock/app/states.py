@@ -96,7 +96,19 @@ def check_states(element: "Element") -> None:
         raise TopologyError(
             f"Element {name}: on_timer={element.on_timer!r} cannot be called; give a function of states."
         )
+    fields = field_types(element.inputs[0].event_type, annotated=True)
+    for field in element.key:
+        if kind_of(fields[field]) is None:
+            raise TopologyError(
+                f"Element {name}: key={field!r} is a list, a dict or an event, by which the batch dialect cannot tell rows apart; give "
+                "it a key of one value, or use the event dialect."
+            )
     _check_fields(name, state)
+
+
+def _fits(default: Any, kind: Kind) -> bool:
+    """Whether an array can be filled with a value."""
+    return kind.python is not int or -(2**63) <= default < 2**63
 
 
 def _check_fields(name: str, state: Any) -> None:
@@ -118,7 +130,12 @@ def _check_fields(name: str, state: Any) -> None:
                 f"Element {name}: state {field.name!r} has no default; an instance is made on first use, so give it one, as "
                 f"`{field.name}: ... = 0`."
             )
-        if array_kind(annotations[field.name]) is None:
+        kind = array_kind(annotations[field.name])
+        if kind is not None and not _fits(field.default, kind):
+            raise StateError(
+                f"Element {name}: state {field.name!r} has the default {field.default!r}, which no array of {kind.name} can hold."
+            )
+        if kind is None:
             numbers, others = (
                 ", ".join(row.name for row in kinds() if row.array and not row.naive and row.array_misses == misses)
                 for misses in (False, True)

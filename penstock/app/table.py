@@ -14,10 +14,11 @@ import msgspec
 from penstock.app.duration import Duration, seconds
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
-from penstock.kinds.annotations import plain
+from penstock.kinds.annotations import optional, plain
 from penstock.kinds.coding import convert, json_decoder
 from penstock.kinds.event import Event, check_event_type, field_types
 from penstock.kinds.fields import event_to_encoded, is_nested, opened
+from penstock.kinds.identity import identity
 from penstock.masked import masked
 
 FORMATS = ("csv", "jsonl", "parquet", "sqlite", "postgresql")
@@ -45,11 +46,16 @@ class Table:
         """``shown``: its address, without a password."""
         self._format, self._place = _divided(uri)
         self._refresh = seconds(refresh)
-        self._rows: dict[tuple[Any, ...], Event] = {}
+        self._rows: dict[bytes, Event] = {}
         self._looked: float | None = None
         self._version: tuple[int, ...] | None = None
         check_event_type(row)
         self._to_encoded = event_to_encoded(row)
+        self._nothing = {
+            info.name: None
+            for info in msgspec.structs.fields(row)
+            if info.required and optional(field_types(row)[info.name])
+        }
         self._nested = [name for name, annotation in field_types(row).items() if is_nested(annotation)]
         for name in self.key:
             if name not in field_types(row):
@@ -58,8 +64,8 @@ class Table:
                 )
 
     def get(self, key: tuple[Any, ...]) -> Event | None:
-        """The row of a key, or None."""
-        return self._rows.get(key)
+        """The row of a key, or None; keys are one where they are for keyed elements, see `penstock.kinds.identity`."""
+        return self._rows.get(_identity(key))
 
     def follow(self) -> None:
         """Read it, unless it is known as it is.
@@ -87,19 +93,20 @@ class Table:
             raise self._unreadable(error) from error
         return state.st_mtime_ns, state.st_size, state.st_ino
 
-    def _read(self) -> dict[tuple[Any, ...], Event]:
-        rows: dict[tuple[Any, ...], Event] = {}
+    def _read(self) -> dict[bytes, Event]:
+        rows: dict[bytes, Event] = {}
         try:
             for number, values in enumerate(self._raw(), 1):
                 row = self._fitting(values, number)
                 key = tuple(getattr(row, name) for name in self.key)
-                if key in rows:
+                known = _identity(key)
+                if known in rows:
                     shown = ", ".join(map(repr, key))
                     raise SourceError(
                         f"Table {self.shown} has two rows of {', '.join(self.key)} {shown}: keep the one that holds."
                     )
-                rows[key] = row
-        except (OSError, ValueError, TypeError, csv.Error, sqlite3.Error) as error:
+                rows[known] = row
+        except (OSError, ValueError, TypeError, OverflowError, csv.Error, sqlite3.Error) as error:
             if isinstance(error, SourceError):
                 raise
             raise self._unreadable(error) from error
@@ -110,8 +117,8 @@ class Table:
             if self._format == "jsonl":
                 return json_decoder(self.row).decode(values)
             if self._format == "csv":  # all of it is text, and an empty field a missing one
-                values = {name: value for name, value in values.items() if value != ""}
-            if self._format == "sqlite":  # which has no lists and dicts, so they are JSON
+                values = self._nothing | {name: value for name, value in values.items() if value != ""}
+            if self._format in ("csv", "sqlite"):  # which have no lists and dicts, so they are JSON
                 values = opened(values, self._nested)
             if self._to_encoded is not None:
                 values = self._to_encoded(values)
@@ -164,6 +171,10 @@ class Table:
         what = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
         return SourceError(f"The table {self.shown} cannot be read ({what}); put it where this machine sees it, with columns "
                            f"{', '.join(field_types(self.row))}.")  # fmt: skip
+
+
+def _identity(key: tuple[Any, ...]) -> bytes:
+    return identity(list(key))
 
 
 def _parquet(place: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:

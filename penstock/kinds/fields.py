@@ -1,13 +1,14 @@
 """Values by the fields of their events, as columns and tables hold them; an event's encoding may give fields other names."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from inspect import Parameter, signature
+from math import isfinite
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from penstock.kinds.annotations import plain
+from penstock.kinds.annotations import optional, plain
 from penstock.kinds.coding import to_builtins
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.table import kinds
@@ -49,7 +50,7 @@ def opened(row: dict[str, Any], nested: Iterable[str]) -> dict[str, Any]:
     ------
     msgspec.DecodeError: such a text is no JSON.
     """
-    return row | {name: msgspec.json.decode(row[name]) for name in nested if isinstance(row[name], str)}
+    return row | {name: msgspec.json.decode(row[name]) for name in nested if isinstance(row.get(name), str)}
 
 
 def to_column(annotation: Any, *, staged: bool = False) -> Change | None:
@@ -91,6 +92,42 @@ def event_to_encoded(kind: type[Event]) -> Change | None:
         }
 
     return encoded
+
+
+def scalars_in(value: Any) -> Iterator[Any]:
+    """The scalars that a value holds, itself or within, the keys of dicts among them."""
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from scalars_in(getattr(value, name))
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield key
+            yield from scalars_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from scalars_in(each)
+    else:
+        yield value
+
+
+def is_writable(value: Any) -> bool:
+    """Whether JSON has words for all numbers that a value holds."""
+    return all(not isinstance(scalar, float) or isfinite(scalar) for scalar in scalars_in(value))
+
+
+def refuse_unwritable(event: Event) -> None:
+    """Refuse numbers that JSON does not have; NaN is null where a field may be None.
+
+    Raises
+    ------
+    ValueError: names the field.
+    """
+    for name, annotation in field_types(type(event)).items():
+        value = getattr(event, name)
+        if not is_writable(value) and not (value != value and optional(annotation)):
+            raise ValueError(
+                f"Field {name} is or holds {value!r}, which JSON does not have; let it be None, and declare that"
+            )
 
 
 def in_order(kind: type[Event]) -> Callable[..., Any]:

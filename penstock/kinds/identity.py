@@ -4,42 +4,45 @@ So -0.0 is 0.0, 1.00 is 1, one instant is one in any zone, and a dict's entries 
 """
 
 import typing
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from penstock.kinds.annotations import kind_of, plain
+from penstock.kinds.coding import msgpack_encoder
 from penstock.kinds.event import Event, field_types
+from penstock.kinds.table import kind_of_type
 
-Spell = Callable[[Any], Any]
-
-
-def spelling(annotation: Any) -> Spell | None:
-    """What writes all equal values of a type in one way; None where they are written so already."""
-    spell = _present(annotation)
-    return None if spell is None else lambda value: None if value is None else spell(value)
+_encode = msgpack_encoder().encode
 
 
-def _present(annotation: Any) -> Spell | None:
-    """As `spelling`, of values that are not None."""
+def spelled(value: Any) -> Any:
+    """A value as all values are written that are equal to it."""
+    if isinstance(value, list):
+        return list(map(spelled, value))
+    if isinstance(value, dict):
+        return {name: spelled(value[name]) for name in sorted(value)}
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(
+            value, **{name: spelled(getattr(value, name)) for name in value.__struct_fields__}
+        )
+    kind = kind_of_type(type(value))
+    return value if kind is None or kind.identity is None else kind.identity(value)
+
+
+def identity(value: Any) -> bytes:
+    """What is equal for equal values of a type, and for them alone."""
+    return _encode(spelled(value))
+
+
+def is_spelled(annotation: Any) -> bool:
+    """Whether all values of a type are written in one way as they are."""
     kind = plain(annotation)
-    if typing.get_origin(kind) is list:
-        inner = spelling(typing.get_args(kind)[0])
-        return None if inner is None else lambda values: list(map(inner, values))
     if typing.get_origin(kind) is dict:
-        each = spelling(typing.get_args(kind)[1]) or (lambda value: value)
-        return lambda values: {name: each(values[name]) for name in sorted(values)}
+        return False
+    if typing.get_origin(kind) is list:
+        return is_spelled(typing.get_args(kind)[0])
     if isinstance(kind, type) and issubclass(kind, Event):
-        return _of_event(kind)
+        return all(map(is_spelled, field_types(kind).values()))
     scalar = kind_of(annotation)
-    return None if scalar is None else scalar.identity
-
-
-def _of_event(kind: type[Event]) -> Spell | None:
-    fields = {name: spell for name, annotation in field_types(kind).items() if (spell := spelling(annotation))}
-    if not fields:
-        return None
-    return lambda event: msgspec.structs.replace(
-        event, **{name: spell(getattr(event, name)) for name, spell in fields.items()}
-    )
+    return scalar is None or scalar.identity is None

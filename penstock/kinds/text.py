@@ -1,6 +1,7 @@
 """Fields of events as texts: what stands beside an event in a message's key or header, or in a path."""
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -8,19 +9,31 @@ import msgspec
 
 from penstock.kinds.coding import convert, json_encoder, to_builtins
 from penstock.kinds.event import Event, field_types
-from penstock.kinds.table import kind_of_type
+from penstock.kinds.fields import is_writable
+from penstock.kinds.identity import spelled
+
+_encode = json_encoder().encode
 
 NOTHING = "*"
 """What stands for None among the parts of a key: no quoted text has a star, and a path may have one."""
 
 
 def text_of(value: Any) -> str:
-    """A field's value as text: a text itself, anything else the way JSON writes it, equal values in one way."""
+    """A field's value as text: a text itself, anything else the way JSON writes it, equal values in one way.
+
+    Raises
+    ------
+    ValueError: a list, a dict or an event holds a number that JSON has no word for.
+    """
     if type(value) is str:
         return value
-    kind = kind_of_type(type(value))
-    plain = to_builtins(value if kind is None or kind.identity is None else kind.identity(value))
-    return plain if isinstance(plain, str) else json_encoder().encode(plain).decode()
+    if type(value) is float and not isfinite(value):
+        return str(value)
+    value = spelled(value)
+    if isinstance(value, list | dict | msgspec.Struct) and not is_writable(value):
+        raise ValueError("within a list, a dict or an event, NaN and infinity have no text, and none can be a key")
+    plain = to_builtins(value)
+    return plain if isinstance(plain, str) else _encode(plain).decode()
 
 
 def joined(texts: Iterable[str | None]) -> str:

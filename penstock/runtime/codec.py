@@ -10,7 +10,7 @@ from penstock.kinds.annotations import demanding, optional, plain
 from penstock.kinds.arrow import arrow_schema
 from penstock.kinds.coding import convert, json_decoder, json_encoder, msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
-from penstock.kinds.fields import encoded_names, event_to_encoded, in_order, is_flat, to_column
+from penstock.kinds.fields import encoded_names, event_to_encoded, in_order, is_flat, is_nested, is_writable, to_column
 
 
 class Codec:
@@ -40,6 +40,13 @@ class Codec:
         self._of_fields = in_order(event_type)
         self.names = encoded_names(event_type)
         """What JSON calls the fields."""
+        self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}
+        self._nothing = {
+            info.encode_name: None
+            for info in msgspec.structs.fields(event_type)
+            if info.required and optional(fields[info.name])
+        }
+        """Of the fields that may be None, and have no default, what they are where texts and other systems' messages lack them."""
 
     def checked(self, event: Any) -> Any:
         """An event whose values are of its fields' types, as Python does not see to by itself.
@@ -61,7 +68,10 @@ class Codec:
         columns = []
         for field in schema:
             values, change = [getattr(event, field.name) for event in events], changes[field.name]
-            columns.append(pa.array(values if change is None else list(map(change, values)), field.type))
+            try:
+                columns.append(pa.array(values if change is None else list(map(change, values)), field.type))
+            except (pa.ArrowException, OverflowError) as error:
+                raise ValueError(f"Field {field.name} does not fit into a column of {field.type} ({error})") from error
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def from_columns(self, batch: pa.RecordBatch) -> list[Any]:
@@ -130,8 +140,15 @@ class Codec:
         ------
         msgspec.ValidationError: names the field whose text does not read as its type.
         """
-        given = {self.names.get(name, name): value for name, value in row.items() if value is not None}
-        return convert(given, self.event_type, strict=False)
+        given = {name: value for name, value in row.items() if value is not None}
+        return convert(self._nothing | self._opened(given), self.event_type, strict=False)
+
+    def _opened(self, texts: dict[str, Any]) -> dict[str, Any]:
+        """Texts by the names that JSON has for fields; of lists, dicts and events they are JSON."""
+        return {
+            self.names.get(name, name): self._nested[name](text) if name in self._nested else text
+            for name, text in texts.items()
+        }
 
     def from_message(self, payload: bytes, beside: dict[str, bytes | None]) -> Any:
         """An event from JSON, and the texts of fields beside it, which replace what the JSON says of them.
@@ -140,9 +157,11 @@ class Codec:
         ------
         msgspec.DecodeError, UnicodeDecodeError: it is no JSON, or of other types; names the field.
         """
+        texts = self._of_texts(beside)
+        if not is_writable(texts):  # which JSON does not have
+            return convert(msgspec.json.decode(payload) | texts, self.event_type)
         values: dict[str, Any] = {**open_json(payload)}
-        values |= self._of_texts(beside)
-        return self.decode_json(self.encode_json(values))
+        return self.decode_json(self.encode_json(values | texts))
 
     def from_values(self, values: dict[str, Any] | bytes, beside: dict[str, bytes | None]) -> Any:
         """An event from values in Python's own types, or from JSON, and the texts of fields beside it.
@@ -153,7 +172,7 @@ class Codec:
         """
         if isinstance(values, bytes):
             return self.from_message(values, beside) if beside else self.decode_json(values)
-        return convert(values | self._of_texts(beside), self.event_type)
+        return convert(self._nothing | values | self._of_texts(beside), self.event_type)
 
     def _of_texts(self, beside: dict[str, bytes | None]) -> dict[str, Any]:
         return {self.names[name]: self._of_text(name, text) for name, text in beside.items() if text is not None}
@@ -163,6 +182,8 @@ class Codec:
         if plain(annotation) is bytes:
             return text
         try:
+            if name in self._nested:
+                return self._nested[name](text)
             return convert(text.decode(), annotation, strict=False)
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(f"{error} - at `$.{name}`") from error

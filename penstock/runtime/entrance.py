@@ -12,6 +12,7 @@ from penstock.app.stream import Source
 from penstock.app.window.windowing import microseconds
 from penstock.kinds.coding import json_encoder
 from penstock.runtime.events import EventBatch
+from penstock.runtime.letters import shown
 from penstock.runtime.lineage import NONE, LineageColumns
 from penstock.runtime.stage import Stage
 
@@ -48,6 +49,21 @@ class Entrance:
         else:
             self._tally.accepted += len(events)
             self._enter(EventBatch(self._source, lineage, events=events))
+
+    def given(self, events: list[Any], lineage: LineageColumns) -> None:
+        """Take events as they are, or as JSON, in bytes, that is yet to be decoded."""
+        if all(isinstance(event, bytes) for event in events):
+            self.json(events, lineage)
+            return
+        self._tally.rows += len(events)
+        codec = self._codec
+
+        def decode(event: Any) -> Any:
+            return codec.decode_json(event) if isinstance(event, bytes) else codec.checked(event)
+
+        self._decode_each(
+            events, lineage, decode, lambda event: event if isinstance(event, bytes) else shown(event).encode()
+        )
 
     def messages(self, rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
         """Decode JSON events some of whose fields stand beside them, as a message's key and headers do."""

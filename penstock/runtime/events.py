@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from penstock.app.stream import Stream
 from penstock.kinds.coding import json_encoder
+from penstock.kinds.fields import refuse_unwritable
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.wiring import Wiring
 
@@ -59,5 +60,9 @@ class EventBatch:
     def lines(self, wiring: Wiring) -> list[bytes]:
         """The events as JSON, encoded once for all sinks that take lines."""
         if self._lines is None:
-            self._lines = list(map(_encode, self.events(wiring)))
+            events = self.events(wiring)
+            self._lines = list(map(_encode, events))
+            for event, line in zip(events, self._lines, strict=True):
+                if b"null" in line:
+                    refuse_unwritable(event)
         return self._lines

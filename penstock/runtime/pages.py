@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.kinds.coding import msgpack_encoder
+
 INSTANCES_PER_PAGE = 256
 BYTES_PER_PAGE = 1 << 20
 """On the average; one instance is never divided."""
@@ -106,7 +108,7 @@ class Pages(Directory):
     def __init__(self, element: str, store: PageStore) -> None:
         super().__init__(element, store)
         self._decode = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._encode = msgpack_encoder().encode
         self._loaded: dict[int, Page] = {}
         self._sizes: dict[int, int] = {}
         """What the pages that were read had in bytes."""

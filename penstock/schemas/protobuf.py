@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.resources import files
 from io import StringIO
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -236,6 +237,8 @@ def _shown(value: Any) -> Any:
     if isinstance(value, timedelta):
         whole, sign = abs(value), "-" if value < timedelta() else ""
         return f"{sign}{whole.days * 86_400 + whole.seconds}.{whole.microseconds:06d}s"
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return zoned(value).isoformat() if isinstance(value, datetime) else value
 
 

@@ -243,27 +243,19 @@ class _Attempt:
 
     def _accept(self, stage: Stage, name: str, events: Sequence[Any]) -> None:
         source = self._wiring.source(name)
-        codec = self._wiring.codec(source.event_type)
         for event in events:
             if not isinstance(event, bytes | str | source.event_type):
                 raise TopologyError(
                     f"Source {name} takes {source.event_type.__name__}, or JSON as text or bytes, not {event!r}."
                 )
-        payloads = [
-            event
-            if isinstance(event, bytes)
-            else event.encode()
-            if isinstance(event, str)
-            else codec.encode_json(event)
-            for event in events
-        ]
+        given = [event.encode() if isinstance(event, str) else event for event in events]
         entrance = Entrance(stage, source)
         crash_at = self._driver._crash_at
-        if crash_at is not None and crash_at < len(payloads):
+        if crash_at is not None and crash_at < len(given):
             self._driver._crash_at = None
-            entrance.json(payloads[:crash_at], self._lineages(source, crash_at))
+            entrance.given(given[:crash_at], self._lineages(source, crash_at))
             raise Crash(f"The driver crashed at event {crash_at} of {name}, as the test asked.")
-        entrance.json(payloads, self._lineages(source, len(payloads)))
+        entrance.given(given, self._lineages(source, len(given)))
         if source.event_time is not None and entrance.greatest_time != NONE:
             time = entrance.greatest_time / 1e6
             self.greatest_times[name] = max(time, self.greatest_times.get(name, time))

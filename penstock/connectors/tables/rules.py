@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, one_of
 from penstock.errors import ConfigurationError, SinkError
+from penstock.kinds.fields import is_writable, scalars_in
 
 FRESH = Option(
     "fresh",
@@ -53,15 +53,15 @@ def refuse_nul(columns: pa.RecordBatch) -> None:
     ------
     ValueError: there is one; names its column.
     """
-    for name, column in zip(columns.schema.names, columns.columns, strict=True):
-        if pa.types.is_string(column.type):
+    for field, column in zip(columns.schema, columns.columns, strict=True):
+        if pa.types.is_string(field.type):
             found = pc.any(pc.match_substring(column, "\0")).as_py()
         else:
-            found = pa.types.is_nested(column.type) and b"\\u0000" in msgspec.json.encode(
-                column.to_pylist(), enc_hook=str
-            )
+            held = scalars_in(column.to_pylist(maps_as_pydicts="strict")) if pa.types.is_nested(field.type) else ()
+            found = any(isinstance(scalar, str) and "\0" in scalar for scalar in held)
         if found:
-            raise ValueError(f"Field {name} holds the character NUL, which PostgreSQL does not keep")
+            raise ValueError(f"Field {field.name} holds the character NUL, which PostgreSQL does not keep")
+    _refuse_unwritable(columns)
 
 
 def refuse_nan(columns: pa.RecordBatch) -> None:
@@ -74,3 +74,11 @@ def refuse_nan(columns: pa.RecordBatch) -> None:
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_floating(field.type) and not field.nullable and pc.any(pc.is_nan(column)).as_py():
             raise ValueError(f"Field {field.name} is NaN, which SQLite does not keep; declare it float | None")
+    _refuse_unwritable(columns)
+
+
+def _refuse_unwritable(columns: pa.RecordBatch) -> None:
+    """Refuse numbers that JSON does not have within lists, dicts and events, which databases keep as JSON."""
+    for field, column in zip(columns.schema, columns.columns, strict=True):
+        if pa.types.is_nested(field.type) and not is_writable(column.to_pylist(maps_as_pydicts="strict")):
+            raise ValueError(f"Field {field.name} holds NaN or infinity, which JSON does not have")
