@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import msgspec
 
 from penstock.app.duration import Duration, seconds
+from penstock.app.shape import untold
 from penstock.app.spelling import did_you_mean
 from penstock.app.states import check_states
 from penstock.app.stream import Emission, Stream
@@ -403,4 +404,10 @@ def check_state(element: Element) -> None:
             raise StateError(
                 f"Element {element.name}: state {field.name!r} has no default; an instance is made on first use, "
                 f"so give it one, as `{field.name}: ... = 0`."
+            )
+        missing = untold(field.type)
+        if missing is not None:
+            raise StateError(
+                f"Element {element.name}: state {field.name!r} holds {missing}, which would not come back as it was stored (an event "
+                "as a dict, a Decimal as a text): say what it holds by types that are kept, as list[float] or dict[str, Decimal]."
             )

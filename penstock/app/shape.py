@@ -10,6 +10,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
+from penstock.kinds.table import kind_of_type
+
 Shape = Any
 """JSON: the name of a scalar type, or a list that begins with what it is a shape of."""
 
@@ -25,6 +27,7 @@ SCALARS: Mapping[type[inspect.Type], str] = {
 LISTS: Mapping[type[inspect.Type], str] = {
     inspect.ListType: "list", inspect.SetType: "set", inspect.FrozenSetType: "set", inspect.VarTupleType: "tuple of any length"
 }  # fmt: skip
+UNTOLD = {"any": "anything", "raw": "msgspec.Raw", "ext": "msgspec.msgpack.Ext"}
 BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
 LOWER, UPPER = ("gt", "ge", "min_length"), ("lt", "le", "max_length")
 
@@ -32,6 +35,24 @@ LOWER, UPPER = ("gt", "ge", "min_length"), ("lt", "le", "max_length")
 def shape_of(annotation: Any) -> Shape:
     """The shape of a type's values."""
     return _shape(inspect.type_info(annotation), ())
+
+
+def untold(annotation: Any) -> str | None:
+    """What within a type says too little for its values to be stored and come back as they were; None where nothing does."""
+    return _untold(shape_of(annotation))
+
+
+def _untold(shape: Shape) -> str | None:
+    if isinstance(shape, str):
+        return UNTOLD.get(shape)
+    kind, *rest = shape
+    if kind == "custom":
+        return str(rest[0])
+    if kind in ("struct", "places"):
+        rest = [inner for inner, _ in rest[0]["fields"].values()]
+    elif kind not in ("list", "set", "tuple of any length", "tuple", "dict", "one of", "within"):
+        return None
+    return next(filter(None, map(_untold, rest[:1] if kind == "within" else rest)), None)
 
 
 def words(shape: Shape) -> str:
@@ -120,7 +141,8 @@ def _shape(kind: inspect.Type, path: tuple[Any, ...]) -> Shape:
     elif isinstance(kind, inspect.LiteralType):
         return ["literal", *kind.values]
     elif isinstance(kind, inspect.CustomType):
-        return ["custom", f"{kind.cls.__module__}.{kind.cls.__qualname__}"]
+        known = kind_of_type(kind.cls)
+        return known.name if known is not None else ["custom", f"{kind.cls.__module__}.{kind.cls.__qualname__}"]
     else:
         return _record(kind, path)
     bounds = {name: value for name in BOUNDS if (value := getattr(kind, name, None)) is not None}

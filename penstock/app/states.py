@@ -98,7 +98,7 @@ def check_states(element: "Element") -> None:
         )
     fields = field_types(element.inputs[0].event_type, annotated=True)
     for field in element.key:
-        if kind_of(fields[field]) is None:
+        if field in fields and kind_of(fields[field]) is None:
             raise TopologyError(
                 f"Element {name}: key={field!r} is a list, a dict or an event, by which the batch dialect cannot tell rows apart; give "
                 "it a key of one value, or use the event dialect."

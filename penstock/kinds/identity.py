@@ -4,6 +4,7 @@ So -0.0 is 0.0, 1.00 is 1, one instant is one in any zone, and a dict's entries 
 """
 
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -35,14 +36,22 @@ def identity(value: Any) -> bytes:
     return _encode(spelled(value))
 
 
-def is_spelled(annotation: Any) -> bool:
-    """Whether all values of a type are written in one way as they are."""
+def spelling(annotation: Any) -> Callable[[Any], Any] | None:
+    """`spelled`, of the values of a type; None where all are written in one way as they are."""
+    if _is_spelled(annotation):
+        return None
+    scalar = kind_of(annotation)
+    spell = spelled if scalar is None or scalar.identity is None else scalar.identity
+    return lambda value: None if value is None else spell(value)
+
+
+def _is_spelled(annotation: Any) -> bool:
     kind = plain(annotation)
     if typing.get_origin(kind) is dict:
         return False
     if typing.get_origin(kind) is list:
-        return is_spelled(typing.get_args(kind)[0])
+        return _is_spelled(typing.get_args(kind)[0])
     if isinstance(kind, type) and issubclass(kind, Event):
-        return all(map(is_spelled, field_types(kind).values()))
+        return all(map(_is_spelled, field_types(kind).values()))
     scalar = kind_of(annotation)
     return scalar is None or scalar.identity is None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
-from penstock.kinds.identity import is_spelled, spelled
+from penstock.kinds.identity import spelling
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiplying by it spreads the bits of a checksum, which depend on each other."""
@@ -31,8 +31,8 @@ class KeyReader:
         kind = kinds[fields[0]] if len(fields) == 1 else tuple[tuple(kinds[field] for field in fields)]  # type: ignore[misc]
         self.value = attrgetter(*fields)
         self._encode = msgpack_encoder().encode
-        self._alone = len(fields) == 1
-        self._is_spelled = all(is_spelled(kinds[field]) for field in fields)
+        spellings = [spelling(kinds[field]) for field in fields]
+        self._spellings = spellings if any(spellings) else None
         self.decode = msgpack_decoder(kind).decode
         self.partitions = partitions
 
@@ -42,11 +42,16 @@ class KeyReader:
 
     def identities_of(self, keys: Iterable[Any]) -> list[bytes]:
         """The encoded keys."""
-        return list(map(self._encode, keys if self._is_spelled else map(self._spelled, keys)))
+        return list(map(self._encode, keys if self._spellings is None else map(self._spelled, keys)))
 
     def _spelled(self, key: Any) -> Any:
         """A key as all keys are written that are equal to it."""
-        return spelled(key) if self._alone else tuple(map(spelled, key))
+        assert self._spellings is not None
+        if len(self._spellings) == 1:
+            [spell] = self._spellings
+            return key if spell is None else spell(key)
+        parts = zip(self._spellings, key, strict=True)
+        return tuple(part if spell is None else spell(part) for spell, part in parts)
 
     def buckets(self, events: Sequence[Any]) -> NDArray[np.int64]:
         """The partitions in which the events' instances live."""
@@ -58,7 +63,7 @@ class KeyReader:
         Whole numbers go round-robin, for there are often few of them and they often follow each
         other; any other key goes by its hash.
         """
-        if not self._is_spelled:
+        if self._spellings is not None:
             keys = list(map(self._spelled, keys))
         if all(type(key) is int for key in keys):
             return np.array([key % self.partitions for key in keys], np.int64)
