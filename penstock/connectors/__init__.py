@@ -27,7 +27,6 @@ from penstock.connectors.declaration import (
 from penstock.connectors.files.sink import Memory
 from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.sink import BoundSink, other_run, present
-from penstock.connectors.source import Births, BoundSource, Reading, Reckoning, SparkView
 from penstock.connectors.uri import Uri
 from penstock.runtime.output import SinkFiles, StagedFile, divided
 
@@ -40,7 +39,6 @@ __all__ = [
     "TEXT",
     "WHOLE",
     "Admission",
-    "Births",
     "BoundSink",
     "BoundSource",
     "Jars",

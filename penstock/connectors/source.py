@@ -4,15 +4,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Position
 
-RowKind = Literal["lines", "json", "messages", "framed", "texts", "fields", "columns"]
+if TYPE_CHECKING:
+    from penstock.connectors.files.reader import FileReader
+
+RowKind = Literal["lines", "json", "messages", "framed", "texts", "rows"]
 """How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
-blank ones; the same with some fields apart, in ``beside``; messages that `Frames` read, with or without such; the bytes of the only field in ``payload``; several
-fields as texts, in columns of their names; or typed columns."""
+blank ones; the same with some fields apart, in ``beside``; messages that `Frames` read, with or without such; the bytes of the only field in ``payload``;
+or rows of fields, of files that a worker reads (see `BoundSource.files`)."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,6 @@ class Reading:
     columns: SQL expressions with names: what `RowKind` says, ``born`` (microseconds), ``major`` and, where the
         source knows it, ``minor``: the order of delivery.
     schema: in Spark's DDL, where the format wants to be told.
-    like: a file whose schema all others have, in place of ``schema``.
     """
 
     format: str
@@ -32,23 +34,12 @@ class Reading:
     options: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
     schema: str | None = None
-    like: str | None = None
 
 
 class SparkView(Protocol):
     """What a source may ask the engine before it says what to read."""
 
     parallelism: int
-
-    def columns(self, format: str, path: str) -> dict[str, str]:
-        """The columns of a file, and their types in Spark's words."""
-
-
-class Births(NamedTuple):
-    """Source events of one birth: how many, and when (microseconds since the epoch)."""
-
-    rows: int
-    born: int
 
 
 class Reckoning(NamedTuple):
@@ -80,6 +71,8 @@ class BoundSource(ABC):
     rows: RowKind
     frames: Frames | None = None
     """Of rows that are framed."""
+    files: "FileReader | None" = None
+    """Reads the files that Spark's rows name, in ``path``, where Spark is to read no more of them than that."""
 
     @abstractmethod
     def reading(self, spark: SparkView, started_us: int) -> Reading:
@@ -121,7 +114,3 @@ class BoundSource(ABC):
         ------
         SourceError: Spark has not read what the source holds.
         """
-
-    def births(self, position: Position) -> list[Births]:
-        """The births of the events that a position's batch took in, where the source can tell afterwards."""
-        return []

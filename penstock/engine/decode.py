@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
-from penstock.runtime.output import ColumnsOutput, FileOutput
+from penstock.runtime.output import BORN, ColumnsOutput, FileOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import WiringReference
 
 if TYPE_CHECKING:
+    from penstock.connectors.files.reader import Part
     from penstock.connectors.source import BoundSource, Frames, RowKind
 
 TASK_SHIFT = 33
@@ -29,7 +31,7 @@ def decoder(
     ----------
     output: where rows for sinks go.
     """
-    rows, frames = bound.rows, bound.frames
+    rows = _Rows(bound, number)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -37,15 +39,13 @@ def decoder(
         wiring = reference.resolve()
         stage = Stage(wiring, 0, partition, output(wiring.sinks, f"0-{partition:05d}"))
         entrance = Entrance(stage, wiring.topology.sources[number])
-        done, now = 0, None
+        now = None
         for batch in batches:
-            first = (number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | done
-            done += batch.num_rows
             if now is None and batch.num_rows:
                 now = batch.column("now")[0].as_py()
-            _enter(entrance, batch, rows, frames, _lineage(batch, first, number))
-            if len(stage.outbox):
-                yield stage.outbox.take()
+            for _ in rows.enter(entrance, batch, partition):
+                if len(stage.outbox):
+                    yield stage.outbox.take()
         if now is not None:
             stage.outbox.tell_time(now, wiring.partitions if wiring.hops else 0)
             yield stage.finish()
@@ -57,47 +57,85 @@ def typed(
     reference: WiringReference, number: int, bound: "BoundSource"
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` is to call for a query element: the rows of a source in, its events out, in columns."""
-    rows, frames = bound.rows, bound.frames
+    rows = _Rows(bound, number)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wiring = reference.resolve()
         output = ColumnsOutput()
         entrance = Entrance(Stage(wiring, 0, 0, output), wiring.topology.sources[number])
         for batch in batches:
-            _enter(entrance, batch, rows, frames, _lineage(batch, 0, number))
-            yield from output.take()
+            for _ in rows.enter(entrance, batch, 0):
+                yield from output.take()
 
     return decode
 
 
+class _Rows:
+    """The rows of a source on their way in, in one task. It travels to executors.
+
+    Parameters
+    ----------
+    number: of the source among those of the group.
+    """
+
+    def __init__(self, bound: "BoundSource", number: int) -> None:
+        self._kind, self._frames, self._files, self._number = bound.rows, bound.frames, bound.files, number
+        self._done = 0
+
+    def enter(self, entrance: Entrance, batch: pa.RecordBatch, partition: int) -> Iterator[None]:
+        """Let the events of Spark's rows in, a part at a time."""
+        if self._files is None:
+            _enter(entrance, batch, self._kind, self._frames, self._lineage(batch, partition))
+            yield
+            return
+        for row in batch.select(["path", "born", "major"]).to_pylist():
+            for part in self._files.parts(row["path"]):
+                rows = len(part)
+                born, major = (np.full(rows, row[name], np.int64) for name in ("born", "major"))
+                if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:
+                    born, part = part.column(BORN).to_numpy(), part.select(entrance.schema.names)
+                lineage = LineageColumns(born, np.full(rows, NONE, np.int64), major, self._minor(rows, partition))
+                _enter_part(entrance, part, self._kind, lineage)
+                yield
+
+    def _minor(self, rows: int, partition: int) -> NDArray[np.int64]:
+        first = (self._number << SOURCE_SHIFT) | (partition << TASK_SHIFT) | self._done
+        self._done += rows
+        return np.arange(first, first + rows, dtype=np.int64)
+
+    def _lineage(self, batch: pa.RecordBatch, partition: int) -> LineageColumns:
+        rows = batch.num_rows
+        if "minor" in batch.schema.names:
+            minor = batch.column("minor").to_numpy() | (self._number << SOURCE_SHIFT)
+        else:
+            minor = self._minor(rows, partition)
+        born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
+        return LineageColumns(born, np.full(rows, NONE, np.int64), major, minor)
+
+
+def _enter_part(entrance: Entrance, part: "Part", kind: "RowKind", lineage: LineageColumns) -> None:
+    """Let some rows of a file in."""
+    if isinstance(part, pa.RecordBatch):
+        entrance.columns(part, lineage)
+    elif kind == "lines":
+        entrance.json(part, lineage)
+    elif kind == "texts":
+        entrance.texts(part, lineage)
+    else:
+        entrance.rows(part, lineage)
+
+
 def _enter(
-    entrance: Entrance, batch: pa.RecordBatch, rows: "RowKind", frames: "Frames | None", lineage: LineageColumns
+    entrance: Entrance, batch: pa.RecordBatch, kind: "RowKind", frames: "Frames | None", lineage: LineageColumns
 ) -> None:
-    if rows in ("lines", "json"):
-        entrance.json(batch.column("payload").to_pylist(), lineage, lines=rows == "lines")
-    elif rows == "messages":
+    if kind in ("lines", "json"):
+        entrance.json(batch.column("payload").to_pylist(), lineage, lines=kind == "lines")
+    elif kind == "messages":
         entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
     elif frames is not None:
         present = [name for name in ("payload", "beside") if name in batch.schema.names]
         messages = batch.select(present).to_pylist()
         frames.prepare(message["payload"] for message in messages)
         entrance.framed(messages, lineage, frames.read)
-    elif rows == "texts":
+    else:
         entrance.texts(batch.column("payload").to_pylist(), lineage)
-    elif rows == "fields":
-        names = [name for name in batch.schema.names if name not in ("born", "major", "now")]
-        entrance.text_fields(batch.select(names).to_pylist(), lineage)
-    else:
-        schema = entrance.schema
-        columns = [batch.column(field.name).cast(field.type) for field in schema]
-        entrance.columns(pa.RecordBatch.from_arrays(columns, schema=schema), lineage)
-
-
-def _lineage(batch: pa.RecordBatch, first: int, number: int) -> LineageColumns:
-    rows = batch.num_rows
-    if "minor" in batch.schema.names:
-        minor = batch.column("minor").to_numpy() | (number << SOURCE_SHIFT)
-    else:
-        minor = np.arange(first, first + rows, dtype=np.int64)
-    born, major = batch.column("born").to_numpy(), batch.column("major").to_numpy()
-    return LineageColumns(born, np.full(rows, NONE, np.int64), major, minor)

@@ -1,4 +1,4 @@
-"""Sources that a native query decodes itself, and the count of what it has read.
+"""Sources of a native query, which it decodes itself, and the count of what it has read.
 
 Spark plans as it sees fit how often a query evaluates an input, and whether at all. So the rows of each micro-batch are decoded
 once more, by a job of their own whose tallies are the count and which keeps the dead letters: in place of a query of their own,
@@ -29,7 +29,7 @@ NO_DATA = "LocalRelation"
 
 
 class Inputs:
-    """Those sources of a native group whose rows are not columns yet.
+    """The sources of a native group.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Inputs:
     """
 
     def __init__(self, wiring: WiringReference, sources: Sequence[BoundSource]) -> None:
-        self._bound = {bound.source.name: bound for bound in sources if bound.rows != "columns"}
+        self._bound = {bound.source.name: bound for bound in sources}
         names = tuple(self._bound)
         letters = tuple(sink for sink in wiring.sinks if sink.label == LETTERS)
         self._reading = msgspec.structs.replace(wiring, elements=(), hops=names, sources=names, sinks=letters)
@@ -45,11 +45,6 @@ class Inputs:
             source.name: number
             for number, source in enumerate(self._reading.resolve().topology.sources if names else ())
         }
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Of the sources."""
-        return frozenset(self._bound)
 
     def frame(self, spark: SparkSession, name: str, started_us: int) -> DataFrame:
         """The events of a source, decoded within the query; without those that cannot be."""

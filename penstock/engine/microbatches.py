@@ -31,7 +31,7 @@ from penstock.engine.inputs import Inputs
 from penstock.engine.ledger import BatchRecord, clear_staging, records_in
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.moving.move import Move
-from penstock.engine.native import NativeWriter, births_of, compile_native
+from penstock.engine.native import NativeWriter, compile_native
 from penstock.engine.quiet import Quiet
 from penstock.engine.report import Totals, report_of, watermarks_of
 from penstock.engine.session import settle
@@ -455,12 +455,7 @@ def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[Da
     writer = NativeWriter(group.topology, group.wiring, tuple(sink.files for sink in group.sinks))
 
     def tallies(batch: DataFrame, number: int) -> list[Tally]:
-        taken = {
-            bound.source.name: births_of(bound.births(Position(group.checkpoint, place, number)))
-            for bound, place in zip(group.sources, group.places, strict=True)
-            if bound.source.name not in inputs.names
-        }
-        return writer.write(batch, taken, inputs.count(_query_of(spark, group), batch))
+        return writer.write(batch, inputs.count(_query_of(spark, group), batch))
 
     return frame, tallies, group
 

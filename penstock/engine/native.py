@@ -14,12 +14,10 @@ from penstock.app.element import Element
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Stream
 from penstock.app.topology import Topology
-from penstock.connectors.source import Births as SourceBirths
 from penstock.connectors.source import BoundSource
 from penstock.engine.inputs import Inputs
 from penstock.engine.plans import leaves
 from penstock.engine.queries import joined, windowed
-from penstock.engine.reading import frame_of
 from penstock.errors import EmissionError, TopologyError
 from penstock.kinds.annotations import kind_of, plain, scalar_of
 from penstock.kinds.event import Event, field_types
@@ -28,7 +26,7 @@ from penstock.kinds.text import NOTHING
 from penstock.runtime.codec import Codec
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed, label, texts_of
-from penstock.runtime.tally import Births, SourceTally, Tally
+from penstock.runtime.tally import Tally
 from penstock.runtime.wiring import WiringReference
 from penstock.storage import durable
 from penstock.storage.place import address, path_of
@@ -63,10 +61,7 @@ def compile_native(
     frames: dict[Stream[Any], DataFrame] = {}
     for bound in sources:
         stream = topology.stream(bound.source.name)
-        if stream.name in inputs.names:
-            frames[stream] = inputs.frame(spark, stream.name, started_us)
-        else:
-            frames[stream] = frame_of(spark, bound, started_us).select(*Codec(stream.event_type).schema.names)
+        frames[stream] = inputs.frame(spark, stream.name, started_us)
     known = {_streams(spark, frame)[0]: stream.name for stream, frame in frames.items()}
     result = next(iter(frames.values()))
     for element in topology.in_order:
@@ -140,20 +135,19 @@ class NativeWriter:
         self._stream = topology.in_order[-1].emits[0]
         self._codec = Codec(self._stream.event_type)
 
-    def write(self, frame: DataFrame, read: dict[str, Births], counted: list[Tally]) -> list[Tally]:
+    def write(self, frame: DataFrame, counted: list[Tally]) -> list[Tally]:
         """Write a micro-batch to every sink and say what was read and written.
 
         Parameters
         ----------
         frame: the batch, static.
-        read: the births of the source events that it took in as columns, by source.
-        counted: what it took in otherwise.
+        counted: what it took in.
         """
         stream = self._stream
         leaving = self._topology.sinks_of(stream)
         sinks = [self._sinks[label(sink.name, "hop" if sink.hop else "sink")] for sink in leaving]
         tally = Tally(stage=0, partition=0)
-        taken = [*read.values(), *(births for each in counted for births in each.births)]
+        taken = [births for each in counted for births in each.births]
         if len(sinks) > 1:
             frame.persist()
         for sink in sinks:
@@ -164,10 +158,6 @@ class NativeWriter:
         if not sinks:
             tally.streams[stream.name] = frame.count()
         frame.unpersist()
-        for name, births in read.items():
-            tally.sources[name] = SourceTally(rows=births.count, accepted=births.count)
-            tally.streams[name] = births.count
-            self._hand(tally, name, births.count)
         for each in counted:
             for name in each.sources:  # one, in each task; births are of those of its events that columns can hold
                 self._hand(tally, name, sum(births.count for births in each.births))
@@ -292,12 +282,3 @@ def joined_texts(texts: Sequence[Column]) -> Column:
         return F.coalesce(spelled, F.lit(NOTHING))
 
     return F.concat_ws("/", *map(quoted, texts))
-
-
-def births_of(taken: list[SourceBirths]) -> Births:
-    """Births of source events in bins of a millisecond."""
-    births = Births(min((born for _, born in taken), default=0), 1000)
-    for rows, born in taken:
-        number = (born - births.start_us) // births.width_us
-        births.counts[number] = births.counts.get(number, 0) + rows
-    return births

@@ -1,12 +1,41 @@
 """Columns of events: the Arrow types of their fields."""
 
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.kinds.annotations import optional, plain, scalar_of
 from penstock.kinds.event import Event, field_types
+
+TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+
+def _is_zoned(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
+
+
+def _is_zoneless(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is None)
+
+
+READ_AS: tuple[tuple[Callable[[pa.DataType], bool], tuple[Callable[[pa.DataType], bool], ...]], ...] = (
+    (pa.types.is_boolean, (pa.types.is_boolean,)),
+    (pa.types.is_integer, (pa.types.is_integer,)),
+    (pa.types.is_floating, (pa.types.is_floating, pa.types.is_integer)),
+    (pa.types.is_decimal, (pa.types.is_decimal,)),
+    (pa.types.is_date, (pa.types.is_date,)),
+    (pa.types.is_duration, (pa.types.is_duration,)),
+    (_is_zoned, (pa.types.is_timestamp, pa.types.is_date)),
+    (_is_zoneless, (_is_zoneless, pa.types.is_date)),
+    (pa.types.is_string, TEXTS),
+    (pa.types.is_binary, BYTES),
+)
+"""The kinds of columns, and of which others each is read."""
 
 
 def arrow_schema(event_type: type[Event], *, staged: bool = False) -> pa.Schema:
@@ -37,3 +66,74 @@ def _type(annotation: Any, staged: bool) -> pa.DataType:
         return pa.struct([_field(name, inner, staged).with_nullable(True) for name, inner in fields])
     scalar = scalar_of(annotation)
     return ((staged and scalar.staged) or scalar.arrow)()
+
+
+def fits(there: pa.DataType, wanted: pa.DataType, *, lengths: bool = False) -> bool:
+    """Whether a column of a type has values that a field's column holds; what a file has in finer units is cut.
+
+    Parameters
+    ----------
+    lengths: whether whole numbers may be lengths of time in microseconds, as Spark writes these.
+    """
+    if pa.types.is_dictionary(there):
+        return fits(there.value_type, wanted, lengths=lengths)
+    if pa.types.is_null(there):
+        return True
+    if pa.types.is_struct(wanted):
+        return bool(pa.types.is_struct(there)) and all(
+            fits(there.field(field.name).type, field.type, lengths=lengths)
+            for field in wanted
+            if _has(there, field.name)
+        )
+    if pa.types.is_map(wanted):
+        return bool(pa.types.is_map(there)) and all(
+            fits(part, whole, lengths=lengths)
+            for part, whole in ((there.key_type, wanted.key_type), (there.item_type, wanted.item_type))
+        )
+    if pa.types.is_list(wanted):
+        return any(is_a(there) for is_a in LISTS) and fits(there.value_type, wanted.value_type, lengths=lengths)
+    if pa.types.is_duration(wanted) and lengths and pa.types.is_int64(there):
+        return True
+    return any(is_kept(wanted) and any(bool(is_a(there)) for is_a in sources) for is_kept, sources in READ_AS)
+
+
+def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column that `fits`, as a field's column has it; fields of structs by their names, and null where there are none.
+
+    Raises
+    ------
+    pyarrow.ArrowException: a value does not fit.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_struct(wanted) and pa.types.is_struct(column.type):
+        parts = [
+            fitted(pc.struct_field(column, field.name), field.type)
+            if _has(column.type, field.name)
+            else pa.nulls(len(column), field.type)
+            for field in wanted
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=column.is_null())
+    if pa.types.is_map(wanted) and pa.types.is_map(column.type):
+        keys, items = fitted(column.keys, wanted.key_type), fitted(column.items, wanted.item_type)
+        return pa.MapArray.from_arrays(_offsets(column), keys, items, type=wanted)
+    if pa.types.is_list(wanted) and any(is_a(column.type) for is_a in LISTS):
+        column = column.cast(pa.list_(column.type.value_type))
+        values = fitted(column.values, wanted.value_type)
+        return pa.ListArray.from_arrays(_offsets(column), values, type=wanted)
+    if pa.types.is_timestamp(wanted) and not pa.types.is_null(column.type):
+        column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False)
+    return column.cast(wanted)
+
+
+def _has(kind: pa.DataType, name: str) -> bool:
+    return bool(kind.get_field_index(name) >= 0)
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """Where each list or map begins; of one that is null, nothing."""
+    offsets = column.offsets
+    if not column.null_count:
+        return offsets
+    gone = pa.concat_arrays([column.is_null(), pa.array([False])])
+    return pc.if_else(gone, pa.scalar(None, offsets.type), offsets)

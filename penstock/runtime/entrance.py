@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,13 @@ from penstock.runtime.stage import Stage
 _encode = json_encoder().encode
 Fit = Callable[[dict[str, Any] | bytes], Any]
 """Makes an event of what a message says."""
+
+
+class Misfit(NamedTuple):
+    """What a source has in the place of an event, and why it is none."""
+
+    row: Any
+    reason: str
 
 
 class Entrance:
@@ -95,10 +102,17 @@ class Entrance:
             self._tally.accepted += len(events)
             self._enter(EventBatch(self._source, lineage, events=events))
 
-    def text_fields(self, rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
-        """Decode events given as text fields (CSV)."""
+    def rows(self, rows: list[Any], lineage: LineageColumns) -> None:
+        """Decode events given as text fields (CSV); what is known to be none is kept as a dead letter."""
         self._tally.rows += len(rows)
-        self._decode_each(rows, lineage, self._codec.from_text, _encode)
+        decode = self._codec.from_text
+
+        def fit(row: Any) -> Any:
+            if isinstance(row, Misfit):
+                raise ValueError(row.reason)
+            return decode(row)
+
+        self._decode_each(rows, lineage, fit, lambda row: _raw(row.row if isinstance(row, Misfit) else row))
 
     def columns(self, columns: pa.RecordBatch, lineage: LineageColumns) -> None:
         """Take events that come as typed columns (Parquet); their types were checked at the start."""
@@ -154,6 +168,10 @@ class Entrance:
             self._tally.newest_us = max(self._tally.newest_us, self.greatest_time)
         self._stage.greatest_time = max(self._stage.greatest_time, self.greatest_time)
         self._stage.route(batch)
+
+
+def _raw(row: Any) -> bytes:
+    return row.encode() if isinstance(row, str) else msgspec.json.encode(row, enc_hook=str)
 
 
 def _shown_row(row: pa.RecordBatch) -> bytes:

@@ -22,8 +22,8 @@ from penstock.storage.place import path_of
 STAGING = ".staging"
 DEAD_LETTERS = "dead-letters"
 """The directory of a run in which they are kept."""
-BORN = "_born"
-"""The column in which a file between two groups keeps each event's birth."""
+BORN = "#born"
+"""The column in which a file between two groups keeps each event's birth: no field can be called so."""
 
 FileKind = Literal["jsonl", "parquet"]
 Role = Literal["sink", "hop", "letters"]

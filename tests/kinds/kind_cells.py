@@ -480,12 +480,12 @@ def beside_a_message(event_type: type[Event], events: list[Any], directory: Path
 
 
 def fields_of_csv(event_type: type[Event], events: list[Any], directory: Path) -> Passed:
-    """As the fields of a line; an empty one is a missing one."""
+    """As the fields of a line; those without quotes that are empty are missing, and come as None."""
     codec = Codec(event_type)
     return each(
         events,
         lambda event: codec.from_text(
-            {"n": str(event.n), "value": None if event.value is None else text_of(event.value) or None}
+            {"n": str(event.n), "value": None if event.value is None else text_of(event.value)}
         ),
     )
 

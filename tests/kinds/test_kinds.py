@@ -65,7 +65,7 @@ def is_letter(door: str, column: Column, value: Any) -> bool:
             or door in JSON
             or (door in ("SQLite", "upsert in SQLite", "lookup in SQLite") and math.isnan(value))
         )
-    return door in ("CSV", "lookup in CSV") and value in ("", b"")
+    return door == "lookup in CSV" and value in ("", b"")
 
 
 def is_nothing(door: str, column: Column, value: Any) -> bool:
@@ -74,7 +74,7 @@ def is_nothing(door: str, column: Column, value: Any) -> bool:
         return False
     if isinstance(value, float) and math.isnan(value):
         return door in JSON or door in ("SQLite", "lookup in SQLite")
-    return (door in ("CSV", "lookup in CSV") and value in ("", b"")) or (
+    return (door == "lookup in CSV" and value in ("", b"")) or (
         door == "lookup in JSON Lines" and isinstance(value, float) and math.isinf(value)
     )
 

@@ -5,10 +5,9 @@ from typing import Any
 
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Position
-from penstock.connectors.files.source import OLDEST, WRITTEN, FileSource, ddl, quoted
+from penstock.connectors.files.source import FILES, OLDEST, WRITTEN, FileSource
 from penstock.connectors.source import Reading, SparkView
 from penstock.connectors.uri import Uri
-from penstock.runtime.output import BORN
 from penstock.storage import durable
 from penstock.storage.place import path_of
 
@@ -21,9 +20,10 @@ class HopSource(FileSource):
         super().__init__(source, Uri("parquet", f"{directory}/*"), {})
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
-        columns = (*map(quoted, self._schema.names), f"{BORN} AS born", f"{WRITTEN} AS major")
         options = {**OLDEST, "pathGlobFilter": "*.parquet"}
-        return Reading("parquet", columns, options, self._path, f"{ddl(self._schema)}, {BORN} bigint")
+        return Reading(
+            "binaryFile", ("path", f"{started_us} AS born", f"{WRITTEN} AS major"), options, self._path, FILES
+        )
 
     def note_progress(self, run: str, position: Position) -> None:
         """Remove the files that have been read for good; what they held is in the ledgers of both groups."""

@@ -1,9 +1,8 @@
 """Directories of files as sources: JSON Lines, CSV, Parquet, text."""
 
-import bz2
+import codecs
 import csv
 import glob
-import gzip
 import io
 import json
 import re
@@ -14,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
-from penstock.connectors.declaration import COUNT, Option, Options, SourceConnector, SourceContext
-from penstock.connectors.source import Births, BoundSource, Reading, Reckoning, RowKind, SparkView
+from penstock.connectors.declaration import COUNT, Kind, Option, Options, SourceConnector, SourceContext
+from penstock.connectors.files.reader import FileReader, header_of, unpacked, unreadable
+from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
 from penstock.kinds.event import field_types
@@ -27,23 +25,17 @@ from penstock.runtime.codec import Codec
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, is_local, ours, path_of
 from penstock.storage.reach import meet, reaching
-from penstock.storage.tables import int96_of, rows_of, schema_of
+from penstock.storage.tables import rows_of, schema_of
 
-WIDENINGS = (
-    ("tinyint", "smallint", "int", "bigint", "double"),
-    ("float", "double"),
-    ("date", "timestamp_ntz", "timestamp"),
-)
-MICROSECOND = "INTERVAL '0 00:00:00.000001' DAY TO SECOND"
-"""What lengths of time are numbers of where Arrow has written them; Spark does not know their type."""
-NESTED = ("array", "map", "struct", "decimal")
-ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "fields", "parquet": "columns"}
+ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "rows", "parquet": "rows"}
 
 BLANK = " \t\n\r\x0b\x0c"
 UNCOUNTABLE = (".zst", ".lz4", ".snappy", ".deflate", ".xz", ".lzma")
 csv.field_size_limit(2**31 - 1)  # the module's own is below what Spark reads
 
 WRITTEN = "unix_millis(_metadata.file_modification_time)"
+FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+"""What Spark can say of a file that it is to read no more of."""
 OLDEST = {"maxFileAge": "36500d"}
 """Else Spark passes over old files that are moved in late."""
 
@@ -70,7 +62,12 @@ class FileSource(BoundSource):
         self._format = uri.scheme
         self._path = str(absolute(uri.place))
         self._max_files: int | None = options.get("max_files")
+        self._encoding: str | None = options.get("encoding")
         self._schema = Codec(source.event_type).schema
+        if (
+            self.rows == "rows" or self._encoding is not None
+        ):  # Spark reads lines of UTF-8 in parallel, and the rest worse
+            self.files = FileReader(source.name, source.event_type.__name__, self._format, self._schema, self._encoding)
         self._counted: dict[tuple[str, int], int] = {}
         self._taken: dict[Path, Files] = {}
         self._notes: dict[Path, _Notes] = {}
@@ -85,31 +82,9 @@ class FileSource(BoundSource):
         if self._max_files is not None:
             options["maxFilesPerTrigger"] = str(self._max_files)
         order = (f"greatest({WRITTEN} * 1000, {started_us}) AS born", f"{WRITTEN} AS major")
-        if self._format in ("jsonl", "text"):
+        if self.files is None:
             return Reading("text", ("CAST(value AS BINARY) AS payload", *order), options, path)
-        if self._format == "csv":
-            options |= {"header": "true", "enforceSchema": "false", "multiLine": "true", "escape": '"'}
-            names = self._csv_columns()
-            schema = ", ".join(f"{quoted(name)} STRING" for name in names)
-            wanted = tuple(quoted(name) for name in names if name in self._schema.names)
-            return Reading("csv", (*wanted, *order), options, path, schema)
-        files = self._files()
-        if not files:
-            return Reading("parquet", (*map(quoted, self._schema.names), *order), options, path, ddl(self._schema))
-        stored = spark.columns("parquet", str(files[0]))
-        lengths = {field.name for field in schema_of(files[0]) if field.type == pa.duration("us")}
-        read = ", ".join(
-            f"{quoted(field.name)} {kind}"
-            for field in self._schema
-            if (kind := _read_as(field, stored.get(field.name)))
-        )
-        columns = (
-            f"{MICROSECOND} * {quoted(field.name)} AS {quoted(field.name)}"
-            if field.name in lengths and (field.type, stored[field.name]) == (pa.duration("us"), "bigint")
-            else self._cast(field, stored.get(field.name))
-            for field in self._schema
-        )
-        return Reading("parquet", (*columns, *order), options, path, read or None, like=str(files[0]))
+        return Reading("binaryFile", ("path", *order), options, path, FILES)
 
     def _place(self) -> tuple[str, dict[str, str]]:
         """The path that Spark is told, and with which options it means no more than what lies there."""
@@ -158,11 +133,6 @@ class FileSource(BoundSource):
     def drained(self, position: Position) -> bool:
         return not self._divide(position)[1]
 
-    def births(self, position: Position) -> list[Births]:
-        last, before = _log_offset(position), _log_offset(position.previous)
-        files = [path_of(file) for file, offset in position.files(before, self._taken).items() if offset <= last]
-        return [Births(self._count(file), max(int(file.stat().st_mtime * 1e6), self._started_us)) for file in files]
-
     def vouch(self, position: Position) -> None:
         last, before = _log_offset(position), _log_offset(position.previous)
         for file, offset in position.files(before, self._taken).items():
@@ -208,23 +178,19 @@ class FileSource(BoundSource):
                     _open(file)
             if self._format == "csv" and files:
                 with self._whole(files[0]):
-                    self._refuse_missing(set(_header(files[0])), files[0])
+                    self._refuse_header(header_of(files[0], self._encoding), files[0])
             if self._format == "parquet" and files:
                 with self._whole(files[0]):
-                    self._refuse_unread(schema_of(files[0]), files[0])
+                    self._refuse_missing(set(schema_of(files[0]).names), files[0])
         except PermissionError as error:
             raise SourceError(f"Source {name}: {error.filename} cannot be read; check its permissions.") from error
 
-    def _refuse_unread(self, schema: pa.Schema, file: Path) -> None:
-        self._refuse_missing(set(schema.names), file)
-        fine = [one.name for one in schema if pa.types.is_timestamp(one.type) and one.type.unit == "ns"]
-        if fine:  # which is how Arrow shows the times of Hive and of older Sparks, too, and those Spark reads
-            old = int96_of(file)
-            fine = [name for name in fine if name not in old]
-        if fine:
+    def _refuse_header(self, header: list[str], file: Path) -> None:
+        self._refuse_missing(set(header), file)
+        twice = sorted({name for name in header if header.count(name) > 1}.intersection(self._schema.names))
+        if twice:
             raise SourceError(
-                f"Source {self.source.name}: column {fine[0]} of {file} has times in nanoseconds, which Spark does not read: write "
-                "microseconds (coerce_timestamps='us', in pandas and pyarrow)."
+                f"Source {self.source.name}: the first line of {file} names {twice[0]!r} twice; name each field once."
             )
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
@@ -243,24 +209,6 @@ class FileSource(BoundSource):
                 f"{self.source.event_type.__name__} requires; it has {', '.join(sorted(present))}."
             )
 
-    def _csv_columns(self) -> list[str]:
-        files = self._files()
-        return _header(files[0]) if files else self._schema.names
-
-    def _cast(self, field: pa.Field, stored: str | None) -> str:
-        wanted = spark_type(field.type)
-        if stored is None:  # other files may have it
-            return quoted(field.name)
-        kind = wanted.partition("<")[0].partition("(")[0]
-        wider = any(stored in kinds and wanted in kinds[kinds.index(stored) :] for kinds in WIDENINGS)
-        nested = kind in NESTED and stored.startswith(kind)
-        if not (stored == wanted or wider or nested):
-            raise SourceError(
-                f"Source {self.source.name}: column {field.name} is of type {stored} in {self._path}, but "
-                f"{self.source.event_type.__name__}.{field.name} needs {wanted}."
-            )
-        return f"CAST({quoted(field.name)} AS {wanted}) AS {quoted(field.name)}"
-
     def _count(self, file: Path) -> int:
         key = (str(file), file.stat().st_size)
         if key not in self._counted:
@@ -276,18 +224,17 @@ class FileSource(BoundSource):
         except (EOFError, OSError, ValueError, zlib.error, csv.Error) as error:
             if isinstance(error, OSError) and (isinstance(error, SourceError) or error.errno is not None):
                 raise
-            raise SourceError(
-                f"Source {self.source.name}: {file} is not a whole {self._format} file ({str(error).removesuffix('.')}): it is cut short, or "
-                "is not what its name says; put the whole file in its place, or move it away."
-            ) from error
+            raise unreadable(self.source.name, file, self._format, error) from error
 
     def _rows_of(self, file: Path) -> int:
         if self._format == "parquet":
             return rows_of(file)
         if self._format == "csv":
-            with _open(file) as lines:
+            with _open(file, self._encoding or "utf-8") as lines:
                 return max(0, sum(1 for row in csv.reader(lines) if row) - 1)
-        with _open(file, "latin-1") as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
+        with _open(
+            file, self._encoding or "latin-1"
+        ) as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
             return sum(1 for line in lines if line.strip(BLANK) or self._format == "text")
 
 
@@ -305,42 +252,6 @@ class _Notes:
         return lines
 
 
-def spark_type(kind: pa.DataType) -> str:
-    """What Spark calls an Arrow type that events are made of."""
-    if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{quoted(field.name)}:{spark_type(field.type)}' for field in kind)}>"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    names = {
-        "bool": "boolean", "int64": "bigint", "double": "double", "string": "string", "binary": "binary",
-        "date32[day]": "date", "duration[us]": "interval day to second", "timestamp[us, tz=UTC]": "timestamp",
-        "timestamp[us]": "timestamp_ntz",
-    }  # fmt: skip
-    return names[str(kind)]
-
-
-def _read_as(field: pa.Field, stored: str | None) -> str | None:
-    """As what Spark is to read a column, where other files may have it wider than the first one; None: as that has it."""
-    wanted = spark_type(field.type)
-    if stored is None or stored == "float" or (wanted == "bigint" and stored in WIDENINGS[0][:3]):
-        return wanted
-    return None
-
-
-def ddl(schema: pa.Schema) -> str:
-    """An Arrow schema in Spark's DDL."""
-    return ", ".join(f"{quoted(field.name)} {spark_type(field.type)}" for field in schema)
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's SQL has it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _matching(pattern: str) -> list[Path]:
     """The files that a pattern names."""
     root = path_of(pattern)
@@ -355,7 +266,7 @@ def _log_offset(position: Position) -> int:
 
 
 def _open(file: Path, encoding: str = "utf-8") -> Any:
-    """A file as text, unpacked as Spark does by its suffix.
+    """A file as text, unpacked by its suffix.
 
     Raises
     ------
@@ -365,30 +276,48 @@ def _open(file: Path, encoding: str = "utf-8") -> Any:
         raise SourceError(
             f"{file} is packed as {file.suffix}; lines are counted in plain files and those packed as .gz or .bz2: pack it so."
         )
-    unpacked: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix)
-    if unpacked is not None:
-        return unpacked(file.open("rb"), "rt", encoding=encoding, errors="replace")
-    return io.TextIOWrapper(file.open("rb"), encoding=encoding, errors="replace")
+    return io.TextIOWrapper(unpacked(file), encoding=encoding, errors="replace")
 
 
-def _header(file: Path) -> list[str]:
-    with _open(file) as lines:
-        return next(csv.reader(lines), [])
+def _encoding(text: str) -> str:
+    """The name of an encoding of texts that Python knows."""
+    try:
+        return codecs.lookup(text).name
+    except LookupError:
+        raise ValueError(text) from None
+
+
+ENCODING = Option(
+    "encoding",
+    "of the files' texts, as latin-1 or utf-16; UTF-8 unless given",
+    Kind("an encoding, as latin-1", _encoding),
+)
 
 
 def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContext) -> FileSource:
     return FileSource(source, uri, options)
 
 
+MAX_FILES = Option("max_files", "take no more than so many files into a micro-batch", COUNT)
+
 _declare = partial(
     SourceConnector,
     place="PATH",
-    options=(Option("max_files", "take no more than so many files into a micro-batch", COUNT),),
     reach="shared disk",
     bind=_bind,
 )
 
-JSONL = _declare(scheme="jsonl", help="a directory of files, one JSON event a line")
-CSV = _declare(scheme="csv", help="a directory of files, with a header line that names the event's fields")
-PARQUET = _declare(scheme="parquet", help="a directory of files, with the event's fields as columns")
-TEXT = _declare(scheme="text", help="a directory of files; each line fills the event's only field, of type `str`")
+JSONL = _declare(scheme="jsonl", options=(MAX_FILES, ENCODING), help="a directory of files, one JSON event a line")
+CSV = _declare(
+    scheme="csv",
+    options=(MAX_FILES, ENCODING),
+    help="a directory of files, with a header line that names the event's fields",
+)
+PARQUET = _declare(
+    scheme="parquet", options=(MAX_FILES,), help="a directory of files, with the event's fields as columns"
+)
+TEXT = _declare(
+    scheme="text",
+    options=(MAX_FILES, ENCODING),
+    help="a directory of files; each line fills the event's only field, of type `str`",
+)
