@@ -1,10 +1,6 @@
-"""What a directory tells of the batches that it holds, and what Spark calls the types of fields."""
-
-from test_contracts import Visit
+"""What a directory tells of the batches that it holds."""
 
 from penstock.connectors.files.sink import DirectorySink
-from penstock.connectors.files.source import ddl
-from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
 from penstock.testing.contracts import Sample, stage
 
@@ -31,11 +27,3 @@ def test_a_type_that_has_gained_a_field_reads_what_is_there(tmp_path):
     sink.claim("run", ())
     sink.deliver("main", 0, stage(sink, [Sample("a", 1)]))
     assert DirectorySink(sink.files, Grown).read() == [Grown("a", 1, size=5)]
-
-
-def test_spark_has_a_type_for_each_field():
-    assert ddl(Codec(Visit).schema) == (
-        "`name` string, `number` bigint, `is_new` boolean, `how_long` interval day to second, `local` timestamp_ntz, "
-        "`host` struct<`first_name`:string>, `guide` struct<`first_name`:string>, `guests` array<struct<`first_name`:string>>, "
-        "`by_room` map<string,struct<`first_name`:string>>"
-    )

@@ -75,7 +75,7 @@ def test_parquet_nulls_where_a_value_is_needed_are_dead_letters(run_app, tmp_pat
 def test_parquet_columns_of_a_wrong_type_are_refused(run_app, tmp_path):
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"text": ["a"], "size": ["one"]}), tmp_path / "in" / "a.parquet")
-    with pytest.raises(SourceError, match="column size is of type string.*needs bigint"):
+    with pytest.raises(SourceError, match="column size is of type string.*needs int64"):
         run_app("passing", sources={"Words": f"parquet:{tmp_path / 'in'}"})
 
 

@@ -78,11 +78,8 @@ class FileReader:
     def _columns(self, path: Path) -> Iterator[Part]:
         with path.open("rb") as file:
             parquet = pq.ParquetFile(file)
-            lengths = b"interval day to second" in (
-                parquet.schema_arrow.metadata or parquet.metadata.metadata or {}
-            ).get(SPARKS, b"")
             there = parquet.schema_arrow
-            reason = self._misfit(there, lengths=lengths)
+            reason = self.misfit(there)
             names = [name for name in (*self.schema.names, BORN) if name in there.names]
             for rows in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
                 if reason is not None:
@@ -92,8 +89,9 @@ class FileReader:
                 else:
                     yield from self._fitted(path, rows)
 
-    def _misfit(self, there: pa.Schema, *, lengths: bool) -> str | None:
-        """Why a file's rows are no events; None where they may be."""
+    def misfit(self, there: pa.Schema) -> str | None:
+        """Why the rows of a Parquet file of some columns are no events; None where they may be."""
+        lengths = b"interval day to second" in (there.metadata or {}).get(SPARKS, b"")
         for field in self.schema:
             if field.name in there.names and not fits(there.field(field.name).type, field.type, lengths=lengths):
                 return f"column {field.name} is of type {there.field(field.name).type}, but {self.event_type}.{field.name} needs {field.type}"

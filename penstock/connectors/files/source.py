@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
 from penstock.connectors.declaration import COUNT, Kind, Option, Options, SourceConnector, SourceContext
@@ -181,9 +183,16 @@ class FileSource(BoundSource):
                     self._refuse_header(header_of(files[0], self._encoding), files[0])
             if self._format == "parquet" and files:
                 with self._whole(files[0]):
-                    self._refuse_missing(set(schema_of(files[0]).names), files[0])
+                    self._refuse_unfit(schema_of(files[0]), files[0])
         except PermissionError as error:
             raise SourceError(f"Source {name}: {error.filename} cannot be read; check its permissions.") from error
+
+    def _refuse_unfit(self, schema: pa.Schema, file: Path) -> None:
+        self._refuse_missing(set(schema.names), file)
+        assert self.files is not None
+        reason = self.files.misfit(schema)
+        if reason is not None:
+            raise SourceError(f"Source {self.source.name}: {file}: {reason}.")
 
     def _refuse_header(self, header: list[str], file: Path) -> None:
         self._refuse_missing(set(header), file)

@@ -1,0 +1,165 @@
+"""Files of rows as people have them: each is read by its own header or schema, and what cannot be right is a dead letter."""
+
+import gzip
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import Event
+from penstock.connectors.files.reader import FileReader
+from penstock.errors import SourceError
+from penstock.runtime.codec import Codec
+from penstock.runtime.entrance import Misfit
+
+
+class Inner(Event):
+    x: int
+    y: int | None = None
+
+
+class Row(Event):
+    name: str
+    city: str | None = None
+    size: int | None = None
+    inner: Inner | None = None
+    waits: list[timedelta] | None = None
+    at: datetime | None = None
+    price: Decimal | None = None
+
+
+def read(path, kind, event_type=Row, encoding=None):
+    """The events of a file, and the dead letters' reasons."""
+    codec = Codec(event_type)
+    events, letters = [], []
+    for part in FileReader("Rows", event_type.__name__, kind, codec.schema, encoding).parts(f"file:{path}"):
+        if isinstance(part, pa.RecordBatch):
+            events += codec.from_columns(part)
+            continue
+        for row in part:
+            if isinstance(row, Misfit):
+                letters.append(row.reason)
+            else:
+                events.append(codec.from_text(row))
+    return events, letters
+
+
+def csv_file(directory, content):
+    path = directory / "rows.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def parquet_file(directory, **columns):
+    path = directory / "rows.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+CSV = {
+    "plain": ("name,city\nAda,Paris\n", [Row("Ada", "Paris")]),
+    "a mark at the beginning": ("\ufeffname,city\nAda,Paris\n", [Row("Ada", "Paris")]),
+    "columns in another order, and more of them": ("x,city,name\n1,Paris,Ada\n", [Row("Ada", "Paris")]),
+    "quotes, commas, lines": ('name,city\n"A ""d"", a","P\naris"\n', [Row('A "d", a', "P\naris")]),
+    "an empty text and a missing one": ('name,city\n"",\n', [Row("", None)]),
+    "a quoted empty text": ('name,city\nAda,""\n', [Row("Ada", "")]),
+    "fields too few": ("name,city,size\nAda\n", [Row("Ada")]),
+    "carriage returns": ("name,city\r\nAda,Paris\r\n", [Row("Ada", "Paris")]),
+    "blank lines": ("name,city\n\nAda,Paris\n\n", [Row("Ada", "Paris")]),
+    "no line at its end": ("name,city\nAda,Paris", [Row("Ada", "Paris")]),
+    "a header alone": ("name,city\n", []),
+    "a column of ours": ("name,born,now,major\nAda,1,2,3\n", [Row("Ada")]),
+    "nested fields as JSON": ('name,inner,waits\nAda,"{""x"": 1}","[""PT1S""]"\n', [Row("Ada", inner=Inner(1), waits=[timedelta(seconds=1)])]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", CSV)
+def test_csv_as_people_have_it(tmp_path, how):
+    content, wanted = CSV[how]
+    assert read(csv_file(tmp_path, content), "csv") == (wanted, [])
+
+
+@pytest.mark.parametrize("line", ["Smith, John,Paris", "Smith,John,Paris,", ",,,,"])
+def test_a_line_with_a_field_too_many_is_no_event(tmp_path, line):
+    path = csv_file(tmp_path, f"name,city\nAda,Paris\n{line}\nBob,Rome\n")
+    events, [letter] = read(path, "csv")
+    assert events == [Row("Ada", "Paris"), Row("Bob", "Rome")]
+    assert f"{path}: the line has {line.count(',') + 1} fields, and the header names 2" in letter
+
+
+def test_an_encoding_is_named_or_its_lines_are_dead_letters(tmp_path):
+    path = csv_file(tmp_path, "name,city\nAda,Zürich\nBob,Rome\n".encode("latin-1"))
+    events, [letter] = read(path, "csv")
+    assert events == [Row("Bob", "Rome")]
+    assert "not in UTF-8" in letter
+    assert "?encoding=latin-1" in letter
+    assert read(path, "csv", encoding="latin-1") == ([Row("Ada", "Zürich"), Row("Bob", "Rome")], [])
+    path.write_bytes("name,city\nAda,Zürich\n".encode("utf-16"))
+    assert read(path, "csv", encoding="utf-16") == ([Row("Ada", "Zürich")], [])
+
+
+def test_lines_in_another_encoding(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes('{"name": "Zoë"}\n'.encode("utf-16"))
+    parts = list(FileReader("Rows", "Row", "jsonl", Codec(Row).schema, "utf-16").parts(str(path)))
+    assert parts == [['{"name": "Zoë"}'.encode()]]
+
+
+def test_a_packed_file_is_unpacked(tmp_path):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"name,city\nAda,Paris\n"))
+    assert read(path, "csv") == ([Row("Ada", "Paris")], [])
+    path.write_bytes(gzip.compress(b"name,city\nAda,Paris\n" * 1000)[:-20])
+    with pytest.raises(SourceError, match=r"rows\.csv\.gz is not a whole csv file"):
+        read(path, "csv")
+
+
+SECOND = pa.array([[timedelta(seconds=1)], None], pa.list_(pa.duration("us")))
+PARQUET = {
+    "columns that are absent": ({"name": ["a", "b"]}, [Row("a"), Row("b")]),
+    "columns in another order": ({"city": ["x"], "name": ["a"]}, [Row("a", "x")]),
+    "a narrower type": ({"name": ["a"], "size": pa.array([1], pa.int8())}, [Row("a", size=1)]),
+    "an unsigned type": ({"name": ["a"], "size": pa.array([2**63 - 1], pa.uint64())}, [Row("a", size=2**63 - 1)]),
+    "categories": ({"name": pa.array(["a"]).dictionary_encode()}, [Row("a")]),
+    "large texts": ({"name": pa.array(["a"], pa.large_string())}, [Row("a")]),
+    "a column of nulls": ({"name": ["a"], "size": pa.nulls(1)}, [Row("a")]),
+    "nested fields that are absent": ({"name": ["a"], "inner": [{"x": 1}]}, [Row("a", inner=Inner(1))]),
+    "nested fields in another order": ({"name": ["a"], "inner": pa.array([{"y": 2, "x": 1}], pa.struct({"y": pa.int32(), "x": pa.int32()}))}, [Row("a", inner=Inner(1, 2))]),
+    "a nested field too many": ({"name": ["a"], "inner": [{"x": 1, "z": 3}]}, [Row("a", inner=Inner(1))]),
+    "nested lengths of time": ({"name": ["a", "b"], "waits": SECOND}, [Row("a", waits=[timedelta(seconds=1)]), Row("b")]),
+    "nanoseconds": ({"name": ["a"], "at": pa.array([1_000_000_001], pa.timestamp("ns"))}, [Row("a", at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))]),
+    "milliseconds in a zone": ({"name": ["a"], "at": pa.array([1_000], pa.timestamp("ms", "Europe/Paris"))}, [Row("a", at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))]),
+    "a narrower decimal": ({"name": ["a"], "price": pa.array([Decimal("1.50")], pa.decimal128(10, 2))}, [Row("a", price=Decimal("1.5"))]),
+    "columns that are no fields": ({"name": ["a"], "now": [1], "born": [2], "major": [3], "_born": [4], "path": ["p"]}, [Row("a")]),
+    "no rows": ({"name": pa.array([], pa.string())}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", PARQUET)
+def test_parquet_as_people_have_it(tmp_path, how):
+    content, wanted = PARQUET[how]
+    assert read(parquet_file(tmp_path, **content), "parquet") == (wanted, [])
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"name": ["a", "b"], "size": ["one", "two"]}, "column size is of type string, but Row.size needs int64"),
+        ({"name": ["a", "b"], "inner": [{"x": "1"}, None]}, "column inner is of type struct<x: string>"),
+        ({"name": ["a", "b"], "waits": [[1], [2]]}, "column waits is of type list<"),
+    ],
+)
+def test_parquet_of_another_type_is_dead_letters_that_name_file_and_column(tmp_path, columns, reason):
+    path = parquet_file(tmp_path, **columns)
+    events, letters = read(path, "parquet")
+    assert events == []
+    assert [reason in letter and str(path) in letter for letter in letters] == [True, True]
+
+
+def test_a_value_that_does_not_fit_takes_no_other_with_it(tmp_path):
+    sizes = pa.array([1, 2**64 - 1, 3], pa.uint64())
+    events, [letter] = read(parquet_file(tmp_path, name=["a", "b", "c"], size=sizes), "parquet")
+    assert events == [Row("a", size=1), Row("c", size=3)]
+    assert "rows.parquet" in letter
