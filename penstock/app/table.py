@@ -154,7 +154,9 @@ class Table:
         """The rows of a database's table."""
         place, _, table = self._place.rpartition("/")
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-        statement = f'SELECT {quoted} FROM "' + table.replace('"', '""') + '"'
+        # In PostgreSQL, what stands before a dot is the schema, as it is for sinks.
+        parts = table.rsplit(".", 1) if self._format == "postgresql" else [table]
+        statement = f"SELECT {quoted} FROM " + ".".join('"' + part.replace('"', '""') + '"' for part in parts)
         if self._format == "sqlite":
             with closing(sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 return [dict(zip(columns, row, strict=True)) for row in connection.execute(statement)]

@@ -3,11 +3,22 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.errors import RunLockedError, SinkError
+from penstock.kinds.coding import json_encoder
 from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.storage import durable
 from penstock.storage.place import path_of
+
+_encode = json_encoder().encode
+
+
+class Refused(NamedTuple):
+    """A result that a sink refuses as it is delivered, and what it says."""
+
+    event: Any
+    error: str
 
 
 class BoundSink(ABC):
@@ -23,6 +34,10 @@ class BoundSink(ABC):
     files: SinkFiles
     uri: str
     place: str = ""
+    letters: Path | None = None
+    """Where the dead letters lie of results that the sink refuses as they are delivered; nowhere, where none are kept."""
+    number: int = 0
+    """Tells the sink's dead letters from those of the application's other sinks."""
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:  # noqa: B027 - many refuse nothing that they find
         """Refuse what `claim` would refuse, and change nothing: called before a run, or an earlier one's output, is touched.
@@ -55,6 +70,22 @@ class BoundSink(ABC):
         SinkError: it cannot be written; the batch stays committed, and is delivered when the run resumes.
         RunLockedError: the place has become another run's since it was claimed.
         """
+
+    def write_refused(self, group: str, batch: int, refused: Sequence[Refused]) -> None:
+        """Write the dead letters of a delivery, before it is final: of one that is repeated they are the same again."""
+        if self.letters is None:
+            if refused:
+                raise SinkError(f"Sink {self.files.name}: {self.uri} refuses a row: {refused[0].error}.")
+            return
+        path = self.letters / f"{batch:08d}-{group}-refused-{self.number:05d}.jsonl"
+        if refused:
+            letters = [
+                {"element": self.files.name, "stream": None, "event": event, "error": error, "line": None}
+                for event, error in refused
+            ]
+            durable.write(path, b"".join(_encode(letter) + b"\n" for letter in letters))
+        else:
+            path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
         """The last batch of a group that the sink holds: -1 if there is none, None if it cannot tell."""

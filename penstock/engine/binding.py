@@ -132,6 +132,8 @@ class Binding:
         self.letters = DirectorySink(
             SinkFiles(DEAD_LETTERS, "jsonl", str(self.recording.directory / DEAD_LETTERS), role="letters")
         )
+        for number, sink in enumerate(self.sinks.values()):
+            sink.letters, sink.number = self.recording.directory / DEAD_LETTERS, number
 
     def _refuse_misread(self, wanted: list[Group]) -> None:
         """Refuse to join groups by files in a place whose name Spark takes for a pattern: it would read other files, or none."""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.connectors.checkpoint import Position, offsets_checksum
+from penstock.connectors.files.sink import refused_in
 from penstock.connectors.source import BoundSource, Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
@@ -396,7 +397,7 @@ class MicroBatches:
         }
         return report_of(
             self._binding.topology, self._totals, reckonings, self._binding.recording.progress(),
-            engine=f"spark {pyspark.__version__}", master=self._binding.options.master,
+            engine=f"spark {pyspark.__version__}", master=self._binding.options.master, refused=refused_in(self._binding.letters),
         )  # fmt: skip
 
     def _reckoned(self, bound: BoundSource, position: Position) -> Reckoning:

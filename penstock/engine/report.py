@@ -45,8 +45,13 @@ def report_of(
     *,
     engine: str,
     master: str,
+    refused: int,
 ) -> dict[str, Any]:
     """The report; every figure in it is measured.
+
+    Parameters
+    ----------
+    refused: results that sinks have refused as they were delivered, which are dead letters, too.
 
     ``lost`` and ``duplicated`` compare counts made at different places: the source's own reckoning
     against what was decoded, and what was sent to each keyed element against what it received.
@@ -72,7 +77,8 @@ def report_of(
             "lost": sum(gap for gap in gaps if gap > 0),
             "duplicated": -sum(gap for gap in gaps if gap < 0),
             "late": sum(element.late for element in totals.elements.values()) + progress.late,
-            "dead_letters": totals.outputs.get(LETTERS, 0),
+            "dead_letters": totals.outputs.get(LETTERS, 0) + refused,
+            "refused": refused,
         },
         "lag": {name: dict(reckoning.lag) for name, reckoning in reckonings.items() if reckoning.lag},
         "streams": {stream.name: totals.streams.get(stream.name, 0) for stream in topology.streams},

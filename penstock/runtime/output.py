@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.kinds.text import text_of
@@ -40,6 +41,7 @@ class SinkFiles(msgspec.Struct, frozen=True):
     name: of the sink, or of the stream that makes the hop.
     beside: fields whose texts stand before each line of JSON, as a JSON array and a tab; see `divided`.
     rule: ``module:function`` of what refuses record batches (``ValueError``) that the sink cannot keep.
+    key: fields that tell the rows of a table apart which has no word for NaN in them.
     wide: whether columns are those of `Codec.staged`, which hold more values.
     frame: makes messages of events, which then stand in lines as Base64, in place of JSON.
     """
@@ -50,6 +52,7 @@ class SinkFiles(msgspec.Struct, frozen=True):
     role: Role = "sink"
     beside: tuple[str, ...] = ()
     rule: str = ""
+    key: tuple[str, ...] = ()
     wide: bool = False
     frame: Frame | None = None
 
@@ -59,12 +62,16 @@ class SinkFiles(msgspec.Struct, frozen=True):
         return label(self.name, self.role)
 
     def refuse(self, columns: pa.RecordBatch) -> None:
-        """Apply the sink's own rule.
+        """Apply the sink's own rule, and that of keys.
 
         Raises
         ------
         ValueError: it cannot keep some of the rows.
         """
+        for name in self.key:
+            column = columns.column(name)
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                raise ValueError(f"Field {name} is NaN, and no row of a table can be found by that")
         if self.rule:
             module, _, function = self.rule.partition(":")
             getattr(import_module(module), function)(columns)

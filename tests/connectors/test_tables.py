@@ -61,7 +61,9 @@ def bound(uri, event_type, tmp_path, key=(), name="Out"):
 
 def staged(sink, event_type, events, label="0-00000"):
     output = FileOutput([sink.files], label)
-    output.write_columns(sink.files.name, Codec(event_type).to_columns(events), np.zeros(len(events), np.int64))
+    output.write_columns(
+        sink.files.name, Codec(event_type).to_columns(events, staged=sink.files.wide), np.zeros(len(events), np.int64)
+    )
     return output.close()
 
 

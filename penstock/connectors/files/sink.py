@@ -175,7 +175,7 @@ class Memory:
         return MemorySink(files, sink.stream.event_type, self.events)
 
 
-STEM = r"(?:\d+-\d{5}(?:-timer)?|native-\d{5})\.(?:jsonl|parquet)"
+STEM = r"(?:\d+-\d{5}(?:-timer)?|(?:native|refused)-\d{5})\.(?:jsonl|parquet)"
 """How the names of a batch's files end, after its number and its group."""
 
 
@@ -187,6 +187,12 @@ def remove_batches(directory: Path) -> None:
     for name in durable.names(directory):
         if re.fullmatch(rf"\d{{8,}}-.+-{STEM}", name):
             (directory / name).unlink(missing_ok=True)
+
+
+def refused_in(letters: DirectorySink) -> int:
+    """How many of the dead letters are results that a sink has refused as they were delivered."""
+    files = durable.matching(path_of(letters.files.directory), "*-refused-*.jsonl")
+    return sum(len(durable.read(path).splitlines()) for path in files)
 
 
 def remove_output(directory: Path, runs: Collection[str]) -> None:

@@ -326,7 +326,7 @@ def _quoted(name: str) -> str:
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> DeltaSink:
     storage = storage_of(f"Sink {sink.name}", uri)
-    files = SinkFiles(sink.name, "parquet", str(context.output))
+    files = SinkFiles(sink.name, "parquet", str(context.output), key=sink.key)
     return DeltaSink(sink, place_of(uri), files, options.get("compact", COMPACTED_EVERY), storage, options.get("fresh"))
 
 

@@ -317,7 +317,7 @@ def _without(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> IcebergSink:
     at = IcebergPlace.of(f"Sink {sink.name}", uri)
-    files = SinkFiles(sink.name, "parquet", str(context.output))
+    files = SinkFiles(sink.name, "parquet", str(context.output), key=sink.key)
     return IcebergSink(sink, at, files, options.get("keep", KEPT_S), options.get("fresh"))
 
 

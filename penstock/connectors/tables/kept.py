@@ -33,7 +33,11 @@ def kept_rows(staged: Sequence[Path], events: pa.Schema, schema: pa.Schema) -> p
 
 
 def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of the rows of one key the last one, for each key."""
+    """Of the rows of one key the last one, for each key; -0.0 is the key 0.0."""
+    for name in key:
+        if pa.types.is_floating(rows.schema.field(name).type):
+            place = rows.schema.get_field_index(name)
+            rows = rows.set_column(place, rows.schema.field(place), pc.add(rows[name], 0.0))
     row = pa.array(range(len(rows)), pa.int64())
     last = pa.table({**{name: rows[name] for name in key}, "": row}).group_by(list(key)).aggregate([("", "max")])
     return rows.take(last["_max"].sort())

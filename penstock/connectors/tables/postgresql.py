@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
 from penstock.connectors.tables import rules
-from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable, literal, quoted
+from penstock.connectors.tables.sink import Cursor, Row, RowsRefused, Table, TableSink, Unavailable, literal, quoted
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -20,6 +20,47 @@ from penstock.runtime.output import SinkFiles
 with needs():
     import psycopg
 
+
+ARRIVED, ROW = 'pg_temp."penstock arrived"', '"penstock row"'
+"""The temporary table of rows that are to be upserted, and its column of their order."""
+
+OF_ROWS = ("22", "23", "44", "P0")
+"""Classes of SQLSTATE that concern what is in a row: data, constraints, views' checks, and what triggers raise."""
+TOO_LONG = "54000"
+"""Of a row that no index, or no table, can hold."""
+OUTAGES = ("08", "40", "53", "57", "58")
+"""Classes that pass, or that somebody will mend: the connection, a deadlock, resources, an operator, the system."""
+
+LONGEST_NAME = 63
+"""Bytes."""
+
+TAKEN_BY = {
+    "boolean": {"boolean", "text"}, "bigint": {"bigint", "integer", "smallint", "numeric", "text"},
+    "double precision": {"double precision", "numeric", "text"}, "numeric": {"numeric", "text"},
+    "text": {"text", "character varying", "citext", "uuid", "inet", "cidr", "macaddr", "xml", "ltree"}, "bytea": {"bytea"},
+    "timestamptz": {"timestamp with time zone"}, "timestamp": {"timestamp without time zone"}, "date": {"date"},
+    "interval": {"interval"}, "jsonb": {"jsonb", "json", "text"},
+}  # fmt: skip
+"""For each type of ours, those of columns that take its values as they are, or refuse a value."""
+
+COLUMNS = """
+SELECT attname, format_type(atttypid, atttypmod),
+    format_type(coalesce(nullif(typbasetype, 0), atttypid), CASE WHEN typbasetype = 0 THEN atttypmod ELSE typtypmod END),
+    typtype = 'e', attnotnull, atthasdef OR attidentity <> '', attidentity = 'a' OR attgenerated <> '',
+    EXISTS (SELECT FROM pg_trigger WHERE tgrelid = attrelid AND NOT tgisinternal AND tgtype & 6 = 6)
+FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
+"""Of each column its name, its type, that below a domain, whether that is an enumeration, may be null, has a default or is generated
+in any way, is generated always; and whether a trigger may fill it before a row goes in."""
+
+DEFERRABLE = """
+SELECT EXISTS (
+    SELECT FROM pg_index WHERE indrelid = to_regclass(%s) AND indisunique AND NOT indimmediate AND %s::text[] = (
+        SELECT array_agg(attname::text ORDER BY attname) FROM pg_attribute WHERE attrelid = indrelid AND attnum = ANY (indkey)
+    )
+)
+"""
 
 LOCKED_S = 10
 """How long a statement waits for a lock, before it is said and tried again."""
@@ -44,7 +85,9 @@ class Postgres:
 
     def __init__(self, uri: Uri) -> None:
         options = {name: value for name, value in uri.options.items() if name not in ("table", "fresh")}
-        self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', **options})}"
+        self._address = (
+            f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', 'client_encoding': 'utf8', **options})}"
+        )
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
         self._secrets = re.split(r"[:@]", uri.place.removeprefix("//").rpartition("@")[0])[1:]
@@ -67,26 +110,44 @@ class Postgres:
                 "end the session that holds the lock, which pg_stat_activity names: it may be a driver that is paused"
             )
             raise Unavailable("another session has locked what is to be written", mend) from error
-        except psycopg.OperationalError as error:
-            if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidAuthorizationSpecification):
-                raise self._refused(error) from error
-            raise Unavailable(_first_line(error)) from error
         except psycopg.Error as error:
+            if _is_outage(error):
+                raise Unavailable(_first_line(error)) from error
             raise self._refused(error) from error
 
     def load(self, cursor: Cursor, table: Table, rows: Iterator[Row]) -> None:
         """Upserts go through a temporary table, of which each key's last row counts."""
         assert isinstance(cursor, psycopg.Cursor)
-        if not table.key:
-            _copy(cursor, f"COPY {table.quoted} ({table.columns}) FROM STDIN", rows)
-            return
-        cursor.execute(_text(f"CREATE TEMPORARY TABLE arrived (LIKE {table.quoted} INCLUDING DEFAULTS) ON COMMIT DROP"))
-        cursor.execute("ALTER TABLE arrived ADD COLUMN penstock_row bigint")
-        numbered = ((*row, number) for number, row in enumerate(rows))
-        _copy(cursor, f"COPY arrived ({table.columns}, penstock_row) FROM STDIN", numbered)
+        try:
+            with cursor.connection.transaction():
+                if table.key:
+                    self._upsert(cursor, table, rows)
+                else:
+                    _copy(cursor, f"COPY {table.quoted} ({table.columns}) FROM STDIN", rows)
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            if (
+                isinstance(error, psycopg.Error)
+                and (error.sqlstate or "")[:2] not in OF_ROWS
+                and error.sqlstate != TOO_LONG
+            ):
+                raise
+            raise RowsRefused(_first_line(error)) from error
+
+    def _upsert(self, cursor: "psycopg.Cursor[Any]", table: Table, rows: Iterator[Row]) -> None:
+        cursor.execute(
+            _text(
+                f"CREATE TEMPORARY TABLE {ARRIVED} AS SELECT {table.columns}, 0::bigint AS {ROW} FROM {table.quoted} WITH NO DATA"
+            )
+        )
+        _copy(
+            cursor,
+            f"COPY {ARRIVED} ({table.columns}, {ROW}) FROM STDIN",
+            ((*row, number) for number, row in enumerate(rows)),
+        )
         key = ", ".join(map(quoted, table.key))
-        last = f"SELECT DISTINCT ON ({key}) {table.columns} FROM arrived ORDER BY {key}, penstock_row DESC"
+        last = f"SELECT DISTINCT ON ({key}) {table.columns} FROM {ARRIVED} ORDER BY {key}, {ROW} DESC"
         cursor.execute(_text(table.upserted(last)))
+        cursor.execute(_text(f"DROP TABLE {ARRIVED}"))
 
     def lock_books(self, cursor: Cursor) -> None:
         cursor.execute(
@@ -128,10 +189,40 @@ class Postgres:
                 (list(map(_session, runs)),),
             )
 
+    def quoted(self, table: str) -> str:
+        """What stands before a dot is the schema."""
+        return ".".join(map(quoted, table.rsplit(".", 1)))
+
+    def too_long(self, name: str) -> bool:
+        return len(name.encode()) > LONGEST_NAME
+
+    def unfit(self, cursor: Cursor, table: Table) -> list[str]:
+        cursor.execute(COLUMNS, (table.quoted,))
+        wrong = []
+        for name, given, base, is_enum, never_null, has_default, is_own, filled in cursor.fetchall():
+            if name not in table.kinds:
+                if never_null and not (has_default or filled):
+                    wrong.append(f"column {name} is never null, has no default, and is no field")
+                continue
+            kind = table.kinds[name]
+            wanted = self.nested if kind is None else kind.postgresql
+            if is_own:
+                wrong.append(f"column {name} is generated always")
+            elif base.partition("(")[0] not in TAKEN_BY[wanted] and not (is_enum and wanted == "text"):
+                wrong.append(f"column {name} is {given} and not {wanted}")
+            elif "(" in base and wanted != "text":
+                wrong.append(f"column {name} is {given}, which rounds; make it {wanted}")
+        cursor.execute(DEFERRABLE, (table.quoted, sorted(table.key)))
+        if cursor.fetchone()[0]:
+            wrong.append(
+                f"the unique key by {', '.join(table.key)} may be checked later, and then no row is upserted; make it NOT DEFERRABLE"
+            )
+        return wrong
+
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         cursor.execute(
             "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-            (quoted(table),),
+            (self.quoted(table),),
         )
         return {name for (name,) in cursor.fetchall()}
 
@@ -140,6 +231,17 @@ class Postgres:
         for secret in filter(None, self._secrets):  # the library repeats what it does not understand
             said = said.replace(secret, "***")
         return SinkError(f"{self.uri} refuses: {said}; mend that, and run again.")
+
+
+def _is_outage(error: psycopg.Error) -> bool:
+    """Whether the database does not answer, and not that it refuses: who is refused at the door has no SQLSTATE."""
+    if error.sqlstate is not None:
+        return error.sqlstate[:2] in OUTAGES
+    said = str(error)
+    return isinstance(error, psycopg.OperationalError) and (
+        "FATAL" not in said
+        or any(passing in said for passing in ("starting up", "shutting down", "too many", "reserved", "recovery"))
+    )
 
 
 def _session(run: str) -> str:

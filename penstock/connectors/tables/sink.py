@@ -7,6 +7,7 @@ unanswered is known when it is delivered again.
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -14,9 +15,9 @@ import msgspec
 import pyarrow as pa
 
 from penstock.app.stream import Sink
-from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, present
-from penstock.connectors.tables.rules import refuse_optional_key
-from penstock.errors import SinkError
+from penstock.connectors.sink import BoundSink, Refused, fenced, foreign, other_run, present
+from penstock.connectors.tables.rules import refuse_optional_key, refuse_unfit
+from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.annotations import kind_of, optional
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.fields import opened
@@ -28,6 +29,9 @@ from penstock.storage.tables import batches_in
 Result = TypeVar("Result")
 Done = TypeVar("Done", covariant=True)
 Row = tuple[Any, ...]
+
+AT_ONCE = 20_000
+"""Rows that are loaded at once: they lie in memory."""
 
 PATIENCE_S, AT_FIRST_S = 120.0, 5.0
 """How long a batch is tried again while the database does not answer; and where it has never answered yet."""
@@ -42,6 +46,10 @@ CREATE TABLE IF NOT EXISTS penstock_batches (
 """
 """Whose each table is, whether it was made here, and whether others have put rows into it since, which a trigger of the table's
 sees; ``writing`` is true within a delivery. And the last batch that each group of the run has delivered to it."""
+
+
+class RowsRefused(Exception):
+    """The database refuses rows for what is in them; its words."""
 
 
 class Unavailable(Exception):
@@ -98,10 +106,24 @@ class Database(Protocol):
         """
 
     def load(self, cursor: Cursor, table: "Table", rows: Iterator[Row]) -> None:
-        """Append rows to a table, or upsert them in order."""
+        """Append rows to a table, or upsert them in order; all of them, or none.
+
+        Raises
+        ------
+        RowsRefused: it does not take one of them; the transaction goes on.
+        """
+
+    def quoted(self, table: str) -> str:
+        """A table's name as statements have it."""
 
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         """A table's columns; none where there is no such table."""
+
+    def unfit(self, cursor: Cursor, table: "Table") -> list[str]:
+        """Why a table that is there could not take the events as they are, or none at all; nothing, where it can."""
+
+    def too_long(self, name: str) -> bool:
+        """Whether the database would cut a name."""
 
     def lock_books(self, cursor: Cursor) -> None:
         """Wait until no other run makes the books, or a table, and let none until the transaction ends."""
@@ -125,7 +147,7 @@ class Table:
     def __init__(self, name: str, event_type: type[Event], key: tuple[str, ...], database: Database) -> None:
         annotations = field_types(event_type, annotated=True)
         self.name, self.key, self.names = name, key, tuple(annotations)
-        self.quoted = quoted(name)
+        self.quoted = database.quoted(name)
         self.columns = ", ".join(map(quoted, self.names))
         self.kinds = {field: kind_of(annotation) for field, annotation in annotations.items()}
         """Of the columns' values; None of lists, dicts and events."""
@@ -173,6 +195,11 @@ class TableSink(BoundSink):
         self._table = Table(name or sink.name, sink.stream.event_type, sink.key, database)
         self._nested = [field for field, kind in self._table.kinds.items() if kind is None]
         refuse_optional_key(sink, self._codec.schema)
+        for one in (*(name or sink.name).split("."), *self._table.names):
+            if database.too_long(one):
+                raise ConfigurationError(
+                    f"Sink {sink.name}: {database.uri} cuts names at 63 bytes, and {one} is longer; give it another name."
+                )
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         """What the first claim would make is not there yet, and nothing of it is made."""
@@ -230,6 +257,8 @@ class TableSink(BoundSink):
                 f"Sink {self.files.name}: table {table.name} has no column {', '.join(missing)}; add it, or choose another "
                 "table with ?table=NAME."
             )
+        if present:
+            refuse_unfit(self.files.name, f"table {table.name} of {self.uri}", self._database.unfit(cursor, table))
         if books.run in discarded and present and self._fresh is None and not books.alone and self._holds_rows(cursor):
             raise foreign(
                 self.files, self.place, "holds rows that were there before the run, or that another program has added"
@@ -239,13 +268,17 @@ class TableSink(BoundSink):
     def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
         table = self._table
         self._database.lock_books(cursor)
-        for statement in BOOKS.split(";"):
-            cursor.execute(statement)
+        if not self._database.columns(
+            cursor, "penstock_tables"
+        ):  # who may not make tables can use those that are there
+            for statement in BOOKS.split(";"):
+                cursor.execute(statement)
         books = self._inspect(cursor, run, discarded)
         there = bool(self._database.columns(cursor, table.name))
         if books.run == run:
             return  # if it was dropped, what it held is missed by who compares, and nothing is put in its place
-        cursor.execute(table.created())
+        if not there:
+            cursor.execute(table.created())
         with self._database.writing(cursor, table, run):
             cursor.execute(
                 table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0")
@@ -296,7 +329,26 @@ class TableSink(BoundSink):
                 (self._table.name, group, batch),
             )
             if cursor.rowcount:
-                self._database.load(cursor, self._table, self._rows(staged))
+                refused: list[Refused] = []
+                rows = self._rows(staged)
+                while some := list(islice(rows, AT_ONCE)):
+                    refused += self._loaded(cursor, some)
+                self.write_refused(group, batch, refused)
+
+    def _loaded(self, cursor: Cursor, rows: list[Row]) -> list[Refused]:
+        """Load rows, without those that the database refuses, which are found by halves."""
+        try:
+            self._database.load(cursor, self._table, iter(rows))
+        except RowsRefused as error:
+            if len(rows) == 1:
+                values = (
+                    _opened(value) if kind is None else value
+                    for value, kind in zip(rows[0], self._table.kinds.values(), strict=True)
+                )
+                return [Refused(dict(zip(self._table.names, values, strict=True)), f"{self.uri} refuses it: {error}")]
+            half = len(rows) // 2
+            return self._loaded(cursor, rows[:half]) + self._loaded(cursor, rows[half:])
+        return []
 
     def _rows(self, staged: list[Path]) -> Iterator[Row]:
         for path in staged:
@@ -356,3 +408,8 @@ def _values(column: pa.Array) -> list[Any]:
     if not pa.types.is_nested(column.type):
         return values
     return [None if value is None else msgspec.json.encode(value).decode() for value in values]
+
+
+def _opened(text: str | None) -> Any:
+    """What the text of a nested value stands for."""
+    return None if text is None else msgspec.json.decode(text)

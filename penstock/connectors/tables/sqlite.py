@@ -3,13 +3,14 @@
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import Option, Options, SinkConnector, SinkContext
 from penstock.connectors.tables import rules
-from penstock.connectors.tables.sink import Cursor, Row, Table, TableSink, Unavailable, literal, quoted
+from penstock.connectors.tables.sink import Cursor, Row, RowsRefused, Table, TableSink, Unavailable, literal, quoted
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.kinds.kind import Kind
@@ -58,7 +59,14 @@ class Sqlite:
         changes = [
             (place, kind.to_sqlite) for place, kind in enumerate(table.kinds.values()) if kind and kind.to_sqlite
         ]
-        cursor.executemany(statement, (_changed(row, changes) for row in rows))
+        cursor.execute("SAVEPOINT penstock_rows")
+        try:
+            cursor.executemany(statement, (_changed(row, changes) for row in rows))
+        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+            cursor.execute("ROLLBACK TO penstock_rows")
+            raise RowsRefused(str(error)) from error
+        finally:
+            cursor.execute("RELEASE penstock_rows")
 
     def lock_books(self, cursor: Cursor) -> None:
         """Nothing: of transactions here, one runs at a time."""
@@ -87,9 +95,47 @@ class Sqlite:
     def release(self, runs: Collection[str]) -> None:
         """Nothing: a driver that is paused in a transaction is waited for, and named by nobody."""
 
+    def quoted(self, table: str) -> str:
+        return quoted(table)
+
+    def too_long(self, name: str) -> bool:
+        return False
+
+    def unfit(self, cursor: Cursor, table: Table) -> list[str]:
+        """A column's affinity may make numbers of texts, and of numbers less exact ones."""
+        cursor.execute('SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)', (table.name,))
+        wrong = []
+        for name, declared, never_null, default, key, hidden in cursor.fetchall():
+            if name not in table.kinds:
+                if never_null and default is None and not key and not hidden:
+                    wrong.append(f"column {name} is never null, has no default, and is no field")
+                continue
+            kind, affinity = table.kinds[name], _affinity(declared)
+            if hidden in (2, 3):
+                wrong.append(f"column {name} is generated")
+            elif kind is not None and affinity in {str: NUMBERS, Decimal: NUMBERS, int: ("REAL",)}.get(kind.python, ()):
+                wrong.append(f"column {name} is {declared}, in which values of {kind.name} would change")
+        return wrong
+
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return {name for (name,) in cursor.fetchall()}
+
+
+NUMBERS = ("INTEGER", "REAL", "NUMERIC")
+"""Affinities by which a text that looks like a number becomes one: 007, or one of thirty digits."""
+
+
+def _affinity(declared: str) -> str:
+    """What SQLite makes of a column's declared type (https://sqlite.org/datatype3.html, section 3.1)."""
+    words = declared.upper()
+    if "INT" in words:
+        return "INTEGER"
+    if any(word in words for word in ("CHAR", "CLOB", "TEXT")):
+        return "TEXT"
+    if "BLOB" in words or not words:
+        return "BLOB"
+    return "REAL" if any(word in words for word in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
 
 
 def _changed(row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> list[Any]:
