@@ -43,6 +43,7 @@ class SinkFiles(msgspec.Struct, frozen=True):
     rule: ``module:function`` of what refuses record batches (``ValueError``) that the sink cannot keep.
     key: fields that tell the rows of a table apart which has no word for NaN in them.
     wide: whether columns are those of `Codec.staged`, which hold more values.
+    largest: the bytes that a line may have, 0 for any number.
     frame: makes messages of events, which then stand in lines as Base64, in place of JSON.
     """
 
@@ -54,12 +55,28 @@ class SinkFiles(msgspec.Struct, frozen=True):
     rule: str = ""
     key: tuple[str, ...] = ()
     wide: bool = False
+    largest: int = 0
     frame: Frame | None = None
 
     @property
     def label(self) -> str:
         """What tells it from all other outputs of a run; no sink of the application can be called so by chance."""
         return label(self.name, self.role)
+
+    def refuse_large(self, lines: Iterable[bytes]) -> None:
+        """Refuse what is too large for one message.
+
+        Raises
+        ------
+        ValueError: says how large it is, and how that is mended.
+        """
+        for line in lines:
+            size = len(line) if self.frame is None else len(line) * 3 // 4  # which is Base64
+            if 0 < self.largest < size:
+                raise ValueError(
+                    f"A message of {size:,} bytes is larger than the topic takes ({self.largest:,}): raise max.message.bytes of the topic and "
+                    "kafka.message.max.bytes in the sink's URI, or send less"
+                )
 
     def refuse(self, columns: pa.RecordBatch) -> None:
         """Apply the sink's own rule, and that of keys.

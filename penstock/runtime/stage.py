@@ -108,10 +108,16 @@ class Stage:
             columns, batch = self.encoded(files.name, batch, keepable)
             self._output.write_columns(sink, columns, batch.lineage.born)
         else:
-            lines, batch = self.encoded(files.name, batch, lambda part: self._lines(part, files))
+            lines, batch = self.encoded(files.name, batch, lambda part: self._checked_lines(part, files))
             self._output.write_lines(sink, lines)
         if files.role != "hop":  # which is no result yet
             self.tally.births.append(Births.of(batch.lineage.born))
+
+    def _checked_lines(self, batch: EventBatch, files: SinkFiles) -> list[bytes]:
+        lines = self._lines(batch, files)
+        if files.largest:
+            files.refuse_large(lines)
+        return lines
 
     def _lines(self, batch: EventBatch, files: SinkFiles) -> list[bytes]:
         if files.frame is not None:

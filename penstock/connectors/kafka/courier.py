@@ -6,7 +6,7 @@ from logging import getLogger
 from typing import Any, NamedTuple
 
 from penstock.connectors.kafka.refusal import FAILED, cause_of, mend_of
-from penstock.connectors.kafka.topic import COMMITTED, ID_HEADER, PATIENCE_S, PRODUCER, Topic
+from penstock.connectors.kafka.topic import COMMITTED, ID_HEADER, LARGEST_MESSAGE, PATIENCE_S, PRODUCER, Topic
 from penstock.errors import PenstockError, RunLockedError, SinkError
 from penstock.extras import needs
 
@@ -18,9 +18,6 @@ DELIVERY_S = 120
 
 TRANSACTION_S = 600
 """How long a transaction may take. Brokers allow 15 minutes unless they are told otherwise."""
-
-LARGEST_MESSAGE = 1_048_576
-"""Bytes, as Kafka's own producer has it, unless the URI says otherwise."""
 
 
 SILENT = getLogger("penstock.kafka")

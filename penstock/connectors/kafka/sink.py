@@ -37,6 +37,9 @@ from penstock.schemas.schema import FORMATS
 from penstock.storage import durable
 from penstock.storage.tables import batches_in
 
+AROUND = 2_000
+"""Bytes that a message has besides its value, key and headers, at most: what a producer, and a broker's batch, put around them."""
+
 
 class TopicSink(BoundSink):
     """A topic that staged files are sent to, by one producer in the driver, so that order is kept.
@@ -67,6 +70,7 @@ class TopicSink(BoundSink):
             self._topic = Topic(self.topic_place, create=True, needs=("read", "write"))
         except SourceError as error:
             raise SinkError(f"Sink {self.files.name}: {error}") from error
+        self.files = msgspec.structs.replace(self.files, largest=self._topic.largest() - AROUND)
         name = self.files.name
         lineage = [run, *discarded][-1]
         self._courier = (

@@ -76,7 +76,7 @@ class KafkaSource(BoundSource):
         columns = (
             *([f"named_struct({beside}) AS beside"] if beside else []),
             "coalesce(value, CAST('null' AS BINARY)) AS payload",
-            f"coalesce(CAST(CAST({_header(BORN_HEADER)} AS STRING) AS BIGINT), unix_micros(timestamp)) AS born",
+            f"coalesce(TRY_CAST(CAST({_header(BORN_HEADER)} AS STRING) AS BIGINT), unix_micros(timestamp)) AS born",
             "CAST(partition AS BIGINT) AS major",
             "offset AS minor",
         )

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from penstock.extras import needs
 with needs():
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._config import ConfigResource
     from confluent_kafka.admin._acl import AclOperation
     from confluent_kafka.cimpl import NewTopic
 
@@ -35,6 +36,9 @@ ASKED_S = 2.0
 
 COMMITTED = {"isolation.level": "read_committed"}
 UNCOMMITTED = {"isolation.level": "read_uncommitted"}
+
+LARGEST_MESSAGE = 1_048_576
+"""Bytes, as Kafka's own producer has it, unless the URI says otherwise."""
 
 PRODUCER = {
     "enable.idempotence": True,
@@ -78,6 +82,15 @@ class Topic:
     def identity(self) -> str:
         """The id that the brokers gave the topic when it was created."""
         return str(self._description().topic_id)
+
+    def largest(self) -> int:
+        """The bytes that a message may have, as far as the topic says."""
+        own = int(self.settings.get("message.max.bytes", LARGEST_MESSAGE))
+        asked = ConfigResource(ConfigResource.Type.TOPIC, self.place.topic)
+        with suppress(KafkaException):  # who may not ask finds out as it sends
+            told = self._asking.describe_configs([asked], request_timeout=PATIENCE_S)[asked].result(PATIENCE_S)
+            return min(own, int(told["max.message.bytes"].value))
+        return own
 
     def _check_allowed(self, needs: Sequence[Right]) -> None:
         """Refuse a topic that may be seen and not be used: Spark, or a producer, would find that out in mid-run.

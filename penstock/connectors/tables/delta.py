@@ -21,7 +21,7 @@ from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, pres
 from penstock.connectors.tables.delta_log import meet
 from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
-from penstock.connectors.tables.rules import FRESH, refuse_optional_key, refuse_unfit
+from penstock.connectors.tables.rules import FRESH, refuse_nested_key, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.extras import needs
@@ -79,7 +79,7 @@ class DeltaSink(BoundSink):
         self._fresh, self._run = fresh, ""
         self._alone_at: int | None = None
         """A version in which all rows are known to be of runs."""
-        refuse_optional_key(sink, self._codec.schema)
+        refuse_nested_key(sink, self._codec.schema)
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         with self._explained():

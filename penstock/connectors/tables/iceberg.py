@@ -23,7 +23,7 @@ from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, pres
 from penstock.connectors.tables.delta_place import reason_of
 from penstock.connectors.tables.iceberg_place import CATALOG, IcebergPlace
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
-from penstock.connectors.tables.rules import FRESH, refuse_optional_key, refuse_unfit
+from penstock.connectors.tables.rules import FRESH, refuse_nested_key, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SinkError
 from penstock.extras import needs
@@ -90,7 +90,7 @@ class IcebergSink(BoundSink):
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Iceberg", self._codec.schema)
         self._fresh, self._run = fresh, ""
-        refuse_optional_key(sink, self._codec.schema)
+        refuse_nested_key(sink, self._codec.schema)
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         with self._explained():

@@ -29,6 +29,22 @@ def refuse_optional_key(sink: Sink, schema: pa.Schema) -> None:
         raise ConfigurationError(f"Sink {sink.name} is upserted by {nullable[0]}, which must not be optional.")
 
 
+def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
+    """Refuse to merge a table of a lake by lists, dicts or events, which its formats do not compare.
+
+    Raises
+    ------
+    ConfigurationError: names the field.
+    """
+    refuse_optional_key(sink, schema)
+    nested = [field.name for field in schema if field.name in sink.key and pa.types.is_nested(field.type)]
+    if nested:
+        raise ConfigurationError(
+            f"Sink {sink.name} is upserted by {nested[0]}, a list, a dict or an event, by which no row of such a table is found; choose a "
+            "key of single values."
+        )
+
+
 def refuse_unfit(sink: str, uri: str, wrong: Sequence[str]) -> None:
     """Refuse a table that could not take the events as they are.
 

@@ -577,6 +577,8 @@ DOORS: dict[str, Callable[..., Passed]] = {
     "Delta": sink_door("delta:DIR/table"),
     "Iceberg": sink_door(ICEBERG),
     "upsert in SQLite": sink_door("sqlite:DIR/u.sqlite", ("value",)),
+    "upsert in Delta": sink_door("delta:DIR/upserted", ("value",)),
+    "upsert in Iceberg": sink_door(ICEBERG.replace("values", "upserted"), ("value",)),
     "hop, event dialect": hop_of_events,
     "columns, batch dialect": columns_of_a_batch,
     "state, event dialect": state_of_objects,
