@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast, get_args
 
+from penstock.app.arguments import checked
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Element, declare
+from penstock.app.functions import check_function
 from penstock.app.joins import How, Interval, check_how, interval_join, interval_of, interval_text, latest_join, once
 from penstock.app.lookup import Lookup, check_fields
 from penstock.app.ordered import in_order
@@ -57,6 +59,7 @@ class App:
         self._elements: list[Element] = []
         self._sinks: list[Sink] = []
 
+    @checked()
     def parameter(self, name: str, default: Value, *, help: str = "", choices: Sequence[Value] | None = None) -> Value:
         """A value that a run may set (``penstock run app.py --NAME VALUE``); returns the one in force."""
         self.parameters[name] = Parameter(name, default, help, tuple(choices or ()))
@@ -64,6 +67,7 @@ class App:
         self.values[name] = value
         return value
 
+    @checked()
     def source(
         self,
         name: str,
@@ -93,12 +97,14 @@ class App:
         self._streams.append(source)
         return source
 
+    @checked()
     def stream(self, name: str, event_type: type[E]) -> Stream[E]:
         """Declare a stream that elements emit into."""
         stream = Stream(name, event_type)
         self._streams.append(stream)
         return stream
 
+    @checked()
     def sink(
         self,
         name: str,
@@ -122,6 +128,7 @@ class App:
         self._sinks.append(sink)
         return sink
 
+    @checked("inputs", "emits")
     def element(
         self,
         inputs: Streams,
@@ -173,6 +180,7 @@ class App:
 
         return decorate
 
+    @checked()
     def aggregate(
         self,
         inputs: Stream[Any],
@@ -210,6 +218,7 @@ class App:
             return
         self.element(inputs, emits=into, key=keys, window=window, name=label)(body)
 
+    @checked("at")
     def join(
         self,
         left: Stream[Any],
@@ -269,6 +278,7 @@ class App:
 
         return decorate
 
+    @checked("at")
     def join_latest(
         self,
         left: Stream[Any],
@@ -302,6 +312,7 @@ class App:
         return self._joined(streams, key, emits, at, name, f"join with the latest, {how}",
                             lambda label, pair, times: latest_join(label, pair, streams, times, within, how, max_held))  # fmt: skip
 
+    @checked()
     def lookup(
         self,
         inputs: Stream[Any],
@@ -334,7 +345,7 @@ class App:
         """
         columns = (key,) if isinstance(key, str) else tuple(key)
         fields = columns if by is None else (by,) if isinstance(by, str) else tuple(by)
-        if len(fields) != len(columns):
+        if not columns or len(fields) != len(columns):
             raise TopologyError(
                 f"A lookup by {', '.join(fields)} needs as many columns as key= names ({', '.join(columns)})."
             )
@@ -342,6 +353,7 @@ class App:
 
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "lookup"))
+            check_function(pair, 2, f"Element {label}", "decorate a function of an event and its row, or None")
             check_fields(label, inputs, fields, found, how)
             element = declare(Lookup(pair, found, fields, how), "event", inputs, emits, name=label)
             self._elements.append(replace(element, note=f"looks up {found.shown}, {how}"))
@@ -349,6 +361,7 @@ class App:
 
         return decorate
 
+    @checked("then", "without")
     def pattern(
         self,
         inputs: Stream[Any],
@@ -385,6 +398,7 @@ class App:
 
         return decorate
 
+    @checked()
     def distinct(
         self,
         inputs: Stream[Any],
@@ -421,7 +435,7 @@ class App:
     ) -> Callable[[Pair], Pair]:  # fmt: skip
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "join"))
-            if isinstance(at, str) or len(at) > len(streams):
+            if not isinstance(at, list | tuple) or len(at) > len(streams):
                 raise TopologyError(
                     f"Join {label} has at={at!r}: give a field, or None, for each of {', '.join(one.name for one in streams)}."
                 )
@@ -433,6 +447,7 @@ class App:
 
         return decorate
 
+    @checked("inputs", "emits", "state", "on_timer")
     def batch(
         self,
         inputs: Streams,
@@ -464,6 +479,7 @@ class App:
             "batch", inputs, emits, name=name, key=key, state=state, on_timer=on_timer, timers=timers, expires=expires
         )
 
+    @checked("inputs", "emits")
     def query(self, inputs: Streams, *, emits: Streams, name: str | None = None) -> Callable[[Body], Body]:
         """Declare a PE in the query dialect: Spark DataFrame in, DataFrame out, planned by Spark."""
         return self._declare("query", inputs, emits, name=name)

@@ -1,6 +1,5 @@
 """Processing elements (PEs): the classes and functions that users write, and their declarations."""
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import msgspec
 
 from penstock.app.duration import Duration, seconds
+from penstock.app.functions import check_function
 from penstock.app.shape import untold
 from penstock.app.spelling import did_you_mean
 from penstock.app.states import check_states
@@ -261,7 +261,7 @@ def declare(
 
 
 def _streams(element: str, role: str, given: Any) -> tuple[Stream[Any], ...]:
-    streams = (given,) if isinstance(given, Stream | str) else tuple(given)
+    streams = tuple(given) if isinstance(given, list | tuple) else (given,)
     for stream in streams:
         if not isinstance(stream, Stream):
             raise TopologyError(
@@ -312,17 +312,35 @@ def _check_hooks(element: Element) -> None:
     name, prototype = element.name, element.prototype
     if prototype is None:
         given, what = _handed(element)
-        _check_takes(element.body, given, f"Element {name}", f"it must accept {what}")
+        check_function(element.body, given, f"Element {name}", f"it must accept {what}")
         if element.on_timer is not None:
-            _check_takes(element.on_timer, 1, f"Element {name}: on_timer", "it must accept the states that are due")
+            check_function(element.on_timer, 1, f"Element {name}: on_timer", "it must accept the states that are due")
         return
     for hook, given, example in (
         ("on_event", 2, "def on_event(self, event)"), ("on_batch", 1, "def on_batch(self)"),
         ("on_timer", 1, "def on_timer(self)"), ("on_interval", 1, "def on_interval(self)"),
     ):  # fmt: skip
         if overrides(prototype, hook):
-            _check_takes(getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}")
+            check_function(getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}")
     check_methods(name, prototype, HOOKS)
+
+
+def check_cases(element: Element) -> None:
+    """Refuse fields that differ in case alone where Spark plans: it takes them for one.
+
+    Raises
+    ------
+    TopologyError: names the element and the fields.
+    """
+    for stream in (*element.inputs, *element.emits):
+        by_case: dict[str, str] = {}
+        for field in stream.event_type.__struct_fields__:
+            other = by_case.setdefault(field.lower(), field)
+            if other != field:
+                raise TopologyError(
+                    f"Element {element.name}: {other} and {field} of {stream.event_type.__name__} differ in case alone, and Spark, which "
+                    "plans the query dialect, takes them for one: rename one of them, or use another dialect."
+                )
 
 
 def _handed(element: Element) -> tuple[int, str]:
@@ -357,18 +375,6 @@ def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence
                 f"Element {name} has {method}, which is no hook and would never be called"
                 f"{meant or '; there are ' + ', '.join(hooks) + '.'}"
             )
-
-
-def _check_takes(body: Any, given: int, what: str, mend: str) -> None:
-    """See that something can be called with so many arguments."""
-    try:
-        signature = inspect.signature(body)
-    except (TypeError, ValueError):  # of what is not written in Python nothing is known
-        return
-    try:
-        signature.bind(*[None] * given)
-    except TypeError as error:
-        raise TopologyError(f"{what} cannot be called with what it gets ({error}): {mend}.") from error
 
 
 def check_state(element: Element) -> None:

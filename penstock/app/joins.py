@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted
+from penstock.app.functions import check_function
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission, Stream
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark, span
@@ -389,8 +390,12 @@ def _joining(
                 f"Join {name}: {first.name} and {stream.name} both carry {stream.event_type.__name__}, by which they cannot be told "
                 "apart: give one of them an event type of its own."
             )
-    if not callable(pair):
-        raise TopologyError(f"Join {name}: decorate a function of two events, which yields what they make.")
+    check_function(
+        pair,
+        len(streams),
+        f"Join {name}",
+        "decorate a function of an event of each stream, which yields what they make",
+    )
     if max_held is not None and (type(max_held) is not int or max_held < 1):
         raise TopologyError(f"Join {name}: max_held={max_held!r}; give a whole number above zero.")
     fields: list[Any] = [

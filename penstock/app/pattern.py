@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.app.duration import Duration, seconds
 from penstock.app.element import Emitted
+from penstock.app.functions import check_function, check_plain_function
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowing import SECOND, microseconds, of_watermark
@@ -95,10 +96,16 @@ def matching(
     TopologyError: it has fewer than two steps, or no time.
     """
     span = round(seconds(within) * SECOND)
-    if len(then) < 2 or not all(map(callable, then)) or not (without is None or callable(without)):
+    if not isinstance(then, list | tuple) or len(then) < 2 or not all(map(callable, then)) or not (without is None or callable(without)):
         raise TopologyError(
             f"Pattern {name}: give two or more functions of an event as steps, as then=[is_small, is_large], and without= as one."
         )
+    for number, condition in enumerate((*then, *(() if without is None else (without,))), 1):
+        label = f"step {number}" if number <= len(then) else "without="
+        check_plain_function(
+            condition, 1, f"Pattern {name}: {label}", "give a function of an event that returns whether it fits"
+        )
+    check_function(found, len(then), f"Pattern {name}", f"decorate a function of the {len(then)} events found")
     if not span:
         raise TopologyError(f"Pattern {name}: within={within!r} is no time; give a longer one.")
     made: Any = msgspec.defstruct(

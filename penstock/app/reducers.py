@@ -15,14 +15,27 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, Self, TypeVar, Union, get_args, get_origin
 
+from penstock.app.arguments import checked
+from penstock.app.functions import check_plain_function
 from penstock.errors import TopologyError
 from penstock.extras import needs
 from penstock.kinds.event import Event, field_types
+from penstock.kinds.identity import in_order, spelled
 
 State = TypeVar("State")
 
 SKETCH = 12
 """The logarithm to base two of a sketch's registers."""
+
+
+class Both:
+    """Whether two functions of an event are true."""
+
+    def __init__(self, one: Callable[[Any], Any], other: Callable[[Any], Any]) -> None:
+        self.one, self.other = one, other
+
+    def __call__(self, event: Any) -> Any:
+        return self.one(event) and self.other(event)
 
 
 class Reducer(ABC, Generic[State]):
@@ -39,9 +52,16 @@ class Reducer(ABC, Generic[State]):
         """Which events it takes; all of them unless given."""
 
     def where(self, wanted: Callable[[Any], Any]) -> Self:
-        """The same of those events only for which a function is true."""
-        self.wanted = wanted
-        return self
+        """The same of those events only for which a function is true; of several, all are to be."""
+        check_plain_function(
+            wanted,
+            1,
+            f"{type(self).__name__}().where(...)",
+            "give a function of an event, as lambda bid: bid.price > 10",
+        )
+        made = copy.copy(self)
+        made.wanted = wanted if self.wanted is None else Both(self.wanted, wanted)
+        return made
 
     @abstractmethod
     def kind(self, event: type[Event]) -> Any:
@@ -85,6 +105,7 @@ class Reducer(ABC, Generic[State]):
 class count(Reducer[int]):
     """How many events."""
 
+    @checked()
     def __init__(self) -> None:
         super().__init__()
 
@@ -107,6 +128,7 @@ class count(Reducer[int]):
 class sum(Reducer[Any]):
     """The sum of a field."""
 
+    @checked()
     def __init__(self, field: str) -> None:
         super().__init__(field)
 
@@ -132,6 +154,7 @@ class sum(Reducer[Any]):
 class mean(Reducer[tuple[float, int]]):
     """The mean of a field; a float, or None of no event."""
 
+    @checked()
     def __init__(self, field: str) -> None:
         super().__init__(field)
 
@@ -156,6 +179,7 @@ class mean(Reducer[tuple[float, int]]):
 class _Chosen(Reducer[Any]):
     """One of the values; None of none."""
 
+    @checked()
     def __init__(self, field: str) -> None:
         super().__init__(field)
 
@@ -166,7 +190,9 @@ class _Chosen(Reducer[Any]):
         return None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
-        return value if state is None or (value is not None and self._better(value, state)) else state
+        return (
+            value if state is None or (value is not None and self._better(in_order(value), in_order(state))) else state
+        )
 
     def merge(self, state: Any, later: Any) -> Any:
         return self.add(state, later, 0)
@@ -180,14 +206,14 @@ class _Chosen(Reducer[Any]):
 
 
 class min(_Chosen):
-    """The least value of a field."""
+    """The least value of a field; None and NaN only where there is no other."""
 
     def _better(self, one: Any, other: Any) -> bool:
         return bool(one < other)
 
 
 class max(_Chosen):
-    """The greatest value of a field."""
+    """The greatest value of a field, NaN above all, as Spark has it; None only where there is no other."""
 
     def _better(self, one: Any, other: Any) -> bool:
         return bool(one > other)
@@ -224,13 +250,14 @@ class last(_Timed):
 
 
 class top(Reducer[list[Any]]):
-    """The n events with the greatest value of a field, the greatest first.
+    """The n events with the greatest value of a field, the greatest first: NaN above all, and none whose value is None.
 
     Parameters
     ----------
     n: how many. by: the field.
     """
 
+    @checked()
     def __init__(self, n: int, by: str) -> None:
         super().__init__()
         self.n, self.by = n, by
@@ -258,12 +285,14 @@ class top(Reducer[list[Any]]):
         return state
 
     def _best(self, events: list[Any]) -> list[Any]:
-        return heapq.nlargest(self.n, events, key=lambda event: getattr(event, self.by))
+        known = (event for event in events if getattr(event, self.by) is not None)
+        return heapq.nlargest(self.n, known, key=lambda event: in_order(getattr(event, self.by)))
 
 
 class distinct(Reducer[set[Any]]):
     """How many values a field has. All of them are kept, so that the number is exact."""
 
+    @checked()
     def __init__(self, field: str) -> None:
         super().__init__(field)
 
@@ -279,11 +308,14 @@ class distinct(Reducer[set[Any]]):
         return set()
 
     def add(self, state: set[Any], value: Any, time: int) -> set[Any]:
-        state.add(value)
+        if value == value or all(other == other for other in state):  # NaN equals nothing, and counts once
+            state.add(value)
         return state
 
     def merge(self, state: set[Any], later: set[Any]) -> set[Any]:
-        return state | later
+        for value in later:
+            state = self.add(state, value, 0)
+        return state
 
     def result(self, state: set[Any]) -> int:
         return len(state)
@@ -300,6 +332,7 @@ class approx_distinct(Reducer[bytes]):
     MissingExtraError: the extra is not installed.
     """
 
+    @checked()
     def __init__(self, field: str) -> None:
         super().__init__(field)
         with needs():
@@ -366,6 +399,7 @@ class fold(Reducer[Any]):
     kind: the state's type, as ``list[Decimal]``; that of ``initial`` unless given, which says nothing of what a list holds.
     """
 
+    @checked()
     def __init__(
         self,
         initial: Any,
@@ -374,6 +408,11 @@ class fold(Reducer[Any]):
         kind: Any = None,
     ) -> None:
         super().__init__()
+        check_plain_function(
+            step, 2, "fold(): its step", "give a function of the state and an event that returns the state"
+        )
+        if merge is not None:
+            check_plain_function(merge, 2, "fold(): its merge", "give a function of two states that returns one")
         self._initial, self._step, self._merge = initial, step, merge
         self._kind = type(initial) if kind is None else kind
 
@@ -420,7 +459,7 @@ _COUNTABLE: dict[type, Callable[[Any], Any]] = {
     float: lambda number: number + 0.0,  # -0.0 is 0.0
     bool: int,
     bytes: lambda content: f"bytes {content.hex()}",
-    Decimal: lambda number: f"decimal {number.normalize() if number else 0}",
+    Decimal: lambda number: f"decimal {spelled(number)}",
     datetime: lambda moment: moment.timestamp(),
     type(None): lambda _: "none",
 }

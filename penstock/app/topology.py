@@ -6,7 +6,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from penstock.app.element import Element
+from penstock.app.element import Element, check_cases
 from penstock.app.stream import Sink, Source, Stream
 from penstock.errors import CyclicTopologyError, TopologyError
 from penstock.kinds.event import field_types
@@ -38,6 +38,8 @@ class Topology:
         for element in self.elements:
             self._check_element(element)
             self._check_window(element)
+            if element.dialect == "query":
+                check_cases(element)
         for sink in self.sinks:
             self._check_known(sink.stream, f"Sink {sink.name}")
             for field in sink.key:

@@ -31,6 +31,11 @@ def spelled(value: Any) -> Any:
     return value if kind is None or kind.identity is None else kind.identity(value)
 
 
+def in_order(value: Any) -> tuple[Any, ...]:
+    """What puts the values of a kind into one order: NaN, which is neither less nor greater than anything, is the last."""
+    return (True,) if value != value else (False, value)
+
+
 def identity(value: Any) -> bytes:
     """What is equal for equal values of a type, and for them alone."""
     return _encode(spelled(value))

@@ -13,11 +13,15 @@ from penstock.app.element import (
     declare,
     overrides,
 )
+from penstock.app.functions import check_function, check_plain_function
 from penstock.app.stream import Source, Stream
 from penstock.app.window.prototype import windowed
 from penstock.app.window.windowing import Count, Global, Session, Windowing
 from penstock.errors import TopologyError
 from penstock.kinds.event import field_types
+
+TAKING_ONE = ("on_event", "on_late", "merge")
+"""Hooks that are called with an event, or with the state of another window."""
 
 
 def declare_windowed(
@@ -59,6 +63,18 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
             f"Element {name} has windows but no key: add key='field', for windows belong to keyed instances."
         )
     check_methods(name, body, WINDOW_HOOKS)
+    for hook in WINDOW_HOOKS:
+        if overrides(body, hook):
+            given, example = (
+                (2, f"def {hook}(self, {'other' if hook == 'merge' else 'event'})")
+                if hook in TAKING_ONE
+                else (1, f"def {hook}(self)")
+            )
+            check_function(getattr(body, hook), given, f"Element {name}: {hook}", f"write it as {example}")
+            if hook == "merge":
+                check_plain_function(
+                    body.merge, 2, f"Element {name}: merge", "write it as def merge(self, other), which changes self"
+                )
     if not overrides(body, "on_event") or not (overrides(body, "on_close") or overrides(body, "on_batch")):
         raise TopologyError(f"Element {name} has windows: give it on_event, and on_close for their results.")
     for hook in ("on_timer", "on_interval"):

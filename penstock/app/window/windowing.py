@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from penstock.app.arguments import checked
 from penstock.app.duration import Duration, seconds
 from penstock.errors import TopologyError
 
@@ -106,6 +107,7 @@ class Sliding(Windowing):
     offset: Duration
     zone: str | None
 
+    @checked()
     def __init__(
         self, size: Duration, every: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
         allowed: Duration = 0.0,
@@ -195,6 +197,7 @@ class Sliding(Windowing):
 class Tumbling(Sliding):
     """Windows of one length, one after the other; see `Sliding` for the parameters."""
 
+    @checked()
     def __init__(
         self, size: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
         allowed: Duration = 0.0,
@@ -217,6 +220,7 @@ class Session(Windowing):
 
     gap: Duration
 
+    @checked()
     def __init__(self, gap: Duration, *, at: str | None = None, allowed: Duration = 0.0) -> None:
         super().__init__(at=at, allowed=allowed)
         object.__setattr__(self, "gap", gap)
@@ -253,6 +257,7 @@ class Count(Windowing):
         """Not these."""
         return False
 
+    @checked()
     def __init__(self, size: int, every: int | None = None, *, at: str | None = None) -> None:
         super().__init__(at=at)
         object.__setattr__(self, "size", size)
@@ -283,6 +288,7 @@ class Global(Windowing):
     every: Duration | None
     after: int | None
 
+    @checked()
     def __init__(self, *, every: Duration | None = None, after: int | None = None, at: str | None = None) -> None:
         super().__init__(at=at)
         object.__setattr__(self, "every", every)

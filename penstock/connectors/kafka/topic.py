@@ -15,8 +15,8 @@ from penstock.extras import needs
 with needs():
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._config import ConfigResource
     from confluent_kafka.admin._acl import AclOperation
+    from confluent_kafka.admin._config import ConfigResource
     from confluent_kafka.cimpl import NewTopic
 
 Right = Literal["read", "write"]
