@@ -1,4 +1,4 @@
-"""Write the tables of connectors in the documents from their declarations; with --check, only see whether they fit."""
+"""Write the tables of connectors and of kinds of fields in the documents from the code; with --check, only see whether they fit."""
 
 import re
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import TEXT, Option
 from penstock.connectors.registry import ROWS, connector
+from penstock.kinds.table import kinds
 
 DOCS = Path(__file__).parent.parent / "docs"
 SHARED = {option.name for option in ADMISSION}
@@ -37,6 +38,31 @@ def options_of(side: str) -> list[str]:
     return rows if len(rows) > 2 else []
 
 
+def kinds_of_fields() -> str:
+    """What a field can be, and how each place keeps it, as a Markdown table."""
+    heads = (
+        "field",
+        "column (Arrow, Parquet)",
+        "array of state",
+        "PostgreSQL",
+        "SQLite",
+        "Avro",
+        "Protobuf",
+        "JSON Schema",
+    )
+    rows = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    for kind in kinds():
+        avro = kind.avro if isinstance(kind.avro, str) else kind.avro["logicalType"]
+        array = f"`{kind.array}`" if kind.array else "none"
+        cells = (kind.arrow(), kind.postgresql, kind.sqlite, avro, kind.protobuf)
+        column, postgresql, sqlite, avro, protobuf = (f"`{cell}`" for cell in cells)
+        schema = f"`{kind.json_schema}`" if kind.json_schema else ""
+        rows.append(
+            f"| `{kind.name}` | {column} | {array} | {postgresql} | {sqlite} | {avro} | {protobuf} | {schema} |"
+        )
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Write, or check."""
     stale = []
@@ -46,6 +72,12 @@ def main() -> None:
             r"(<!-- connectors: (\w+) -->\n).*?(<!-- end -->)",
             lambda match: f"{match[1]}\n{table(match[2])}\n\n{match[3]}",
             text,
+            flags=re.DOTALL,
+        )
+        new = re.sub(
+            r"(<!-- kinds -->\n).*?(<!-- end -->)",
+            lambda match: f"{match[1]}\n{kinds_of_fields()}\n\n{match[2]}",
+            new,
             flags=re.DOTALL,
         )
         if new != text:

@@ -96,7 +96,12 @@ def matching(
     TopologyError: it has fewer than two steps, or no time.
     """
     span = round(seconds(within) * SECOND)
-    if not isinstance(then, list | tuple) or len(then) < 2 or not all(map(callable, then)) or not (without is None or callable(without)):
+    if (
+        not isinstance(then, list | tuple)
+        or len(then) < 2
+        or not all(map(callable, then))
+        or not (without is None or callable(without))
+    ):
         raise TopologyError(
             f"Pattern {name}: give two or more functions of an event as steps, as then=[is_small, is_large], and without= as one."
         )

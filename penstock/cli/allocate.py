@@ -25,12 +25,13 @@ from penstock.allocation import allocate as allocated
 from penstock.allocation.graph import read_json
 from penstock.allocation.strategy import Progress
 from penstock.cli.bar import Bar
+from penstock.cli.command import command
 from penstock.errors import ConfigurationError
 
 _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 
 
-@click.command()
+@command()
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("--resources", "-r", help='How many, or capacities, as "8" or "big=4,small=1"; or in the file.')
 @click.option("--for-cost", type=float, help="Find the least number of resources for this streaming cost instead.")
@@ -176,6 +177,8 @@ def _constraints(extra: Mapping[str, Any], given: Mapping[str, Any]) -> Constrai
         task, found, place = pin.partition("=")
         if not found:
             raise ConfigurationError(f"--pin is {pin!r}; give TASK=RESOURCE.")
+        if pinned.get(task, place) != place:
+            raise ConfigurationError(f"--pin: {task} is pinned to {pinned[task]} and to {place}; pin it once.")
         pinned = {**pinned, task: place}
     sets = {key: [*extra.get(key, []), *(text.split(",") for text in given[key])] for key in ("together", "apart")}
     return Constraints(pinned, **sets)

@@ -9,11 +9,12 @@ import click
 from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
 from penstock.app.spelling import did_you_mean
+from penstock.cli.command import Command
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.storage.place import path_of
 from penstock.storage.reach import meet
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class Place(click.ParamType[Path]):
@@ -33,7 +34,7 @@ PAUSES = "--pauses"
 """What click knows the former by: an option whose value may be left out would take the application that follows for it."""
 
 
-class AppCommand(click.Command):
+class AppCommand(Command):
     """A command on an application, whose help tells the application's own parameters, too, where one is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -73,11 +74,13 @@ def loaded(context: click.Context, file: str) -> tuple[App, AppReference]:
 
 def pairs(flag: str, given: tuple[str, ...]) -> dict[str, str]:
     """Values by name, from options such as ``--source NAME=URI``."""
-    values = {}
+    values: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise ConfigurationError(f"{flag} {text}: write NAME=VALUE.")
+        if name in values:
+            raise ConfigurationError(f"{flag} {name} is given twice, as {values[name]} and as {value}: give it once.")
         values[name] = value
     return values
 
@@ -97,11 +100,13 @@ def parameters(arguments: list[str], options: list[str]) -> dict[str, str]:
                     f"--{name} is no option of this command, and as a parameter it needs a value"
                     f"{did_you_mean(f'--{name}', options) or '.'}"
                 )
+        if name in found:
+            raise ConfigurationError(f"--{name} is given twice, as {found[name]} and as {value}: give it once.")
         found[name] = value
     return found
 
 
-def bounds(command: Command) -> Command:
+def bounds(command: Decorated) -> Decorated:
     """A bound on a figure of the latency."""
     names = {"mean": "mean", "p50": "median", "p99": "99th percentile", "p95": "95th percentile"}
     for name, words in names.items():

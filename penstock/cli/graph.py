@@ -8,10 +8,11 @@ import click
 from penstock.app.drawing import mermaid
 from penstock.app.loader import load_app
 from penstock.app.picture import svg
+from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SinkError
 
 
-@click.command()
+@command()
 @click.argument("app", metavar="APP.py")
 @click.option(
     "--output",

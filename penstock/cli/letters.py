@@ -8,11 +8,12 @@ import click
 import msgspec
 
 from penstock.cli.arguments import PLACE
+from penstock.cli.command import command
 from penstock.engine.letters import Letter, letters_of
 from penstock.errors import ConfigurationError, SinkError
 
 
-@click.command()
+@command()
 @click.argument("run", type=PLACE)
 @click.option("--of", "place", metavar="ELEMENT", help="Only those of an element, or of 'decoding SOURCE'.")
 @click.option("--show", type=click.IntRange(min=1), metavar="N", help="Show the last N whole.")

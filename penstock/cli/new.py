@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import DISTRIBUTION
 
@@ -89,7 +90,7 @@ README = """\
 """
 
 
-@click.command()
+@command()
 @click.argument("name")
 def new(name: str) -> None:
     """Make a small project in a new directory: an application, its input, and a test that passes.

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
+from penstock.cli.command import command
 from penstock.cli.predict import finite
 from penstock.cli.probe import probed, probes
 from penstock.cli.setting import recordings
@@ -15,7 +16,7 @@ from penstock.planner import Calibration, Observation, calibrate, verdicts
 from penstock.planner import observe as observed
 
 
-@click.command()
+@command()
 @recordings
 @probes
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")

@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 
 from penstock.app.duration import seconds
+from penstock.cli.command import command
 from penstock.errors import ConfigurationError
 from penstock.planner import calibrate, observe
 from penstock.planner.interference import load_of
@@ -14,7 +15,7 @@ from penstock.planner.packing import Packing
 from penstock.planner.packing import pack as packed
 
 
-@click.command()
+@command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--cores", type=click.IntRange(min=1), metavar="N", help="Of a driver; those recorded, unless given.")
 @click.option("--p95", metavar="T", help="Bound on the p95 of each; 1.1 times what it is alone, unless given.")

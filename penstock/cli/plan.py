@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from penstock.cli.arguments import bounds, pairs
+from penstock.cli.command import command
 from penstock.cli.probe import probed, probes
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import ConfigurationError, SinkError
@@ -16,7 +17,7 @@ from penstock.planner.planning import Goal, Planning, make_plan
 from penstock.planner.prices import Prices
 
 
-@click.command()
+@command()
 @recordings
 @probes
 @bounds

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from penstock.cli.command import command
 from penstock.cli.setting import recordings, setting_of, setting_options
 from penstock.planner import Prediction, calibrate, observe
 from penstock.planner.prediction import LATENCIES
 
 
-@click.command()
+@command()
 @recordings
 @setting_options
 @click.option("--following", metavar="RUN", help="A recording that grows: take the query at its present speed.")

@@ -6,10 +6,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.command import command
+
 FIGURES = ("fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "matrix-analytic", "allocation", "allocation-transfers")
 
 
-@click.command()
+@command()
 @click.argument("what", type=click.Choice([*FIGURES, "all"]))
 @click.option(
     "--output",

@@ -8,6 +8,7 @@ import click
 
 from penstock.app.loader import load_app
 from penstock.cli.arguments import PLACE, pairs
+from penstock.cli.command import command
 from penstock.engine import RunOptions
 from penstock.engine import rescale as move
 from penstock.errors import ConfigurationError, SourceError
@@ -16,7 +17,7 @@ from penstock.storage.journal import lines_of
 MASKED = "***"
 
 
-@click.command()
+@command()
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, 10_000), help="Partitions of each keyed hop.")
 @click.option(

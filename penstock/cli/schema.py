@@ -7,6 +7,7 @@ import click
 
 from penstock.app.loader import load_app
 from penstock.app.spelling import did_you_mean
+from penstock.cli.command import command
 from penstock.connectors.kafka.place import has_registry, subject_of
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
@@ -16,7 +17,7 @@ from penstock.schemas import FORMATS, Kind, Schema, source_code
 SUFFIXES: dict[str, Kind] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 
 
-@click.command()
+@command()
 @click.argument("place", metavar="APP.py|FILE|URI")
 @click.argument("event", required=False)
 @click.option(

@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.arguments import PLACE
+from penstock.cli.command import command
 from penstock.engine.overview import Overview, overview, runs_in
 
 WIDTH = 160
 """Of what is no terminal."""
 
 
-@click.command()
+@command()
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=PLACE)
 @click.option(
     "--runs",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.arguments import bounds, pairs
+from penstock.cli.command import command
 from penstock.cli.predict import finite
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import SinkError
@@ -17,7 +18,7 @@ from penstock.planner.page import page
 EVERY_S = 10.0
 
 
-@click.command()
+@command()
 @recordings
 @bounds
 @click.option(

@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 
 from penstock.cli.arguments import PLACE
+from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import needs
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@click.command()
+@command()
 @click.argument("runs", type=PLACE, default="runs")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8471, show_default=True, type=click.IntRange(0, 65535), help="0 for any that is free.")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import show, timer_of
 from penstock.errors import ConfigurationError
@@ -15,7 +16,7 @@ from penstock.queueing import optimize as optimized
 from penstock.queueing.model import figures_of
 
 
-@click.command()
+@command()
 @server_options
 @click.option("--max-mean-response", type=float, default=math.inf, help="Longest mean response time allowed, seconds.")
 @click.option("--max-p99", type=float, help="Longest 99th percentile of the response time allowed, seconds.")

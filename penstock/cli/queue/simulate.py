@@ -6,6 +6,7 @@ import click
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from penstock.cli.bar import Bar
+from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, costed, quantile_name, show
 from penstock.errors import ConfigurationError
@@ -13,7 +14,7 @@ from penstock.queueing import simulate as simulated
 from penstock.queueing import with_scv
 
 
-@click.command()
+@command()
 @server_options
 @click.option("--jobs", type=int, default=2_000_000, show_default=True, help="Jobs to simulate.")
 @click.option("--seed", type=int, default=0, show_default=True)

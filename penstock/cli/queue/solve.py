@@ -4,13 +4,14 @@ from typing import Any
 
 import click
 
+from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, costed, quantile_name, show
 from penstock.errors import NotSolvableError
 from penstock.queueing import solve as solved
 
 
-@click.command()
+@command()
 @server_options
 @click.option(
     "--method", type=click.Choice(["auto", "spectral", "iterative", "chain"]), default="auto", show_default=True

@@ -11,6 +11,7 @@ import click
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from penstock.cli.bar import Bar
+from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, labelled, show_points
 from penstock.errors import ConfigurationError, SinkError
@@ -18,7 +19,7 @@ from penstock.queueing.model import Model
 from penstock.queueing.sweep import Axis, Value, point, require_parameters, settings
 
 
-@click.command()
+@command()
 @server_options
 @click.option(
     "--over", "axes", multiple=True, required=True, metavar="NAME=VALUES", help="a,b,c or start:stop:count[:log]."
