@@ -38,7 +38,8 @@ def test_every_public_member_is_in_the_reference(handbook):
         "penstock.planner",
         "penstock.queueing",
         "penstock.allocation",
-        "penstock.testing",
+        "penstock.kinds",
+    "penstock.testing",
         "penstock.client",
     ):
         page = (pages / f"{module}.html").read_text()

@@ -27,6 +27,7 @@ from penstock.connectors.declaration import (
 from penstock.connectors.files.sink import Memory
 from penstock.connectors.sequence import Sequence, SequenceSource, Slice
 from penstock.connectors.sink import BoundSink, other_run, present
+from penstock.connectors.source import BoundSource, Reading, Reckoning, SparkView
 from penstock.connectors.uri import Uri
 from penstock.runtime.output import SinkFiles, StagedFile, divided
 
