@@ -23,7 +23,7 @@ from penstock.cli.main import cli
 
 ROOT = Path(__file__).parent.parent
 PARTS = (
-    "", "app.reducers", "testing", "errors", "client", "planner", "queueing", "allocation", "connectors", "schemas",
+    "", "app.reducers", "kinds", "testing", "errors", "client", "planner", "queueing", "allocation", "connectors", "schemas",
     "engine", "adapter",
 )  # fmt: skip
 
