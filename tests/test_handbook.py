@@ -39,7 +39,7 @@ def test_every_public_member_is_in_the_reference(handbook):
         "penstock.queueing",
         "penstock.allocation",
         "penstock.kinds",
-    "penstock.testing",
+        "penstock.testing",
         "penstock.client",
     ):
         page = (pages / f"{module}.html").read_text()
