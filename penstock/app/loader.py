@@ -73,6 +73,8 @@ def load_app(
     """
     file, _, wanted = str(path).partition(":")
     source = Path(file).resolve()
+    if not source.exists():
+        raise ApplicationNotFoundError(f"There is no file {file}; name the Python file that defines the application.")
     if not source.is_file() or source.suffix != ".py":
         raise ApplicationNotFoundError(f"{file} is not a Python file; name the file that defines the application.")
     module = source.stem

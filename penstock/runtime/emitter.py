@@ -1,11 +1,12 @@
 """What an element emits, checked and gathered while it is handed many events."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from penstock.app.element import Element
 from penstock.app.stream import Emission, Stream
 from penstock.errors import EmissionError
+from penstock.kinds.event import Event
 from penstock.runtime.events import EventBatch
 from penstock.runtime.lineage import LineageColumns
 from penstock.runtime.wiring import Wiring
@@ -39,7 +40,12 @@ class Emitter:
         """
         if result is None:
             return ()
-        emissions = [result] if isinstance(result, Emission) else list(result)
+        if isinstance(result, Emission):
+            emissions = [result]
+        elif isinstance(result, Iterable) and not isinstance(result, str | bytes):
+            emissions = list(result)
+        else:
+            self._refuse(result)
         for index, emission in enumerate(emissions):
             checked = self._checked.get(emission.stream) if type(emission) is Emission else None
             if checked is None:
@@ -78,8 +84,14 @@ class Emitter:
             if events:
                 yield EventBatch(stream, lineage.take(rows), events=events)
 
-    def _refuse(self, thing: Any) -> None:
+    def _refuse(self, thing: Any) -> NoReturn:
         declared = ", ".join(stream.name for stream in self._emitted) or "no stream"
+        if isinstance(thing, Event) and self._emitted:
+            first = next(iter(self._emitted)).name
+            raise EmissionError(
+                f"{self._element.name} emitted {thing!r}, which is in no stream: put it into one, as {first}.emit(event), or call that "
+                f"with the event's fields, as {first}(...)."
+            )
         what = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
         raise EmissionError(
             f"{self._element.name} emitted {what}, but declares that it emits into {declared}: call a declared stream "

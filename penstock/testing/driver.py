@@ -185,11 +185,12 @@ class TopologyDriver:
         timed = [source for source in self._topology.sources if source.event_time is not None]
         speaking = [source for source in timed if not self._is_idle(source)] or timed
         marks = [
-            self._committed.greatest_times.get(source.name, 0.0) - source.event_time.lateness
+            round(self._committed.greatest_times.get(source.name, 0.0) * SECOND) // 1000
+            - round(source.event_time.lateness * 1000)
             for source in speaking
             if source.event_time is not None
         ]
-        mark = int(min(marks, default=0.0) * 1000) / 1000
+        mark = min(marks, default=0) / 1000
         if mark > 0 and not self._committed.ended:
             self._committed.watermark = max(mark, self._committed.watermark or mark)
 

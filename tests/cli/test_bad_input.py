@@ -63,7 +63,7 @@ def test_an_application_without_a_sink_is_refused(app, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["missing.py"], ["missing.py is not a Python file"]),
+        (["missing.py"], ["There is no file missing.py"]),
         (["good.py"], ["Source Words has no URI", "--source Words=jsonl:PATH"]),
         (["good.py", "--source", "Words=jsonl:nowhere"], ["nowhere does not exist", "create the directory"]),
         (["good.py", "--source", "Words=ftp:input"], ["no known scheme", "jsonl:..."]),

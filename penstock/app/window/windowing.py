@@ -28,9 +28,16 @@ class Window(NamedTuple):
     end: datetime
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOCAL_EPOCH = datetime(1970, 1, 1)
+
+
 def microseconds(moment: datetime) -> int:
     """Since the epoch; a time without a zone is in UTC."""
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * SECOND)
+    since = moment - (EPOCH if moment.tzinfo else LOCAL_EPOCH)
+    return (
+        since.days * 86_400 + since.seconds
+    ) * SECOND + since.microseconds  # a float would be a microsecond off from 2243 on
 
 
 def of_watermark(mark: float | None) -> int:
@@ -40,7 +47,7 @@ def of_watermark(mark: float | None) -> int:
 
 def moment(at: int) -> datetime:
     """The time of a number of microseconds since the epoch."""
-    return datetime.fromtimestamp(at // SECOND, UTC) + timedelta(microseconds=at % SECOND)
+    return EPOCH + timedelta(microseconds=at)
 
 
 ALLOWED = "allowed (us)"
