@@ -45,14 +45,18 @@ __all__ = [
     "Window",
     "__version__",
     "reducers",
+    "run",
     "watch",
 ]
 
 
+_LATER = {"watch": "penstock.planner.watching", "run": "penstock.engine.starting"}
+"""What is imported when it is first asked for: it needs SciPy, or Spark, and `import penstock` does not."""
+
+
 def __getattr__(name: str) -> Any:
-    """Import the planner when it is first asked for: it needs SciPy, and `import penstock` does not."""
-    if name != "watch":
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs():
-        globals()[name] = watch = import_module("penstock.planner.watching").watch
-    return watch
+        globals()[name] = found = getattr(import_module(_LATER[name]), name)
+    return found

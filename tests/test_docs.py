@@ -20,7 +20,7 @@ def blocks(path, language):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_python_in_documents_runs(path, tmp_path, monkeypatch):
-    if path.name in ("tutorial.md", "adapter.md"):
+    if path.name in ("tutorial.md", "adapter.md", "session.md"):
         return  # below, as its reader would go through it
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -67,6 +67,16 @@ def test_the_tutorial_can_be_followed(tmp_path):
     said = shell(look.replace("--ui", "--ui 0").replace("2 m", "15 s"), tmp_path)
     assert "0 dead-lettered" in said
     assert "lost 0, duplicated 0" in said
+
+
+@pytest.mark.slow
+def test_a_session_of_ones_own_runs_an_application(tmp_path):
+    page = ROOT / "docs" / "how-to" / "session.md"
+    application, session = blocks(page, "python")
+    (said,) = blocks(page, "text")
+    (tmp_path / "words.py").write_text(application)
+    (tmp_path / "session.py").write_text(session)
+    assert shell("python session.py", tmp_path) == said
 
 
 @pytest.mark.slow

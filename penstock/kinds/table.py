@@ -159,19 +159,17 @@ def kinds() -> Iterator[Kind]:
 
 
 def register(kind: Kind) -> None:
-    """Add a kind.
+    """Add a kind; of one type the last one counts, for a module may be loaded anew.
 
     Raises
     ------
-    ValueError: its type has a row, or it says only one of ``encode`` and ``decode``.
+    ValueError: its type has a row of ours, or it lacks ``encode`` or ``decode``.
     """
-    if any(known.python is kind.python for known in kinds()):
+    if any(known.python is kind.python for known in _KINDS):
         raise ValueError(f"The type {kind.python.__name__} is known: it has a row in the table of kinds.")
     if kind.encode is None or kind.decode is None:
-        raise ValueError(
-            f"The kind {kind.name} needs encode= and decode=, its text and back: no library knows the type."
-        )
-    _REGISTERED.append(kind)
+        raise ValueError(f"The kind {kind.name} needs encode= and decode=, its text and back: no library knows it.")
+    _REGISTERED[:] = [*(known for known in _REGISTERED if known.python is not kind.python), kind]
     _found.cache_clear()
 
 

@@ -40,12 +40,12 @@ class Emitter:
         """
         if result is None:
             return ()
-        if isinstance(result, Emission):
-            emissions = [result]
-        elif isinstance(result, Iterable) and not isinstance(result, str | bytes):
-            emissions = list(result)
-        else:
-            self._refuse(result)
+        try:
+            emissions = [result] if isinstance(result, Emission) else list(result)
+        except TypeError:
+            if isinstance(result, Event):
+                self._refuse(result)
+            raise
         for index, emission in enumerate(emissions):
             checked = self._checked.get(emission.stream) if type(emission) is Emission else None
             if checked is None:
@@ -89,8 +89,8 @@ class Emitter:
         if isinstance(thing, Event) and self._emitted:
             first = next(iter(self._emitted)).name
             raise EmissionError(
-                f"{self._element.name} emitted {thing!r}, which is in no stream: put it into one, as {first}.emit(event), or call that "
-                f"with the event's fields, as {first}(...)."
+                f"{self._element.name} emitted {thing!r}, which is in no stream, but declares that it emits into {declared}: write "
+                f"{first}.emit(event), or {first}(...) with the event's fields."
             )
         what = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
         raise EmissionError(

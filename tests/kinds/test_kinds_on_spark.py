@@ -55,8 +55,15 @@ def wrong(came):
     return found
 
 
-@pytest.mark.parametrize("source", [jsonl, parquet, csv_of])
-@pytest.mark.parametrize("name", ["relays", "planned"])
+SLOW = pytest.mark.slow
+PASSAGES = [
+    ("relays", parquet), ("planned", csv_of), *(pytest.param(name, source, marks=SLOW) for name, source in (
+        ("relays", jsonl), ("relays", csv_of), ("planned", jsonl), ("planned", parquet)
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "source"), PASSAGES)
 def test_every_kind_comes_through_spark(name, source, tmp_path, spark):
     (tmp_path / "in").mkdir()
     app, application = load_app(f"{APPS}:{name}")

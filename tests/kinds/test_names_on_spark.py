@@ -31,7 +31,9 @@ def write(events, directory, kind):
     return {"In": f"{kind}:{directory}"}
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("jsonl", marks=pytest.mark.slow), pytest.param("csv", marks=pytest.mark.slow), "parquet"]
+)
 @pytest.mark.parametrize(
     ("which", "groups"),
     [("names", {}), ("names", {"second": "later"}), ("names_queried", {}), ("cases", {"second": "later"})],
