@@ -5,6 +5,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
+from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, cast
 
 from penstock.errors import PenstockError, TopologyError
@@ -107,16 +108,20 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is tuple:
         return isinstance(value, tuple) and len(value) == len(arguments) and all(map(fits, value, arguments))
     if origin is Sequence:
-        return isinstance(value, list | tuple) and all(fits(each, arguments[0]) for each in value)
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, str | bytes)
+            and all(fits(each, arguments[0]) for each in value)
+        )
     if origin is Mapping:
         return isinstance(value, Mapping)
     if getattr(hint, "_is_protocol", False):
         methods = [name for name, member in vars(hint).items() if callable(member) and not name.startswith("_")]
         return all(hasattr(value, name) for name in methods)
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, Real) and not isinstance(value, bool)
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, Integral) and not isinstance(value, bool)
     return isinstance(value, type(None) if hint is None else origin or hint)
 
 

@@ -10,6 +10,10 @@ import pyarrow.compute as pc
 from penstock.kinds.annotations import optional, plain, scalar_of
 from penstock.kinds.event import Event, field_types
 
+DAYS = (-719_162, 2_932_896)
+MICROSECONDS = (DAYS[0] * 86_400_000_000, (DAYS[1] + 1) * 86_400_000_000 - 1)
+"""What Python has of dates and times: from 0001-01-01 to the end of 9999-12-31."""
+
 TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -123,7 +127,13 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.ListArray.from_arrays(_offsets(column), values, type=wanted)
     if pa.types.is_timestamp(wanted) and not pa.types.is_null(column.type):
         column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False)
-    return column.cast(wanted)
+    made = column.cast(wanted)
+    if pa.types.is_timestamp(wanted) or pa.types.is_date(wanted):
+        extremes = pc.min_max(made.cast(pa.int32() if pa.types.is_date(wanted) else pa.int64()))
+        least, most = DAYS if pa.types.is_date(wanted) else MICROSECONDS
+        if extremes["min"].is_valid and not least <= extremes["min"].as_py() <= extremes["max"].as_py() <= most:
+            raise ValueError("a time is outside of the years 1 to 9999")
+    return made
 
 
 def _has(kind: pa.DataType, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Values by the fields of their events, as columns and tables hold them; an event's encoding may give fields other names."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from inspect import Parameter, signature
 from math import isfinite
@@ -11,7 +11,7 @@ import msgspec
 from penstock.kinds.annotations import optional, plain
 from penstock.kinds.coding import to_builtins
 from penstock.kinds.event import Event, field_types
-from penstock.kinds.table import kinds
+from penstock.kinds.table import KNOWN_ANEW, kinds
 
 Change = Callable[[Any], Any]
 
@@ -35,6 +35,9 @@ def for_columns(value: Any, *, staged: bool = False) -> Any:
 def _kept(staged: bool) -> tuple[type, ...]:
     """What columns take as it is."""
     return tuple(kind.python for kind in kinds() if not (kind.is_text or (staged and kind.staged)))
+
+
+KNOWN_ANEW.extend((_flat.cache_clear, _kept.cache_clear))
 
 
 def is_nested(annotation: Any) -> bool:
@@ -115,16 +118,40 @@ def is_writable(value: Any) -> bool:
     return all(not isinstance(scalar, float) or isfinite(scalar) for scalar in scalars_in(value))
 
 
-def refuse_unwritable(event: Event) -> None:
+def floats_of(event_type: type[Event]) -> dict[str, bool]:
+    """The fields that hold floats, themselves or within, and whether each may be None."""
+    return _floats_of(event_type)
+
+
+@cache
+def _floats_of(event_type: Any) -> dict[str, bool]:
+    kinds = field_types(event_type)
+    return {name: optional(annotation) for name, annotation in kinds.items() if _holds_floats(annotation)}
+
+
+def _holds_floats(annotation: Any) -> bool:
+    kind = plain(annotation)
+    if get_origin(kind) in (list, dict):
+        return _holds_floats(get_args(kind)[-1])
+    if isinstance(kind, type) and issubclass(kind, Event):
+        return any(map(_holds_floats, field_types(kind).values()))
+    return kind is float
+
+
+def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
     """Refuse numbers that JSON does not have; NaN is null where a field may be None.
+
+    Parameters
+    ----------
+    floats: `floats_of` the event.
 
     Raises
     ------
     ValueError: names the field.
     """
-    for name, annotation in field_types(type(event)).items():
+    for name, may_miss in floats.items():
         value = getattr(event, name)
-        if not is_writable(value) and not (value != value and optional(annotation)):
+        if not is_writable(value) and not (value != value and may_miss):
             raise ValueError(
                 f"Field {name} is or holds {value!r}, which JSON does not have; let it be None, and declare that"
             )

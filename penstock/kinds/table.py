@@ -3,7 +3,7 @@
 A kind that msgspec does not know, of an application or a library, is added by `register` before its event types are declared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from functools import cache
@@ -40,6 +40,17 @@ def _plain_decimal(number: Decimal) -> Decimal:
 
 def _in_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _time_in_utc(clock: time) -> time:
+    """A time of day in UTC; where that is of another day, the one time equal to it whose clock is nearest."""
+    offset = clock.utcoffset()
+    if offset is None or offset.seconds % 60:
+        return clock
+    minutes = clock.hour * 60 + clock.minute - offset // timedelta(minutes=1)
+    shown = min(max(minutes, 0), 1439)
+    zone = UTC if shown == minutes else timezone(timedelta(minutes=shown - minutes))
+    return clock.replace(hour=shown // 60, minute=shown % 60, tzinfo=zone)
 
 
 def _iso_duration(functions: Any, column: Any) -> Any:
@@ -126,7 +137,7 @@ _KINDS = [
         to_sqlite=date.isoformat, avro={"type": "int", "logicalType": "date"}, json_schema="date",
     ),
     Kind(
-        name="time", python=time, samples=(time(), time(23, 59, 59, 999_999)), avro={"type": "long", "logicalType": "time-micros"},
+        name="time", python=time, identity=_time_in_utc, samples=(time(), time(23, 59, 59, 999_999), time(12, tzinfo=UTC), time(17, 30, tzinfo=EAST), time(1, tzinfo=EAST)), avro={"type": "long", "logicalType": "time-micros"},
         json_schema="time",
     ),
     Kind(
@@ -150,6 +161,8 @@ _KINDS = [
     ),
 ]  # fmt: skip
 _REGISTERED: list[Kind] = []
+KNOWN_ANEW: list[Callable[[], None]] = []
+"""What is to be forgotten when a kind is added."""
 
 
 def kinds() -> Iterator[Kind]:
@@ -170,7 +183,8 @@ def register(kind: Kind) -> None:
     if kind.encode is None or kind.decode is None:
         raise ValueError(f"The kind {kind.name} needs encode= and decode=, its text and back: no library knows it.")
     _REGISTERED[:] = [*(known for known in _REGISTERED if known.python is not kind.python), kind]
-    _found.cache_clear()
+    for forget in KNOWN_ANEW:
+        forget()
 
 
 def kind_of_type(python: Any, *, naive: bool = False) -> Kind | None:
@@ -185,6 +199,9 @@ def _found(python: Any, naive: bool) -> Kind | None:
             if kind.python is base and kind.naive == (naive and base is datetime):
                 return kind
     return None
+
+
+KNOWN_ANEW.append(_found.cache_clear)
 
 
 def named(name: str) -> Kind:

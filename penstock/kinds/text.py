@@ -1,6 +1,7 @@
 """Fields of events as texts: what stands beside an event in a message's key or header, or in a path."""
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from math import isfinite
 from typing import Any
 from urllib.parse import quote, unquote
@@ -32,7 +33,12 @@ def text_of(value: Any) -> str:
     value = spelled(value)
     if isinstance(value, list | dict | msgspec.Struct) and not is_writable(value):
         raise ValueError("within a list, a dict or an event, NaN and infinity have no text, and none can be a key")
-    plain = to_builtins(value)
+    if type(value) is Decimal and value.is_finite() and abs(value) < 10**20 and int(value.as_tuple().exponent) >= -18:
+        return f"{value:f}"  # as Spark writes those that it has
+    try:
+        plain = to_builtins(value)
+    except NotImplementedError:  # of a type that no field has
+        return str(value)
     return plain if isinstance(plain, str) else _encode(plain).decode()
 
 

@@ -10,7 +10,16 @@ from penstock.kinds.annotations import demanding, optional, plain
 from penstock.kinds.arrow import arrow_schema
 from penstock.kinds.coding import convert, json_decoder, json_encoder, msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
-from penstock.kinds.fields import encoded_names, event_to_encoded, in_order, is_flat, is_nested, is_writable, to_column
+from penstock.kinds.fields import (
+    encoded_names,
+    event_to_encoded,
+    floats_of,
+    in_order,
+    is_flat,
+    is_nested,
+    is_writable,
+    to_column,
+)
 
 
 class Codec:
@@ -38,6 +47,8 @@ class Codec:
         self._to_staged = {name: to_column(annotation, staged=True) for name, annotation in fields.items()}
         self._to_encoded = event_to_encoded(event_type)
         self._of_fields = in_order(event_type)
+        self.floats = floats_of(event_type)
+        """The fields that hold floats, and whether each may be None."""
         self.names = encoded_names(event_type)
         """What JSON calls the fields."""
         self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}

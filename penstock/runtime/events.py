@@ -62,7 +62,8 @@ class EventBatch:
         if self._lines is None:
             events = self.events(wiring)
             self._lines = list(map(_encode, events))
-            for event, line in zip(events, self._lines, strict=True):
+            floats = wiring.codec(self.stream.event_type).floats
+            for event, line in zip(events, self._lines, strict=True) if floats else ():
                 if b"null" in line:
-                    refuse_unwritable(event)
+                    refuse_unwritable(event, floats)
         return self._lines

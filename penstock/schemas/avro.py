@@ -84,6 +84,8 @@ def _in_utc(value: Any) -> Any:
         return {name: _in_utc(each) for name, each in value.items()}
     if isinstance(value, list):
         return list(map(_in_utc, value))
+    if isinstance(value, time) and value.tzinfo is not None:
+        raise ValueError(f"{value} has a zone, and times of day have none in Avro")
     return zoned(value) if isinstance(value, datetime) else value
 
 

@@ -10,7 +10,7 @@ from penstock.errors import EventSchemaError
 from penstock.kinds.coding import convert, json_encoder, to_builtins
 from penstock.kinds.coding import json_schema as schema_of_event
 from penstock.kinds.event import Event
-from penstock.kinds.fields import refuse_unwritable
+from penstock.kinds.fields import floats_of, refuse_unwritable
 from penstock.kinds.table import kinds
 from penstock.schemas.schema import Schema, Values, made_type
 
@@ -50,7 +50,7 @@ def writer_of(schema: Schema) -> Callable[[Any], bytes]:
     encode = json_encoder().encode
 
     def write(event: Any) -> bytes:
-        refuse_unwritable(event)
+        refuse_unwritable(event, floats_of(type(event)))
         return encode(convert(to_builtins(event), made))
 
     return write

@@ -108,6 +108,37 @@ def test_rows_that_a_trigger_refuses_are_dead_letters(database, tmp_path):
 
 
 @pytest.mark.servers
+@pytest.mark.parametrize("key", [(), ("name",)])
+def test_thousands_of_refused_rows_are_found(postgresql, tmp_path, key):
+    uri, run = postgresql
+    run(
+        'CREATE TABLE "Out" (name text PRIMARY KEY, size bigint CHECK (size % 2 = 0), real double precision, at timestamptz)'
+    )
+    letters = delivered(uri, things(*range(4_000)), tmp_path, key)
+    assert len(letters) == 2_000
+    assert run('SELECT count(*) FROM "Out"') == [(2_000,)]
+
+
+def test_equal_decimals_are_one_key(database, tmp_path):
+    uri, run = database
+    assert delivered(uri, [Price("a", Decimal("1.10")), Price("b", Decimal("1.1"))], tmp_path, ("price",)) == []
+    assert run('SELECT name FROM "Out"') == [("b",)]
+
+
+def test_a_trigger_that_rolls_all_back_is_told_with_its_words(tmp_path):
+    path = tmp_path / "t.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute('CREATE TABLE "Out" (name text, price text)')
+    connection.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON \"Out\" WHEN NEW.name = 'b' BEGIN SELECT RAISE(ROLLBACK, 'not b'); END"
+    )
+    connection.commit()
+    connection.close()
+    with pytest.raises(SinkError, match="not b"):
+        delivered(f"sqlite:{path}", [Price("a", Decimal(1)), Price("b", Decimal(1))], tmp_path)
+
+
+@pytest.mark.servers
 def test_a_key_that_no_index_holds_is_a_dead_letter(postgresql, tmp_path):
     uri, run = postgresql
     long = "".join(chr(0x4E00 + (number * 7919) % 20000) for number in range(6000))

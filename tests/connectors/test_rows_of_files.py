@@ -70,6 +70,10 @@ CSV = {
     "blank lines": ("name,city\n\nAda,Paris\n\n", [Row("Ada", "Paris")]),
     "no line at its end": ("name,city\nAda,Paris", [Row("Ada", "Paris")]),
     "a header alone": ("name,city\n", []),
+    "a header alone, and no line": ("name,city", []),
+    "a blank line first": ("\n\nname,city\nAda,Paris\n", [Row("Ada", "Paris")]),
+    "fields too few, and an empty text": ('name,city,size\n"",""\n"",\n', [Row("", ""), Row("")]),
+    "a long field": (f"name,city\nAda,{'x' * 200_000}\n", [Row("Ada", "x" * 200_000)]),
     "a column of ours": ("name,born,now,major\nAda,1,2,3\n", [Row("Ada")]),
     "nested fields as JSON": ('name,inner,waits\nAda,"{""x"": 1}","[""PT1S""]"\n', [Row("Ada", inner=Inner(1), waits=[timedelta(seconds=1)])]),
 }  # fmt: skip
@@ -87,6 +91,29 @@ def test_a_line_with_a_field_too_many_is_no_event(tmp_path, line):
     events, [letter] = read(path, "csv")
     assert events == [Row("Ada", "Paris"), Row("Bob", "Rome")]
     assert f"{path}: the line has {line.count(',') + 1} fields, and the header names 2" in letter
+
+
+def test_lines_come_in_the_order_of_the_file(tmp_path):
+    lines = [f"n{number}" if number % 3 else f"n{number},c" for number in range(20_000)]
+    path = csv_file(tmp_path, "\n".join(["name,city", *lines]))
+    events, letters = read(path, "csv")
+    assert ([event.name for event in events], letters) == ([f"n{number}" for number in range(20_000)], [])
+
+
+def test_a_line_of_another_length_in_another_encoding_takes_no_other_with_it(tmp_path):
+    path = csv_file(tmp_path, b"name,city\nAda,\xff,x\nBob,\xff\nCid\xff\nDot,Rome\n")
+    events, letters = read(path, "csv")
+    assert events == [Row("Dot", "Rome")]
+    assert len(letters) == 3
+    path = csv_file(tmp_path, b"name,city\nAda,a\x81b\nBob,Rome\n")
+    events, letters = read(path, "csv", encoding="cp1252")
+    assert (events, len(letters)) == ([Row("Bob", "Rome")], 1)
+
+
+def test_a_header_that_names_a_field_twice_makes_dead_letters(tmp_path):
+    events, [letter] = read(csv_file(tmp_path, "name,city,name\nAda,Paris,Eve\n"), "csv")
+    assert events == []
+    assert "names 'name' twice" in letter
 
 
 def test_an_encoding_is_named_or_its_lines_are_dead_letters(tmp_path):
@@ -156,6 +183,34 @@ def test_parquet_of_another_type_is_dead_letters_that_name_file_and_column(tmp_p
     events, letters = read(path, "parquet")
     assert events == []
     assert [reason in letter and str(path) in letter for letter in letters] == [True, True]
+
+
+def test_a_nested_value_that_does_not_fit_takes_no_other_with_it(tmp_path):
+    class Measured(Event):
+        name: str
+        values: list[float] = []
+        counts: dict[str, int] = {}
+
+    rows = [[1], [2**53 + 1], [], None, [3]]
+    counts = pa.array([[("a", 1)], [], [("b", 2**64 - 1)], [("c", 3)], []], pa.map_(pa.string(), pa.uint64()))
+    path = parquet_file(tmp_path, name=list("abcde"), values=pa.array(rows, pa.list_(pa.int64())), counts=counts)
+    codec, events, letters = Codec(Measured), [], []
+    for part in FileReader("Rows", "Measured", "parquet", codec.schema, None).parts(str(path)):
+        for number in range(len(part)):
+            if isinstance(part, pa.RecordBatch):
+                events += [row["name"] for row in part.slice(number, 1).to_pylist(maps_as_pydicts="strict")]
+            else:
+                letters.append(part[number].row["name"])
+    assert (events, letters) == (["a", "d", "e"], ["b", "c"])
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("us", "UTC")])
+def test_a_time_that_python_does_not_have_is_a_dead_letter(tmp_path, kind):
+    path = parquet_file(tmp_path, name=["a", "b", "c"], at=pa.array([0, 2**60, -(2**60)], kind))
+    events, letters = read(path, "parquet")
+    assert [event.name for event in events] == ["a"]
+    assert all("years 1 to 9999" in letter for letter in letters)
+    assert len(letters) == 2
 
 
 def test_a_value_that_does_not_fit_takes_no_other_with_it(tmp_path):

@@ -175,13 +175,18 @@ def test_a_server_killed_in_the_middle_of_a_batch(postgres, tmp_path, monkeypatc
             starting.append(threading.Timer(1.0, postgres.start))
             starting[0].start()
 
+    class Dying(list):
+        def __iter__(self):
+            for number, row in enumerate(super().__iter__()):
+                if number == 2_500:
+                    kill_once()
+                yield row
+
     load = Postgres.load
 
     def load_and_die(self, cursor, table, rows):
         if moment == "copy":
-            load(
-                self, cursor, table, (kill_once() or row if number == 2_500 else row for number, row in enumerate(rows))
-            )
+            load(self, cursor, table, Dying(rows))
         else:
             load(self, cursor, table, rows)
             kill_once()

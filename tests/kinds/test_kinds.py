@@ -2,6 +2,7 @@
 
 import math
 import time
+from datetime import time as clock
 from decimal import Decimal
 from typing import Any
 
@@ -66,6 +67,8 @@ def is_letter(door: str, column: Column, value: Any) -> bool:
     if any(isinstance(each, int) and each >= 2**63 for each in scalars) and door in ARROW | FORMATS | DATABASES:
         return True
     if door in ("upsert in Delta", "upsert in Iceberg") and value != value:
+        return True
+    if door == "Avro" and any(isinstance(each, clock) and each.tzinfo for each in scalars):
         return True
     if any(isinstance(each, Decimal) and not fits_decimal(each) for each in scalars) and door in ARROW:
         return True

@@ -1,18 +1,19 @@
 """How a worker reads one file: each by its own header or schema, whatever other files have."""
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from penstock.errors import SourceError
@@ -21,10 +22,20 @@ from penstock.runtime.entrance import Misfit
 from penstock.runtime.output import BORN
 from penstock.storage.place import path_of
 
-BLOCK = 16 << 20
-"""Bytes of CSV that are divided at a time, and the longest line."""
 ROWS_AT_ONCE = 8192
-LINES_AT_ONCE = 8192
+FIELD = re.compile(r'(?:\A|,)("(?:[^"]|"")*"[^,]*|[^,]*)')
+"""A field of a line of CSV, with its quotes."""
+STRANGE = "\udcff"
+"""Stands for bytes that are not of a file's encoding: no text holds it."""
+
+
+def _strange(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return STRANGE, error.end
+
+
+codecs.register_error("penstock.strange", _strange)
+csv.field_size_limit(2**31 - 1)  # the module's own is below what people have
 SPARKS = b"org.apache.spark.sql.parquet.row.metadata"
 """Where a Parquet file of Spark's says what Spark calls its columns."""
 UNPACKED = {".gz": gzip.open, ".bz2": bz2.open}
@@ -70,7 +81,7 @@ class FileReader:
                 f"Source {self.source}: {path} is gone, and was not read yet: put it back; files that are taken away before they are "
                 "read are lost."
             ) from error
-        except (EOFError, OSError, ValueError, zlib.error) as error:
+        except (EOFError, OSError, ValueError, ArithmeticError, zlib.error, csv.Error) as error:
             if isinstance(error, SourceError):
                 raise
             raise unreadable(self.source, path, self.format, error) from error
@@ -83,7 +94,7 @@ class FileReader:
             names = [name for name in (*self.schema.names, BORN) if name in there.names]
             for rows in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
                 if reason is not None:
-                    yield [Misfit(row, f"{path}: {reason}") for row in rows.to_pylist()]
+                    yield [Misfit(row, f"{path}: {reason}") for row in _shown(rows)]
                 elif not names:
                     yield self._nulls(rows.num_rows)
                 else:
@@ -111,75 +122,113 @@ class FileReader:
             ]
         except (pa.ArrowException, ValueError) as error:
             if rows.num_rows == 1:
-                yield [Misfit(rows.to_pylist()[0], f"{path}: {error}")]
+                yield [Misfit(_shown(rows)[0], f"{path}: {error}")]
                 return
-            half = rows.num_rows // 2
-            yield from self._fitted(path, rows.slice(0, half))
-            yield from self._fitted(path, rows.slice(half))
+            half = rows.num_rows // 2  # taken, and not cut: what a part of nested columns holds must be its own alone
+            yield from self._fitted(path, rows.take(pa.array(range(half))))
+            yield from self._fitted(path, rows.take(pa.array(range(half, rows.num_rows))))
         else:
             part = pa.RecordBatch.from_arrays(columns, schema=self.schema)
             yield part.append_column(BORN, rows.column(BORN)) if BORN in rows.schema.names else part
 
     def _fields(self, path: Path) -> Iterator[Part]:
-        """A quoted field may be empty; one that is empty without quotes is missing."""
-        encoding = self.encoding or "utf-8"
-        strange: list[Misfit | dict[str, Any]] = []
-        with unpacked(path) as file:
-            header = header_of(path, self.encoding)
-            if not header:
-                return
+        """A quoted field may be empty; one that is empty without quotes is missing, as are those that a shorter line lacks."""
+        with _text(path, self.encoding) as lines:
+            records = _Records(lines)
+            header = records.header()
+            wanted = [place for place, name in enumerate(header) if name in self.schema.names]
+            twice = next((header[place] for place in wanted if header.count(header[place]) > 1), None)
+            part: list[Any] = []
+            for fields in records:
+                if twice is not None:
+                    part.append(
+                        Misfit(records.raw, f"{path}: its first line names {twice!r} twice; name each field once")
+                    )
+                else:
+                    part.append(self._event_of(path, header, wanted, fields, records))
+                if len(part) == ROWS_AT_ONCE:
+                    yield part
+                    part = []
+            if part:
+                yield part
 
-            def keep(row: pa.csv.InvalidRow) -> str:
-                strange.append(_of_other_length(path, header, row))
-                return "skip"
-
-            rows = pa.csv.open_csv(
-                file,
-                pa.csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=encoding),
-                pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=keep),
-                pa.csv.ConvertOptions(
-                    column_types=dict.fromkeys(header, pa.binary()), null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-                ),
-            )  # fmt: skip
-            wanted = [name for name in header if name in self.schema.names]
-            for batch in rows:
-                lists = [batch.column(name).to_pylist() for name in wanted]
-                yield (
-                    [_texts(path, wanted, values) for values in zip(*lists, strict=True)]
-                    if wanted
-                    else [{}] * batch.num_rows
-                )
-                if strange:
-                    yield list(strange)
-                    strange.clear()
-            if strange:
-                yield strange
+    def _event_of(
+        self, path: Path, header: list[str], wanted: list[int], fields: list[str], records: "_Records"
+    ) -> Misfit | dict[str, str | None]:
+        """The texts of a line's fields by their names, or why they are none."""
+        if len(fields) > len(header):
+            said = f"the line has {len(fields)} fields, and the header names {len(header)}; quote what holds a comma"
+            return Misfit(records.raw, f"{path}: {said}")
+        if STRANGE in records.raw:
+            return Misfit(
+                records.raw,
+                f"{path}: the line is not in {self.encoding or 'UTF-8'}; name its encoding, as ?encoding=latin-1",
+            )
+        missing = records.missing(fields)
+        return {header[place]: None if place in missing else fields[place] for place in wanted if place < len(fields)}
 
     def _lines(self, path: Path) -> Iterator[Part]:
-        """Lines in UTF-8; what is of no such encoding is left as bytes that are none of UTF-8, to be refused with its line."""
-        with unpacked(path) as file, io.TextIOWrapper(file, encoding=self.encoding, errors="surrogateescape") as lines:
+        """Lines in UTF-8; what is not of the encoding is left as bytes that are none of UTF-8, to be refused with its line."""
+        with _text(path, self.encoding, newline=None) as lines:
             part: list[bytes] = []
             for line in lines:
-                part.append(line.rstrip("\n").encode("utf-8", "surrogateescape"))
-                if len(part) == LINES_AT_ONCE:
+                part.append(line.rstrip("\n").encode("utf-8", "surrogatepass"))
+                if len(part) == ROWS_AT_ONCE:
                     yield part
                     part = []
             if part:
                 yield part
 
 
+class _Records:
+    """The lines of CSV that are not blank, divided into fields, and each as it stands."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._read: list[str] = []
+        self._reader = csv.reader(self._noted(lines))
+
+    def __iter__(self) -> Iterator[list[str]]:
+        self._read.clear()
+        for fields in self._reader:
+            if fields:
+                yield fields
+            self._read.clear()
+
+    def header(self) -> list[str]:
+        """The first of them; none of an empty file."""
+        return next(iter(self), [])
+
+    @property
+    def raw(self) -> str:
+        """The line that was divided last; a quoted field may hold several."""
+        return "".join(self._read).rstrip("\r\n")
+
+    def missing(self, fields: list[str]) -> set[int]:
+        """Which of its fields are empty, and have no quotes."""
+        empty = {place for place, field in enumerate(fields) if field == ""}
+        if empty and '""' in self.raw:
+            spelled = FIELD.findall(self.raw)
+            if len(spelled) == len(fields):
+                empty = {place for place in empty if not spelled[place].startswith('"')}
+        return empty
+
+    def _noted(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            self._read.append(line)
+            yield line
+
+
 def header_of(path: Path, encoding: str | None) -> list[str]:
     """The names that a CSV file's first line has for its fields; none of an empty file."""
-    with (
-        unpacked(path) as file,
-        io.TextIOWrapper(file, encoding=_marked(encoding), errors="replace", newline="") as lines,
-    ):
-        return next(csv.reader(lines), [])
+    with _text(path, encoding) as lines:
+        return _Records(lines).header()
 
 
-def _marked(encoding: str | None) -> str:
-    """An encoding, whose mark at the beginning of a file is no text."""
-    return "utf-8-sig" if encoding is None or encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+def _text(path: Path, encoding: str | None, newline: str | None = "") -> io.TextIOWrapper:
+    """A file's text; a mark at its beginning is none, and what is not of the encoding is `STRANGE`."""
+    plain = (encoding or "utf-8").lower().replace("_", "-")
+    marked = "utf-8-sig" if plain in ("utf-8", "utf8") else plain
+    return io.TextIOWrapper(unpacked(path), encoding=marked, errors="penstock.strange", newline=newline)
 
 
 def unpacked(path: Path) -> IO[bytes]:
@@ -207,20 +256,23 @@ def unreadable(source: str, path: Path, format: str, error: Exception) -> Source
     )
 
 
-def _of_other_length(path: Path, header: list[str], row: "pa.csv.InvalidRow") -> Misfit | dict[str, Any]:
-    """A line of CSV that has more fields than the header, which is no event; or fewer, whose last ones are missing."""
-    if row.actual_columns > row.expected_columns:
-        return Misfit(
-            row.text,
-            f"{path}: the line has {row.actual_columns} fields, and the header names {row.expected_columns}; quote what holds a comma",
-        )
-    values = next(csv.reader([row.text]))
-    return {name: value or None for name, value in zip(header, values, strict=False)}
-
-
-def _texts(path: Path, names: list[str], values: tuple[bytes | None, ...]) -> Misfit | dict[str, str | None]:
+def _shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as they are shown in dead letters, also where Python has no such values."""
     try:
-        return {name: None if value is None else value.decode() for name, value in zip(names, values, strict=True)}
-    except UnicodeDecodeError as error:
-        line = ",".join("" if value is None else value.decode("utf-8", "backslashreplace") for value in values)
-        return Misfit(line, f"{path}: the line is not in UTF-8 ({error}); name its encoding, as ?encoding=latin-1")
+        shown: list[dict[str, Any]] = rows.to_pylist()
+    except (ValueError, ArithmeticError):
+        texts = [_column_shown(column) for column in rows.columns]
+        return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*texts, strict=True)]
+    return shown
+
+
+def _column_shown(column: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, ArithmeticError):
+        return (
+            [str(number) for number in column.cast(pa.int64()).to_pylist()]
+            if not pa.types.is_nested(column.type)
+            else ["?"] * len(column)
+        )
+    return values

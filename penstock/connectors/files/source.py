@@ -33,7 +33,6 @@ ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "rows", "p
 
 BLANK = " \t\n\r\x0b\x0c"
 UNCOUNTABLE = (".zst", ".lz4", ".snappy", ".deflate", ".xz", ".lzma")
-csv.field_size_limit(2**31 - 1)  # the module's own is below what Spark reads
 
 WRITTEN = "unix_millis(_metadata.file_modification_time)"
 FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"

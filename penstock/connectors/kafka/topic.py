@@ -87,7 +87,9 @@ class Topic:
         """The bytes that a message may have, as far as the topic says."""
         own = int(self.settings.get("message.max.bytes", LARGEST_MESSAGE))
         asked = ConfigResource(ConfigResource.Type.TOPIC, self.place.topic)
-        with suppress(KafkaException):  # who may not ask finds out as it sends
+        with suppress(
+            KafkaException, KeyError, TypeError, ValueError, TimeoutError
+        ):  # who may not ask finds out as it sends
             told = self._asking.describe_configs([asked], request_timeout=PATIENCE_S)[asked].result(PATIENCE_S)
             return min(own, int(told["max.message.bytes"].value))
         return own

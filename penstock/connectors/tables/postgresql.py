@@ -1,7 +1,7 @@
 """Tables in PostgreSQL, loaded with COPY."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -115,39 +115,34 @@ class Postgres:
                 raise Unavailable(_first_line(error)) from error
             raise self._refused(error) from error
 
-    def load(self, cursor: Cursor, table: Table, rows: Iterator[Row]) -> None:
-        """Upserts go through a temporary table, of which each key's last row counts."""
+    def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
+        """Upserts go through a temporary table, of which each key's last row counts; a single row needs none."""
         assert isinstance(cursor, psycopg.Cursor)
+        if (
+            table.key and len(rows) > 1
+        ):  # not within what a refusal undoes, for each one that is made is locked until the end
+            made = f"SELECT {table.columns}, 0::bigint AS {ROW} FROM {table.quoted} WITH NO DATA"
+            cursor.execute(_text(f"CREATE TEMPORARY TABLE IF NOT EXISTS {ARRIVED} ON COMMIT DROP AS {made}"))
         try:
             with cursor.connection.transaction():
-                if table.key:
+                if len(rows) == 1:
+                    cursor.execute(_text(table.upserted(f"VALUES ({', '.join(['%s'] * len(table.names))})")), rows[0])
+                elif table.key:
                     self._upsert(cursor, table, rows)
                 else:
                     _copy(cursor, f"COPY {table.quoted} ({table.columns}) FROM STDIN", rows)
         except (psycopg.Error, UnicodeEncodeError) as error:
-            if (
-                isinstance(error, psycopg.Error)
-                and (error.sqlstate or "")[:2] not in OF_ROWS
-                and error.sqlstate != TOO_LONG
-            ):
+            if isinstance(error, psycopg.Error) and not _is_of_rows(error):
                 raise
             raise RowsRefused(_first_line(error)) from error
 
-    def _upsert(self, cursor: "psycopg.Cursor[Any]", table: Table, rows: Iterator[Row]) -> None:
-        cursor.execute(
-            _text(
-                f"CREATE TEMPORARY TABLE {ARRIVED} AS SELECT {table.columns}, 0::bigint AS {ROW} FROM {table.quoted} WITH NO DATA"
-            )
-        )
-        _copy(
-            cursor,
-            f"COPY {ARRIVED} ({table.columns}, {ROW}) FROM STDIN",
-            ((*row, number) for number, row in enumerate(rows)),
-        )
+    def _upsert(self, cursor: "psycopg.Cursor[Any]", table: Table, rows: list[Row]) -> None:
+        numbered = ((*row, number) for number, row in enumerate(rows))
+        _copy(cursor, f"COPY {ARRIVED} ({table.columns}, {ROW}) FROM STDIN", numbered)
         key = ", ".join(map(quoted, table.key))
         last = f"SELECT DISTINCT ON ({key}) {table.columns} FROM {ARRIVED} ORDER BY {key}, {ROW} DESC"
         cursor.execute(_text(table.upserted(last)))
-        cursor.execute(_text(f"DROP TABLE {ARRIVED}"))
+        cursor.execute(_text(f"DELETE FROM {ARRIVED}"))
 
     def lock_books(self, cursor: Cursor) -> None:
         cursor.execute(
@@ -233,6 +228,11 @@ class Postgres:
         return SinkError(f"{self.uri} refuses: {said}; mend that, and run again.")
 
 
+def _is_of_rows(error: psycopg.Error) -> bool:
+    """Whether it is a row that is refused, and not what is done with it."""
+    return (error.sqlstate or "")[:2] in OF_ROWS or error.sqlstate == TOO_LONG
+
+
 def _is_outage(error: psycopg.Error) -> bool:
     """Whether the database does not answer, and not that it refuses: who is refused at the door has no SQLSTATE."""
     if error.sqlstate is not None:
@@ -249,7 +249,7 @@ def _session(run: str) -> str:
     return f"penstock {run}"
 
 
-def _copy(cursor: "psycopg.Cursor[Any]", statement: str, rows: Iterator[Row]) -> None:
+def _copy(cursor: "psycopg.Cursor[Any]", statement: str, rows: Iterable[Row]) -> None:
     with cursor.copy(_text(statement)) as copy:
         for row in rows:
             copy.write_row(row)

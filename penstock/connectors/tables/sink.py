@@ -30,8 +30,8 @@ Result = TypeVar("Result")
 Done = TypeVar("Done", covariant=True)
 Row = tuple[Any, ...]
 
-AT_ONCE = 20_000
-"""Rows that are loaded at once: they lie in memory."""
+AT_ONCE, ONE_BY_ONE = 20_000, 32
+"""Rows that are loaded at once, which lie in memory; and those of which each is tried alone, once one of them was refused."""
 
 PATIENCE_S, AT_FIRST_S = 120.0, 5.0
 """How long a batch is tried again while the database does not answer; and where it has never answered yet."""
@@ -105,7 +105,7 @@ class Database(Protocol):
         SinkError: it refused.
         """
 
-    def load(self, cursor: Cursor, table: "Table", rows: Iterator[Row]) -> None:
+    def load(self, cursor: Cursor, table: "Table", rows: list[Row]) -> None:
         """Append rows to a table, or upsert them in order; all of them, or none.
 
         Raises
@@ -338,8 +338,10 @@ class TableSink(BoundSink):
     def _loaded(self, cursor: Cursor, rows: list[Row]) -> list[Refused]:
         """Load rows, without those that the database refuses, which are found by halves."""
         try:
-            self._database.load(cursor, self._table, iter(rows))
+            self._database.load(cursor, self._table, rows)
         except RowsRefused as error:
+            if 1 < len(rows) <= ONE_BY_ONE:
+                return [refused for row in rows for refused in self._loaded(cursor, [row])]
             if len(rows) == 1:
                 values = (
                     _opened(value) if kind is None else value
@@ -353,7 +355,7 @@ class TableSink(BoundSink):
     def _rows(self, staged: list[Path]) -> Iterator[Row]:
         for path in staged:
             for batch in batches_in(path, self._codec.staged):
-                columns = [_values(batch.column(name)) for name in self._table.names]
+                columns = [_values(batch.column(name), kind) for name, kind in self._table.kinds.items()]
                 yield from zip(*columns, strict=True)
 
     def _again(self, do: "_Work[Result]") -> Result:
@@ -402,12 +404,15 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _values(column: pa.Array) -> list[Any]:
-    """A column's values in Python; nested ones as JSON."""
+def _values(column: pa.Array, kind: Kind | None) -> list[Any]:
+    """A column's values as a database takes them: nested ones as JSON, numbers that were staged as texts in the one way that all
+    equal ones have, for they may be keys."""
     values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
-    if not pa.types.is_nested(column.type):
-        return values
-    return [None if value is None else msgspec.json.encode(value).decode() for value in values]
+    if kind is None:
+        return [None if value is None else msgspec.json.encode(value).decode() for value in values]
+    if kind.staged is not None and kind.identity is not None:
+        return [None if value is None else str(kind.identity(kind.python(value))) for value in values]
+    return values
 
 
 def _opened(text: str | None) -> Any:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ class Sqlite:
             )
             raise SinkError(f"{self.uri} cannot be written: {error}; {mend}.") from error
 
-    def load(self, cursor: Cursor, table: Table, rows: Iterator[Row]) -> None:
+    def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
         statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
         assert isinstance(cursor, sqlite3.Cursor)
         changes = [
@@ -63,10 +64,12 @@ class Sqlite:
         try:
             cursor.executemany(statement, (_changed(row, changes) for row in rows))
         except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+            if not cursor.connection.in_transaction:  # a trigger has rolled all of it back
+                raise
             cursor.execute("ROLLBACK TO penstock_rows")
-            raise RowsRefused(str(error)) from error
-        finally:
             cursor.execute("RELEASE penstock_rows")
+            raise RowsRefused(str(error)) from error
+        cursor.execute("RELEASE penstock_rows")
 
     def lock_books(self, cursor: Cursor) -> None:
         """Nothing: of transactions here, one runs at a time."""
@@ -113,7 +116,7 @@ class Sqlite:
             kind, affinity = table.kinds[name], _affinity(declared)
             if hidden in (2, 3):
                 wrong.append(f"column {name} is generated")
-            elif kind is not None and affinity in {str: NUMBERS, Decimal: NUMBERS, int: ("REAL",)}.get(kind.python, ()):
+            elif kind is not None and affinity in _changing(kind):
                 wrong.append(f"column {name} is {declared}, in which values of {kind.name} would change")
         return wrong
 
@@ -124,6 +127,13 @@ class Sqlite:
 
 NUMBERS = ("INTEGER", "REAL", "NUMERIC")
 """Affinities by which a text that looks like a number becomes one: 007, or one of thirty digits."""
+
+
+def _changing(kind: Kind) -> tuple[str, ...]:
+    """The affinities by which values of a kind would become others: numbers are kept as 15 digits in a text."""
+    if kind.python in (str, Decimal) or kind.encode is not None:
+        return NUMBERS
+    return {int: ("REAL",), float: ("TEXT",), timedelta: ("TEXT",)}.get(kind.python, ())
 
 
 def _affinity(declared: str) -> str:
