@@ -21,6 +21,8 @@ from penstock.kinds.fields import (
     to_column,
 )
 
+MARK = "\ufeff"
+
 
 class Codec:
     """Reads and writes the events of one type.
@@ -132,13 +134,15 @@ class Codec:
         return [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in self.schema.names]
 
     def from_line(self, line: bytes) -> Any:
-        """An event whose only field is a text, from its UTF-8.
+        """An event whose only field is a text, from its UTF-8, without the mark that a file may begin with.
 
         Raises
         ------
         UnicodeDecodeError, msgspec.ValidationError: it is no UTF-8, or the type does not allow it.
         """
         text = line.decode()
+        if text[:1] == MARK:
+            text = text[1:]
         if self.flat:
             return self._of_fields(text)
         [name] = self.names.values()

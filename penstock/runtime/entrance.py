@@ -1,5 +1,6 @@
 """Events that enter a stage from a source: decoded, or kept as dead letters."""
 
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -50,6 +51,7 @@ class Entrance:
         try:
             events = [decode(payload) for payload in payloads]
         except Exception:
+            payloads = [payload.removeprefix(BOM_UTF8) for payload in payloads]  # which a file may begin with
             whole = [row for row, payload in enumerate(payloads) if payload.strip() or not lines]
             self._tally.blank += len(payloads) - len(whole)
             self._decode_each([payloads[row] for row in whole], lineage.take(whole), decode, bytes)

@@ -209,3 +209,13 @@ def test_a_replayed_row_that_does_not_fit_is_for_the_source_to_refuse(tmp_path):
     pq.write_table(pa.table({"user_id": [2, -1], "when": [0.0, 0.1]}), file)
     rows = ReplayedSequence(Source("In", RenamedNatural), file, "when", 1.0)
     assert rows.read(0, 2, 0.0).payloads == [b'{"userId":2}', b'{"userId":-1}']
+
+
+def test_a_mark_at_the_beginning_of_a_file_does_not_matter():
+    class Line(Event):
+        text: str
+
+    assert Codec(Line).from_line(b"\xef\xbb\xbfabc") == Line("abc")
+    driver = TopologyDriver(of_events(Line("a")), dead_letters=True)
+    driver.batch({"In": [b'\xef\xbb\xbf{"text": "a"}', b'{"text": "b"}', b"\xef\xbb\xbf"]})
+    assert (driver.output("Results"), driver.dead_letters) == ([Line("a"), Line("b")], [])
