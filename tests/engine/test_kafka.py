@@ -44,7 +44,7 @@ from penstock.engine.overview import overview
 from penstock.engine.realtime import messages as messages_of
 from penstock.engine.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
-from penstock.kinds.text import text_of
+from penstock.kinds.text import joined, text_of
 from penstock.planner import observe
 from penstock.testing.contracts import Sample, stage
 from penstock.ui.causes import causes
@@ -301,7 +301,8 @@ def test_a_topic_that_is_made_anew_while_a_run_is_on_stops_it(run_app, broker, t
         deadline = time.monotonic() + 60
         while not (ledger.exists() and ledger.read_bytes()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        AdminClient({"bootstrap.servers": broker.brokers}).delete_topics([topic])[topic].result(20)
+        admin = AdminClient({"bootstrap.servers": broker.brokers})  # must outlive its answer
+        admin.delete_topics([topic])[topic].result(20)
         time.sleep(1)
         produce(broker, topic, {"text": "c"}, partition=0)
         failure = running.exception(timeout=120)
@@ -405,7 +406,7 @@ def test_a_querys_keys_are_in_the_words_of_other_dialects(run_app, broker, spark
         sinks={"Out": f"{at}-out?header.at=at_noon&header.by=by"},
     )
     [written] = messages(broker, "stamps-out")
-    key = "/".join(map(text_of, (MOMENT.how_long, MOMENT.at_noon, MOMENT.local)))
+    key = joined(map(text_of, (MOMENT.how_long, MOMENT.at_noon, MOMENT.local)))
     headers = {"at": text_of(MOMENT.at_noon).encode(), "by": MOMENT.by}
     assert written.key().decode() == key
     assert headers.items() <= dict(written.headers()).items()
@@ -425,7 +426,7 @@ def test_a_querys_keys_are_in_the_words_of_other_dialects(run_app, broker, spark
 def test_lengths_of_time_are_in_the_words_of_other_dialects(spark, length):
     frame = stamp(spark.get().range(1)).withColumn("how_long", F.lit(length))
     [message] = messages_of(frame, stamped.topology().sinks[0], {}).collect()
-    assert message.key.decode().partition("/")[0] == text_of(length)
+    assert message.key.decode().partition("/")[0] == joined([text_of(length)])
 
 
 # --- real-time mode ---------------------------------------------------------------------------------
