@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import httpx
 import psycopg
+from servers.postgres import PostgresServer
 
-from penstock.bench.servers.postgres import PostgresServer
 from penstock.bench.servers.process import free_port
 
 HERE = Path(__file__).parent

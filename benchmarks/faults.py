@@ -29,10 +29,10 @@ import numpy as np
 import psycopg
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from servers.postgres import PostgresServer
 
 from penstock.bench.cluster import Cluster
 from penstock.bench.servers.broker import KafkaBroker
-from penstock.bench.servers.postgres import PostgresServer
 from penstock.bench.servers.process import free_port, kill, listens, spawn
 from penstock.client import AsyncClient
 

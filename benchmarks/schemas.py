@@ -35,10 +35,10 @@ from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from servers.registry import SchemaRegistry
 
 from penstock.bench.cluster import Cluster
 from penstock.bench.servers.broker import KafkaBroker
-from penstock.bench.servers.registry import SchemaRegistry
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.schema_registry import Frames, Registry
 from penstock.connectors.kafka.topic import PRODUCER, Topic

@@ -32,10 +32,10 @@ from statistics import median
 from typing import Any
 
 from calls import Call, between_commits, hdfs_calls, s3_calls
+from servers.hdfs import Hdfs
+from servers.s3 import KEYS, S3
 
 from penstock.bench.cluster import Cluster
-from penstock.bench.servers.hdfs import Hdfs
-from penstock.bench.servers.s3 import KEYS, S3
 from penstock.storage import durable
 from penstock.storage.journal import lines_of
 from penstock.storage.place import path_of

@@ -13,11 +13,11 @@ from hypothesis import settings
 from secure import SecureBroker
 from support import Batches, load, write_batches
 
+from benchmarks.servers.hdfs import Hdfs
+from benchmarks.servers.postgres import PostgresServer, postgres_programs
+from benchmarks.servers.registry import SchemaRegistry
+from benchmarks.servers.s3 import S3, gateway
 from penstock.bench.servers.broker import KafkaBroker
-from penstock.bench.servers.hdfs import Hdfs
-from penstock.bench.servers.postgres import PostgresServer, postgres_programs
-from penstock.bench.servers.registry import SchemaRegistry
-from penstock.bench.servers.s3 import S3, gateway
 from penstock.storage.place import path_of
 from penstock.testing import TopologyDriver
 

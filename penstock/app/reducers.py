@@ -28,7 +28,7 @@ SKETCH = 12
 """The logarithm to base two of a sketch's registers."""
 
 
-class Both:
+class _Both:
     """Whether two functions of an event are true."""
 
     def __init__(self, one: Callable[[Any], Any], other: Callable[[Any], Any]) -> None:
@@ -60,7 +60,7 @@ class Reducer(ABC, Generic[State]):
             "give a function of an event, as lambda bid: bid.price > 10",
         )
         made = copy.copy(self)
-        made.wanted = wanted if self.wanted is None else Both(self.wanted, wanted)
+        made.wanted = wanted if self.wanted is None else _Both(self.wanted, wanted)
         return made
 
     @abstractmethod

@@ -3,9 +3,8 @@
 import csv
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ import msgspec
 from penstock.app.duration import Duration, seconds
 from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
-from penstock.kinds.annotations import optional, plain
 from penstock.kinds.coding import convert, json_decoder
 from penstock.kinds.event import Event, check_event_type, field_types
-from penstock.kinds.fields import event_to_encoded, is_nested, opened
+from penstock.kinds.fields import event_to_encoded, is_nested, nothing_of, opened
 from penstock.kinds.identity import identity
 from penstock.masked import masked
+from penstock.storage.records import STRANGE, Records, text_in
 
 FORMATS = ("csv", "jsonl", "parquet", "sqlite", "postgresql")
 FILES = FORMATS[:3]
@@ -51,11 +50,7 @@ class Table:
         self._version: tuple[int, ...] | None = None
         check_event_type(row)
         self._to_encoded = event_to_encoded(row)
-        self._nothing = {
-            info.name: None
-            for info in msgspec.structs.fields(row)
-            if info.required and optional(field_types(row)[info.name])
-        }
+        self._nothing = nothing_of(row)
         self._nested = [name for name, annotation in field_types(row).items() if is_nested(annotation)]
         for name in self.key:
             if name not in field_types(row):
@@ -116,8 +111,8 @@ class Table:
         try:
             if self._format == "jsonl":
                 return json_decoder(self.row).decode(values)
-            if self._format == "csv":  # all of it is text, and an empty field a missing one
-                values = self._nothing | {name: value for name, value in values.items() if value != ""}
+            if self._format == "csv":
+                values = self._nothing | {name: value for name, value in values.items() if value is not None}
             if self._format in ("csv", "sqlite"):  # which have no lists and dicts, so they are JSON
                 values = opened(values, self._nested)
             if self._to_encoded is not None:
@@ -134,17 +129,39 @@ class Table:
         if self._format == "jsonl":
             return [line for line in Path(self._place).read_bytes().splitlines() if line.strip()]
         if self._format == "csv":
-            with Path(self._place).open(newline="", encoding="utf-8-sig") as file:
-                rows = csv.DictReader(file)
-                self._check_header(rows.fieldnames or ())
-                return list(rows)
+            return list(self._records())
         if self._format == "parquet":
-            return _parquet(self._place, field_types(self.row))
+            return _parquet(self._place, self.row)
         return self._selected(columns)
+
+    def _records(self) -> Iterator[dict[str, str | None]]:
+        """The lines of CSV by their fields' names; one that is empty without quotes is missing."""
+        with text_in(Path(self._place), None) as lines:
+            records = Records(lines)
+            header = records.header()
+            self._check_header(header)
+            for number, fields in enumerate(records, 1):
+                if len(fields) > len(header):
+                    raise SourceError(
+                        f"Table {self.shown}: row {number} has {len(fields)} fields, and its first line names {len(header)}; quote what "
+                        "holds a comma."
+                    )
+                if STRANGE in records.raw:
+                    raise SourceError(f"Table {self.shown} cannot be read: row {number} is not in UTF-8; write it so.")
+                missing = records.missing(fields)
+                yield {
+                    name: None if place in missing else field
+                    for place, (name, field) in enumerate(zip(header, fields, strict=False))
+                }
 
     def _check_header(self, header: Sequence[str]) -> None:
         needed = [field.name for field in msgspec.structs.fields(self.row) if field.required]
         missing = [name for name in needed if name not in header]
+        twice = [name for name in field_types(self.row) if header.count(name) > 1]
+        if twice:
+            raise SourceError(
+                f"Table {self.shown} names the column {twice[0]!r} twice in its first line; name each once."
+            )
         if missing:
             raise SourceError(
                 f"Table {self.shown} has no column {missing[0]!r} in its first line, which names {', '.join(header) or 'none'}."
@@ -179,21 +196,25 @@ def _identity(key: tuple[Any, ...]) -> bytes:
     return identity(list(key))
 
 
-def _parquet(place: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a file; of its times, what is finer than microseconds is cut off, for no field holds it.
-
-    Lengths of time are numbers of microseconds where Spark has written them.
-    """
+def _parquet(place: str, row: type[Event]) -> list[dict[str, Any]]:
+    """The rows of a file, by the columns that it has; one of another type is left as it is, for the rows to be refused."""
     import pyarrow as pa  # only here, for the commands that need none of it are quick to start
     import pyarrow.parquet as pq
 
-    table = pq.read_table(place, columns=list(fields))
+    from penstock.kinds.arrow import arrow_schema, fits, fitted
+
+    wanted = arrow_schema(row)
+    there = pq.read_schema(place)
+    table = pq.read_table(place, columns=[name for name in wanted.names if name in there.names]).combine_chunks()
     for number, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            cast = table.column(number).cast(pa.timestamp("us", field.type.tz), safe=False)
-            table = table.set_column(number, field.name, cast)
-        if plain(fields[field.name]) is timedelta and pa.types.is_int64(field.type):
-            table = table.set_column(number, field.name, table.column(number).cast(pa.duration("us")))
+        kind = wanted.field(field.name).type
+        if (
+            pa.types.is_timestamp(field.type) and field.type.tz is None
+        ):  # a row's time has a zone where the file says so
+            kind = pa.timestamp("us")
+        if fits(field.type, kind, lengths=True):
+            parts = [fitted(part, kind) for part in table.column(number).chunks]
+            table = table.set_column(number, field.name, pa.chunked_array(parts, kind))
     rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     return rows
 

@@ -21,6 +21,29 @@ class Refused(NamedTuple):
     error: str
 
 
+class Refusals:
+    """The dead letters of what one sink refuses.
+
+    Parameters
+    ----------
+    directory: of the run's dead letters. number: tells the sink from the application's others.
+    sink, stream: as the letters call them.
+    """
+
+    def __init__(self, directory: Path, number: int, sink: str, stream: str) -> None:
+        self._directory, self._number, self._sink, self._stream = directory, number, sink, stream
+
+    def write(self, group: str, batch: int, refused: Sequence[Refused]) -> None:
+        """Write those of a delivery, before it is final: of one that is repeated they are the same again."""
+        path = self._directory / f"{batch:08d}-{group}-refused-{self._number:05d}.jsonl"
+        if refused:
+            about = {"element": self._sink, "stream": self._stream}
+            letters = (_encode({**about, "event": event, "error": error, "line": None}) for event, error in refused)
+            durable.write(path, b"".join(letter + b"\n" for letter in letters))
+        else:
+            path.unlink(missing_ok=True)
+
+
 class BoundSink(ABC):
     """A sink and where its events go: from files that the workers stage, once their micro-batch is committed.
 
@@ -34,10 +57,8 @@ class BoundSink(ABC):
     files: SinkFiles
     uri: str
     place: str = ""
-    letters: Path | None = None
-    """Where the dead letters lie of results that the sink refuses as they are delivered; nowhere, where none are kept."""
-    number: int = 0
-    """Tells the sink's dead letters from those of the application's other sinks."""
+    refusals: Refusals | None = None
+    """Where the dead letters go of results that the sink refuses as they are delivered; set by who runs it."""
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:  # noqa: B027 - many refuse nothing that they find
         """Refuse what `claim` would refuse, and change nothing: called before a run, or an earlier one's output, is touched.
@@ -70,22 +91,6 @@ class BoundSink(ABC):
         SinkError: it cannot be written; the batch stays committed, and is delivered when the run resumes.
         RunLockedError: the place has become another run's since it was claimed.
         """
-
-    def write_refused(self, group: str, batch: int, refused: Sequence[Refused]) -> None:
-        """Write the dead letters of a delivery, before it is final: of one that is repeated they are the same again."""
-        if self.letters is None:
-            if refused:
-                raise SinkError(f"Sink {self.files.name}: {self.uri} refuses a row: {refused[0].error}.")
-            return
-        path = self.letters / f"{batch:08d}-{group}-refused-{self.number:05d}.jsonl"
-        if refused:
-            letters = [
-                {"element": self.files.name, "stream": None, "event": event, "error": error, "line": None}
-                for event, error in refused
-            ]
-            durable.write(path, b"".join(_encode(letter) + b"\n" for letter in letters))
-        else:
-            path.unlink(missing_ok=True)
 
     def reached(self, group: str) -> int | None:
         """The last batch of a group that the sink holds: -1 if there is none, None if it cannot tell."""

@@ -20,7 +20,7 @@ from penstock.connectors.files.sink import DirectorySink
 from penstock.connectors.files.source import misread
 from penstock.connectors.kafka.place import JARS, KafkaPlace
 from penstock.connectors.registry import bind_sinks, bind_source, jars
-from penstock.connectors.sink import BoundSink
+from penstock.connectors.sink import BoundSink, Refusals
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
 from penstock.engine.agreement import keeps
@@ -132,8 +132,9 @@ class Binding:
         self.letters = DirectorySink(
             SinkFiles(DEAD_LETTERS, "jsonl", str(self.recording.directory / DEAD_LETTERS), role="letters")
         )
-        for number, sink in enumerate(self.sinks.values()):
-            sink.letters, sink.number = self.recording.directory / DEAD_LETTERS, number
+        for number, sink in enumerate(topology.sinks):
+            place = self.recording.directory / DEAD_LETTERS
+            self.sinks[sink.name].refusals = Refusals(place, number, sink.name, sink.stream.name)
 
     def _refuse_misread(self, wanted: list[Group]) -> None:
         """Refuse to join groups by files in a place whose name Spark takes for a pattern: it would read other files, or none."""

@@ -1,6 +1,7 @@
 """The first stage on Spark: rows of a source become events. Spark's Python workers import this and `hop`, so little else."""
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,11 +40,11 @@ def decoder(
         wiring = reference.resolve()
         stage = Stage(wiring, 0, partition, output(wiring.sinks, f"0-{partition:05d}"))
         entrance = Entrance(stage, wiring.topology.sources[number])
-        now = None
+        now, coming = None, copy(rows)
         for batch in batches:
             if now is None and batch.num_rows:
                 now = batch.column("now")[0].as_py()
-            for _ in rows.enter(entrance, batch, partition):
+            for _ in coming.enter(entrance, batch, partition):
                 if len(stage.outbox):
                     yield stage.outbox.take()
         if now is not None:
@@ -71,7 +72,7 @@ def typed(
 
 
 class _Rows:
-    """The rows of a source on their way in, in one task. It travels to executors.
+    """The rows of a source on their way in. It travels to executors, where each task counts them in a copy of its own.
 
     Parameters
     ----------

@@ -14,6 +14,9 @@ DAYS = (-719_162, 2_932_896)
 MICROSECONDS = (DAYS[0] * 86_400_000_000, (DAYS[1] + 1) * 86_400_000_000 - 1)
 """What Python has of dates and times: from 0001-01-01 to the end of 9999-12-31."""
 
+SPARKS = b"org.apache.spark.sql.parquet.row.metadata"
+"""Where a Parquet file of Spark's says what Spark calls its columns."""
+
 TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -70,6 +73,11 @@ def _type(annotation: Any, staged: bool) -> pa.DataType:
         return pa.struct([_field(name, inner, staged).with_nullable(True) for name, inner in fields])
     scalar = scalar_of(annotation)
     return ((staged and scalar.staged) or scalar.arrow)()
+
+
+def has_spark_lengths(schema: pa.Schema) -> bool:
+    """Whether a Parquet file of Spark's has lengths of time, which lie there as numbers of microseconds."""
+    return b"interval day to second" in (schema.metadata or {}).get(SPARKS, b"")
 
 
 def fits(there: pa.DataType, wanted: pa.DataType, *, lengths: bool = False) -> bool:

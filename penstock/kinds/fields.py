@@ -157,6 +157,18 @@ def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
             )
 
 
+def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, None]:
+    """The fields that may be None and have no default, as None: what they are where texts, and other systems' messages, lack them.
+
+    Parameters
+    ----------
+    encoded: by the names that an event's encoding gives them.
+    """
+    kinds = field_types(event_type)
+    missing = (info for info in msgspec.structs.fields(event_type) if info.required and optional(kinds[info.name]))
+    return {info.encode_name if encoded else info.name: None for info in missing}
+
+
 def in_order(kind: type[Event]) -> Callable[..., Any]:
     """What makes an event of its fields' values in their order, also where the type takes them by name only."""
     if all(one.kind is not Parameter.KEYWORD_ONLY for one in signature(kind).parameters.values()):

@@ -18,6 +18,7 @@ from penstock.kinds.fields import (
     is_flat,
     is_nested,
     is_writable,
+    nothing_of,
     to_column,
 )
 
@@ -54,12 +55,7 @@ class Codec:
         self.names = encoded_names(event_type)
         """What JSON calls the fields."""
         self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}
-        self._nothing = {
-            info.encode_name: None
-            for info in msgspec.structs.fields(event_type)
-            if info.required and optional(fields[info.name])
-        }
-        """Of the fields that may be None, and have no default, what they are where texts and other systems' messages lack them."""
+        self._nothing = nothing_of(event_type, encoded=True)
 
     def checked(self, event: Any) -> Any:
         """An event whose values are of its fields' types, as Python does not see to by itself.

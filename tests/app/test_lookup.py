@@ -221,3 +221,43 @@ def test_a_table_of_postgresql(postgres):
     assert driver.output("Out") == [Priced("pen", 3.0), Priced("pen", 4.0)]
     with pytest.raises(SourceError, match="cannot be read"):
         TopologyDriver(application(f"postgresql:{place}/none"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"code,name\nx,a\ny,Smith, John\n", "row 2 has 3 fields, and its first line names 2"),
+        (b"code,name,code\nx,a,y\n", "names the column 'code' twice"),
+        (b"code,name\nx,Z\xfcrich\n", "row 1 is not in UTF-8"),
+    ],
+)  # fmt: skip
+def test_a_line_of_csv_that_is_no_row_is_refused(tmp_path, content, said):
+    class Named(Event):
+        code: str
+        name: str
+
+    (tmp_path / "rows.csv").write_bytes(content)
+    with pytest.raises(SourceError, match=said):
+        Table(f"{tmp_path}/rows.csv", Named, ("code",), 1).follow()
+
+
+def test_a_table_of_parquet_is_read_by_its_own_columns(tmp_path):
+    class Inner(Event):
+        x: int
+        y: int | None = None
+
+    class Named(Event):
+        code: str
+        inner: Inner | None = None
+        waits: list[timedelta] | None = None
+        more: str | None = None
+
+    kind = pa.struct({"y": pa.int32(), "x": pa.int32()})
+    columns = {
+        "waits": pa.array([[timedelta(seconds=1)]], pa.list_(pa.duration("us"))), "inner": pa.array([{"y": 2, "x": 1}], kind),
+        "code": pa.array(["x"]).dictionary_encode(),
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    table = Table(f"{tmp_path}/rows.parquet", Named, ("code",), 1)
+    table.follow()
+    assert table.get(("x",)) == Named("x", Inner(1, 2), [timedelta(seconds=1)])

@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.servers.s3 import KEYS
 from penstock.bench.servers.process import free_port
-from penstock.bench.servers.s3 import KEYS
 from penstock.cli import main
 
 GOOD = """

@@ -12,6 +12,7 @@ import pytest
 from test_tables import bound, staged
 
 from penstock import Event
+from penstock.connectors.sink import Refusals
 from penstock.errors import ConfigurationError, SinkError
 
 
@@ -67,12 +68,13 @@ def postgresql(postgres):
 
 def delivered(uri, events, tmp_path, key=(), batch=0):
     sink = bound(uri, type(events[0]), tmp_path, key)
-    sink.letters = tmp_path / "letters"
-    sink.letters.mkdir(exist_ok=True)
+    letters = tmp_path / "letters"
+    letters.mkdir(exist_ok=True)
+    sink.refusals = Refusals(letters, 0, "Out", "Things")
     sink.claim("r1", ())
     for _ in range(2):  # as after a crash
         sink.deliver("main", batch, staged(sink, type(events[0]), events))
-    return [json.loads(line) for path in sorted(sink.letters.iterdir()) for line in path.read_text().splitlines()]
+    return [json.loads(line) for path in sorted(letters.iterdir()) for line in path.read_text().splitlines()]
 
 
 def things(*sizes):
@@ -155,7 +157,6 @@ def test_databases_of_other_encodings(postgres, tmp_path, encoding):
     assert len(letters) == (encoding == "LATIN1")
     assert all(letter["event"]["name"] == "€" and "encoding" in letter["error"] for letter in letters)
     sink = bound(uri, Thing, tmp_path)
-    sink.letters = tmp_path / "letters"
     sink.claim("r1", ())  # a second start
     sink.deliver("main", 1, staged(sink, Thing, things(3)))
     assert run('SELECT size FROM "Out" ORDER BY size') == [(1,), (3,)] if letters else [(1,), (2,), (3,)]

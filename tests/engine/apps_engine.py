@@ -465,3 +465,17 @@ def first_copy(word):
 @relayed.element(relayed_first, emits=relayed_copies, name="copy_word")
 def second_copy(word):
     yield relayed_copies(word.text, word.size)
+
+
+refusable = App("refusable")
+refusable_words = refusable.source("Words", Word)
+refusable_out = refusable.stream("Results", Word)
+
+
+@refusable.query(refusable_words, emits=refusable_out)
+def as_they_are(frame):
+    return frame
+
+
+refusable.sink("Out", refusable_out)
+refusable.sink("Own", refusable_out)

@@ -16,9 +16,9 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from benchmarks.servers.registry import SchemaRegistry
 from penstock.app.loader import load_app
 from penstock.bench.servers.process import free_port
-from penstock.bench.servers.registry import SchemaRegistry
 from penstock.connectors import Uri
 from penstock.connectors.kafka.place import KafkaPlace, has_registry
 from penstock.connectors.kafka.schema_registry import Registry

@@ -3,7 +3,9 @@
 import csv
 import gzip
 import json
+import sqlite3
 import sys
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +17,7 @@ from pyiceberg.catalog import load_catalog
 from support import TOPOLOGIES, load
 
 from penstock.adapter import EventLog
+from penstock.engine.letters import letters_of
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.planner.record import record_of
 from penstock.runtime.codec import Codec
@@ -221,3 +224,45 @@ def test_two_sinks_cannot_share_a_directory(run_app, tmp_path):
     sinks = {"Everything": f"jsonl:{tmp_path / 'o'}", "Tags": f"jsonl:{tmp_path / 'o'}"}
     with pytest.raises(ConfigurationError, match="Everything and Tags both write"):
         run_app("fans", file=TOPOLOGIES, sources={"Words": f"jsonl:{tmp_path / 'in'}"}, sinks=sinks)
+
+
+@pytest.mark.parametrize("which", ["passing", "refusable"])
+def test_what_a_table_refuses_is_a_dead_letter_of_the_run_and_stops_nothing(run_app, tmp_path, which):
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"text": f"w{size}", "size": size}) for size in range(8)]
+    (tmp_path / "in" / "1.jsonl").write_text("\n".join(lines))
+    table = tmp_path / "t.sqlite"
+    with sqlite3.connect(table) as connection:
+        connection.execute('CREATE TABLE "Out" (text text NOT NULL, size bigint NOT NULL CHECK (size < 5))')
+    options = {"sources": {"Words": f"jsonl:{tmp_path / 'in'}"}, "sinks": {"Out": f"sqlite:{table}"}}
+    result = run_app(which, **options)
+    assert sorted(word.size for word in result.output("Out")) == [0, 1, 2, 3, 4]
+    letters = list(letters_of(result.directory))
+    assert sorted(letter.event["size"] for letter in letters) == [5, 6, 7]
+    assert {(letter.place, "CHECK constraint failed" in letter.error) for letter in letters} == {("Out", True)}
+    counts = result.report["counts"]
+    assert (counts["processed"], counts["dead_letters"], counts["refused"], counts["lost"]) == (8, 3, 3, 0)
+    (tmp_path / "in" / "2.jsonl").write_text(json.dumps({"text": "w9", "size": 9}))
+    again = run_app(which, **options)
+    assert (again.report["counts"]["refused"], len(again.output("Out"))) == (4, 5)
+    assert list(
+        letters_of(
+            run_app(
+                which,
+                fresh=True,
+                sinks=options["sinks"] | {"Out": f"{options['sinks']['Out']}?fresh=empty"},
+                sources=options["sources"],
+            ).directory
+        )
+    )
+
+
+@pytest.mark.servers
+def test_what_postgresql_refuses_of_a_query_stops_nothing(run_app, tmp_path, postgres):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.jsonl").write_text('{"text": "a"}\n{"text": "nul \\u0000"}\n{"text": "b"}\n')
+    uri = f"{postgres.uri}?table=t{time.time_ns()}"
+    result = run_app("refusable", sources={"Words": f"jsonl:{tmp_path / 'in'}"}, sinks={"Out": uri})
+    assert sorted(word.text for word in result.output("Out")) == ["a", "b"]
+    [letter] = letters_of(result.directory)
+    assert "NUL" in letter.error

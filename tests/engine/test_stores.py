@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from adapters import required
 
-from penstock.bench.servers.s3 import S3, gateway
+from benchmarks.servers.s3 import S3, gateway
 from penstock.storage import durable
 from penstock.storage.place import path_of
 

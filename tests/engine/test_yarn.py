@@ -14,7 +14,7 @@ import pytest
 from support import write_words
 
 import penstock
-from penstock.bench.servers.yarn import Yarn
+from benchmarks.servers.yarn import Yarn
 from penstock.storage import durable
 from penstock.storage.journal import lines_of
 from penstock.storage.place import path_of

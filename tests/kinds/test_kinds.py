@@ -82,18 +82,16 @@ def is_letter(door: str, column: Column, value: Any) -> bool:
             or door in JSON
             or (door in ("SQLite", "upsert in SQLite", "lookup in SQLite") and math.isnan(value))
         )
-    return door == "lookup in CSV" and value in ("", b"")
+    return False
 
 
 def is_nothing(door: str, column: Column, value: Any) -> bool:
-    """Whether a value of what may be None is None: NaN in JSON and SQLite, an empty field of a line of CSV."""
+    """Whether a value of what may be None is None: NaN in JSON and SQLite."""
     if not column.name.endswith("| None"):
         return False
     if isinstance(value, float) and math.isnan(value):
         return door in JSON or door in ("SQLite", "lookup in SQLite")
-    return (door == "lookup in CSV" and value in ("", b"")) or (
-        door == "lookup in JSON Lines" and isinstance(value, float) and math.isinf(value)
-    )
+    return door == "lookup in JSON Lines" and isinstance(value, float) and math.isinf(value)
 
 
 def fits_decimal(number: Decimal) -> bool:

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
+from benchmarks.servers.s3 import KEYS
 from penstock.bench.servers.process import free_port
-from penstock.bench.servers.s3 import KEYS
 from penstock.errors import ConfigurationError, StoreError
 from penstock.storage import durable
 from penstock.storage.place import AT_FIRST, in_objects, ours, path_of

@@ -1,1 +1,1 @@
-"""Real servers on this machine, for tests and experiments: each a context, a process to be killed."""
+"""Processes on this machine, for experiments: each a context; and Kafka among them."""

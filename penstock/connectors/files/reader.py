@@ -1,45 +1,24 @@
 """How a worker reads one file: each by its own header or schema, whatever other files have."""
 
-import bz2
-import codecs
 import csv
-import gzip
-import io
-import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import SourceError
-from penstock.kinds.arrow import fits, fitted
+from penstock.kinds.arrow import fits, fitted, has_spark_lengths
 from penstock.runtime.entrance import Misfit
 from penstock.runtime.output import BORN
 from penstock.storage.place import path_of
+from penstock.storage.records import STRANGE, Records, text_in
 
 ROWS_AT_ONCE = 8192
-FIELD = re.compile(r'(?:\A|,)("(?:[^"]|"")*"[^,]*|[^,]*)')
-"""A field of a line of CSV, with its quotes."""
-STRANGE = "\udcff"
-"""Stands for bytes that are not of a file's encoding: no text holds it."""
-
-
-def _strange(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    return STRANGE, error.end
-
-
-codecs.register_error("penstock.strange", _strange)
-csv.field_size_limit(2**31 - 1)  # the module's own is below what people have
-SPARKS = b"org.apache.spark.sql.parquet.row.metadata"
-"""Where a Parquet file of Spark's says what Spark calls its columns."""
-UNPACKED = {".gz": gzip.open, ".bz2": bz2.open}
-
 Part: TypeAlias = pa.RecordBatch | list[Any]
 """Some rows of a file: typed columns, and those of a hop with their births in `BORN`; or, of CSV, texts by field, or what they misfit; or lines of bytes."""
 
@@ -102,7 +81,7 @@ class FileReader:
 
     def misfit(self, there: pa.Schema) -> str | None:
         """Why the rows of a Parquet file of some columns are no events; None where they may be."""
-        lengths = b"interval day to second" in (there.metadata or {}).get(SPARKS, b"")
+        lengths = has_spark_lengths(there)
         for field in self.schema:
             if field.name in there.names and not fits(there.field(field.name).type, field.type, lengths=lengths):
                 return f"column {field.name} is of type {there.field(field.name).type}, but {self.event_type}.{field.name} needs {field.type}"
@@ -133,8 +112,8 @@ class FileReader:
 
     def _fields(self, path: Path) -> Iterator[Part]:
         """A quoted field may be empty; one that is empty without quotes is missing, as are those that a shorter line lacks."""
-        with _text(path, self.encoding) as lines:
-            records = _Records(lines)
+        with text_in(path, self.encoding) as lines:
+            records = Records(lines)
             header = records.header()
             wanted = [place for place, name in enumerate(header) if name in self.schema.names]
             twice = next((header[place] for place in wanted if header.count(header[place]) > 1), None)
@@ -153,7 +132,7 @@ class FileReader:
                 yield part
 
     def _event_of(
-        self, path: Path, header: list[str], wanted: list[int], fields: list[str], records: "_Records"
+        self, path: Path, header: list[str], wanted: list[int], fields: list[str], records: Records
     ) -> Misfit | dict[str, str | None]:
         """The texts of a line's fields by their names, or why they are none."""
         if len(fields) > len(header):
@@ -169,7 +148,7 @@ class FileReader:
 
     def _lines(self, path: Path) -> Iterator[Part]:
         """Lines in UTF-8; what is not of the encoding is left as bytes that are none of UTF-8, to be refused with its line."""
-        with _text(path, self.encoding, newline=None) as lines:
+        with text_in(path, self.encoding, newline=None) as lines:
             part: list[bytes] = []
             for line in lines:
                 part.append(line.rstrip("\n").encode("utf-8", "surrogatepass"))
@@ -180,62 +159,10 @@ class FileReader:
                 yield part
 
 
-class _Records:
-    """The lines of CSV that are not blank, divided into fields, and each as it stands."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._read: list[str] = []
-        self._reader = csv.reader(self._noted(lines))
-
-    def __iter__(self) -> Iterator[list[str]]:
-        self._read.clear()
-        for fields in self._reader:
-            if fields:
-                yield fields
-            self._read.clear()
-
-    def header(self) -> list[str]:
-        """The first of them; none of an empty file."""
-        return next(iter(self), [])
-
-    @property
-    def raw(self) -> str:
-        """The line that was divided last; a quoted field may hold several."""
-        return "".join(self._read).rstrip("\r\n")
-
-    def missing(self, fields: list[str]) -> set[int]:
-        """Which of its fields are empty, and have no quotes."""
-        empty = {place for place, field in enumerate(fields) if field == ""}
-        if empty and '""' in self.raw:
-            spelled = FIELD.findall(self.raw)
-            if len(spelled) == len(fields):
-                empty = {place for place in empty if not spelled[place].startswith('"')}
-        return empty
-
-    def _noted(self, lines: Iterable[str]) -> Iterator[str]:
-        for line in lines:
-            self._read.append(line)
-            yield line
-
-
 def header_of(path: Path, encoding: str | None) -> list[str]:
     """The names that a CSV file's first line has for its fields; none of an empty file."""
-    with _text(path, encoding) as lines:
-        return _Records(lines).header()
-
-
-def _text(path: Path, encoding: str | None, newline: str | None = "") -> io.TextIOWrapper:
-    """A file's text; a mark at its beginning is none, and what is not of the encoding is `STRANGE`."""
-    plain = (encoding or "utf-8").lower().replace("_", "-")
-    marked = "utf-8-sig" if plain in ("utf-8", "utf8") else plain
-    return io.TextIOWrapper(unpacked(path), encoding=marked, errors="penstock.strange", newline=newline)
-
-
-def unpacked(path: Path) -> IO[bytes]:
-    """A file's bytes, unpacked as its suffix says."""
-    file: IO[bytes] = path.open("rb")
-    unpack: Any = UNPACKED.get(path.suffix)
-    return file if unpack is None else unpack(file)
+    with text_in(path, encoding) as lines:
+        return Records(lines).header()
 
 
 def path_of_address(address: str) -> Path:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
 from penstock.connectors.declaration import COUNT, Kind, Option, Options, SourceConnector, SourceContext
-from penstock.connectors.files.reader import FileReader, header_of, unpacked, unreadable
+from penstock.connectors.files.reader import FileReader, header_of, unreadable
 from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
@@ -27,6 +27,7 @@ from penstock.runtime.codec import Codec
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, is_local, ours, path_of
 from penstock.storage.reach import meet, reaching
+from penstock.storage.records import unpacked
 from penstock.storage.tables import rows_of, schema_of
 
 ROWS: dict[str, RowKind] = {"jsonl": "lines", "text": "texts", "csv": "rows", "parquet": "rows"}

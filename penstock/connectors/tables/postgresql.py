@@ -230,7 +230,8 @@ class Postgres:
 
 def _is_of_rows(error: psycopg.Error) -> bool:
     """Whether it is a row that is refused, and not what is done with it."""
-    return (error.sqlstate or "")[:2] in OF_ROWS or error.sqlstate == TOO_LONG
+    # What psycopg refuses itself, as the character NUL, has no SQLSTATE.
+    return isinstance(error, psycopg.DataError) or (error.sqlstate or "")[:2] in OF_ROWS or error.sqlstate == TOO_LONG
 
 
 def _is_outage(error: psycopg.Error) -> bool:

@@ -333,7 +333,10 @@ class TableSink(BoundSink):
                 rows = self._rows(staged)
                 while some := list(islice(rows, AT_ONCE)):
                     refused += self._loaded(cursor, some)
-                self.write_refused(group, batch, refused)
+                if self.refusals is not None:
+                    self.refusals.write(group, batch, refused)
+                elif refused:
+                    raise SinkError(f"Sink {self.files.name}: {refused[0].error}.")
 
     def _loaded(self, cursor: Cursor, rows: list[Row]) -> list[Refused]:
         """Load rows, without those that the database refuses, which are found by halves."""

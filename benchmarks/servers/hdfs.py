@@ -6,8 +6,9 @@ from pathlib import Path
 import httpx
 
 from penstock.bench.cluster.node import Node
-from penstock.bench.servers.hadoop import configuration, daemon
 from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, kill, spawn
+
+from .hadoop import configuration, daemon
 
 DAEMONS = "org.apache.hadoop.hdfs.server"
 AUDIT = f"{DAEMONS}.namenode.FSNamesystem.audit"

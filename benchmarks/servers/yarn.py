@@ -5,9 +5,10 @@ from pathlib import Path
 
 import httpx
 
-from penstock.bench.servers.hadoop import configuration, daemon
-from penstock.bench.servers.hdfs import Hdfs
 from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, kill, spawn
+
+from .hadoop import configuration, daemon
+from .hdfs import Hdfs
 
 DAEMONS = "org.apache.hadoop.yarn.server"
 MEMORY_MB, CORES = 6144, 4

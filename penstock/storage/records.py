@@ -1,0 +1,79 @@
+"""Text in files: its encoding, its packing, and, of CSV, its lines divided into fields."""
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+STRANGE = "\udcff"
+"""Stands for bytes that are not of a file's encoding: no text holds it."""
+
+_FIELD = re.compile(r'(?:\A|,)("(?:[^"]|"")*"[^,]*|[^,]*)')
+"""A field of a line of CSV, with its quotes."""
+_UNPACKED = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+def _strange(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return STRANGE, error.end
+
+
+codecs.register_error("penstock.strange", _strange)
+csv.field_size_limit(2**31 - 1)  # the module's own is below what people have
+
+
+def text_in(path: Path, encoding: str | None, newline: str | None = "") -> io.TextIOWrapper:
+    """A file's text; a mark at its beginning is none, and what is not of the encoding is `STRANGE`."""
+    plain = (encoding or "utf-8").lower().replace("_", "-")
+    marked = "utf-8-sig" if plain in ("utf-8", "utf8") else plain
+    return io.TextIOWrapper(unpacked(path), encoding=marked, errors="penstock.strange", newline=newline)
+
+
+def unpacked(path: Path) -> IO[bytes]:
+    """A file's bytes, unpacked as its suffix says."""
+    file: IO[bytes] = path.open("rb")
+    unpack: Any = _UNPACKED.get(path.suffix)
+    return file if unpack is None else unpack(file)
+
+
+class Records:
+    """The lines of CSV that are not blank, divided into fields, and each as it stands."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._read: list[str] = []
+        self._reader = csv.reader(self._noted(lines))
+
+    def __iter__(self) -> Iterator[list[str]]:
+        self._read.clear()
+        for fields in self._reader:
+            if fields:
+                yield fields
+            self._read.clear()
+
+    def header(self) -> list[str]:
+        """The first of them; none of an empty file."""
+        return next(iter(self), [])
+
+    @property
+    def raw(self) -> str:
+        """The line that was divided last; a quoted field may hold several."""
+        return "".join(self._read).rstrip("\r\n")
+
+    def missing(self, fields: list[str]) -> set[int]:
+        """Which of its fields are empty, and have no quotes."""
+        empty = {place for place, field in enumerate(fields) if field == ""}
+        if empty and '""' in self.raw:
+            spelled = _FIELD.findall(self.raw)
+            if len(spelled) == len(fields):
+                empty = {place for place in empty if not spelled[place].startswith('"')}
+        return empty
+
+    def _noted(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            self._read.append(line)
+            yield line
