@@ -182,7 +182,7 @@ class Entrance:
 
 
 def _raw(row: Any) -> bytes:
-    return row.encode() if isinstance(row, str) else msgspec.json.encode(row, enc_hook=str)
+    return row.encode("utf-8", "backslashreplace") if isinstance(row, str) else msgspec.json.encode(row, enc_hook=str)
 
 
 def _shown_row(row: pa.RecordBatch) -> bytes:

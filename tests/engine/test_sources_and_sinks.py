@@ -67,6 +67,22 @@ def test_csv_values_of_a_wrong_type_are_dead_letters(run_app, tmp_path):
     assert "$.size" in letter["error"]
 
 
+def test_lines_of_csv_that_are_no_events_are_dead_letters_with_what_they_say(run_app, tmp_path):
+    (tmp_path / "in").mkdir()
+    content = b"\xef\xbb\xbfsize,text,more\n1,a,\n2,b,c,d\n3,Z\xfcrich,\nmany,e,\n4\n5,f,\n"
+    (tmp_path / "in" / "a.csv").write_bytes(content)
+    result = run_app("passing", sources={"Words": f"csv:{tmp_path / 'in'}"})
+    assert seen(result) == {"a": 1, "f": 1}
+    letters = {letter["raw"]: letter["error"] for letter in result.dead_letters}
+    assert "the line has 4 fields, and the header names 3" in letters["2,b,c,d"]
+    assert "the line is not in UTF-8" in letters["3,Z\\udcffrich,"]
+    assert "$.size" in letters['{"size":"many","text":"e"}']
+    assert "missing required field `text`" in letters['{"size":"4"}']
+    assert result.report["counts"]["accepted"] == 6 == len(letters) + 2
+    result = run_app("passing", fresh=True, sources={"Words": f"csv:{tmp_path / 'in'}?encoding=latin-1"})
+    assert "Z\u00fcrich" in seen(result)
+
+
 def test_parquet_nulls_where_a_value_is_needed_are_dead_letters(run_app, tmp_path):
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"text": ["a", None], "size": [1, 2]}), tmp_path / "in" / "a.parquet")

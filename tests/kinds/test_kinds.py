@@ -103,12 +103,14 @@ def fits_decimal(number: Decimal) -> bool:
 
 
 LAKES = {"Delta", "Iceberg", "upsert in Delta", "upsert in Iceberg"}
+CELLS = [
+    pytest.param(door, name, marks=pytest.mark.slow if door in LAKES or column.is_nested else ())
+    for name, column in COLUMNS.items()
+    for door in DOORS
+]
 
 
-@pytest.mark.parametrize(
-    "door", [pytest.param(door, marks=pytest.mark.slow if door in LAKES else ()) for door in DOORS]
-)
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize(("door", "name"), CELLS)
 def test_what_goes_in_comes_out(door, name, tmp_path):
     check(door, DOORS[door], COLUMNS[name], tmp_path)
 
