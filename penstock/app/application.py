@@ -61,7 +61,16 @@ class App:
 
     @checked()
     def parameter(self, name: str, default: Value, *, help: str = "", choices: Sequence[Value] | None = None) -> Value:
-        """A value that a run may set (``penstock run app.py --NAME VALUE``); returns the one in force."""
+        """A value that a run may set (``penstock run app.py --NAME VALUE``); returns the one in force.
+
+        Raises
+        ------
+        ConfigurationError: it cannot be an option of that name, or the run's value is not of the default's type, or no choice.
+        """
+        if not (isinstance(name, str) and name.replace("-", "_").isidentifier()):
+            raise ConfigurationError(
+                f"Parameter {name!r} cannot be an option of a command: write letters, digits, - and _."
+            )
         self.parameters[name] = Parameter(name, default, help, tuple(choices or ()))
         value: Value = self.parameters[name].read(given_value(name))
         self.values[name] = value
@@ -124,6 +133,10 @@ class App:
             raise TopologyError(
                 f"Sink {name} is of {stream!r}, which is no stream: give what app.stream(...) or app.source(...) returned."
             )
+        if not name:
+            raise TopologyError(
+                f"The sink of {stream.name} has no name: give it one, for files and sentences call it by that."
+            )
         sink = Sink(name, stream, uri, (key,) if isinstance(key, str) else tuple(key or ()))
         self._sinks.append(sink)
         return sink
@@ -161,6 +174,10 @@ class App:
         if window is not None and (every is not None or expires is not None or timers != "processing"):
             raise TopologyError(
                 f"Element {name or 'with a window'}: a window has its own timers and end; drop every=, expires= and timers=."
+            )
+        if at is not None and window is None and not ordered:
+            raise TopologyError(
+                f"Element {name or ''}: at={at!r} names the time of windows, or of events in order; give window= or ordered=, or leave it out."
             )
         clock: Literal["processing", "event"] = "event" if ordered else timers
 

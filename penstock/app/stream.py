@@ -34,6 +34,10 @@ class Stream(Generic[E]):
 
     def __init__(self, name: str, event_type: type[E]) -> None:
         check_event_type(event_type)
+        if not name:
+            raise TopologyError(
+                "A stream has no name: give it one, for files, recordings and sentences call it by that."
+            )
         self.name = name
         self.event_type = event_type
 
@@ -87,6 +91,7 @@ class Source(Stream[E]):
             raise ConfigurationError(
                 f"Source {name}: late={late!r} is no policy; choose 'dead-letter', 'process' or 'drop'."
             )
+        wait = seconds(lateness)
         if event_time is not None:
             annotation = field_types(event_type).get(event_time)
             if getattr(annotation, "__name__", None) != "datetime":
@@ -94,9 +99,13 @@ class Source(Stream[E]):
                     f"Source {name}: event_time names {event_time!r}, which must be a field of "
                     f"{event_type.__name__} of type datetime."
                 )
-            self.event_time = EventTime(event_time, seconds(lateness), late, None if idle is None else seconds(idle))
+            self.event_time = EventTime(event_time, wait, late, None if idle is None else seconds(idle))
         elif idle is not None:
             raise TopologyError(f"Source {name}: idle= lets the watermark go on, so it needs event_time='field'.")
+        elif wait:
+            raise TopologyError(
+                f"Source {name}: lateness= is of the events' own times, so it needs event_time='field'."
+            )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,15 @@ STRANGE = "\udcff"
 
 _FIELD = re.compile(r'(?:\A|,)("(?:[^"]|"")*"[^,]*|[^,]*)')
 """A field of a line of CSV, with its quotes."""
+_MARKS = {
+    "utf-16": b"",  # which reads its own, for the mark says the order of bytes
+    "utf-32": b"",
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+"""The bytes that mark an encoding at a file's beginning; UTF-8's for the others, for some programs write it before any."""
 _UNPACKED = {".gz": gzip.open, ".bz2": bz2.open}
 
 
@@ -29,9 +38,12 @@ csv.field_size_limit(2**31 - 1)  # the module's own is below what people have
 
 def text_in(path: Path, encoding: str | None, newline: str | None = "") -> io.TextIOWrapper:
     """A file's text; a mark at its beginning is none, and what is not of the encoding is `STRANGE`."""
-    plain = (encoding or "utf-8").lower().replace("_", "-")
-    marked = "utf-8-sig" if plain in ("utf-8", "utf8") else plain
-    return io.TextIOWrapper(unpacked(path), encoding=marked, errors="penstock.strange", newline=newline)
+    coding = codecs.lookup(encoding or "utf-8").name
+    content = io.BufferedReader(unpacked(path))  # type: ignore[type-var]  # what the packers' own types leave open
+    mark = _MARKS.get(coding, codecs.BOM_UTF8)
+    if content.peek(len(mark)).startswith(mark):
+        content.read(len(mark))
+    return io.TextIOWrapper(content, encoding=coding, errors="penstock.strange", newline=newline)
 
 
 def unpacked(path: Path) -> IO[bytes]:

@@ -1,5 +1,6 @@
 """Files of rows as people have them: each is read by its own header or schema, and what cannot be right is a dead letter."""
 
+import codecs
 import gzip
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -125,6 +126,18 @@ def test_an_encoding_is_named_or_its_lines_are_dead_letters(tmp_path):
     assert read(path, "csv", encoding="latin-1") == ([Row("Ada", "Zürich"), Row("Bob", "Rome")], [])
     path.write_bytes("name,city\nAda,Zürich\n".encode("utf-16"))
     assert read(path, "csv", encoding="utf-16") == ([Row("Ada", "Zürich")], [])
+
+
+MARKED = [
+    ("utf-8", codecs.BOM_UTF8), ("latin-1", codecs.BOM_UTF8), ("utf-16", b""), ("UTF_16_LE", codecs.BOM_UTF16_LE),
+    ("utf-16-be", codecs.BOM_UTF16_BE), ("utf-32-le", codecs.BOM_UTF32_LE), ("utf-32-be", codecs.BOM_UTF32_BE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("encoding", "mark"), [*MARKED, *((encoding, b"") for encoding, _ in MARKED)])
+def test_a_mark_never_matters(tmp_path, encoding, mark):
+    path = csv_file(tmp_path, mark + "name,city\nAda,Z\u00fcrich\n".encode(encoding))
+    assert read(path, "csv", encoding=encoding) == ([Row("Ada", "Z\u00fcrich")], [])
 
 
 def test_lines_in_another_encoding(tmp_path):
