@@ -26,10 +26,10 @@ class InstanceContext:
 
     Times are in seconds since the epoch; ``due`` is when the timer of the instance now at work
     fires, or None; ``event_time`` says whether timers follow the watermark; ``fired`` is the watermark of the micro-batch
-    before, by which timers have fired.
+    before, by which timers have fired; ``late_in_part`` counts the events some of whose windows had closed.
     """
 
-    __slots__ = ("due", "event_time", "fired", "now", "watermark", "windowed")
+    __slots__ = ("due", "event_time", "fired", "late_in_part", "now", "watermark", "windowed")
 
     def __init__(self, now: float, watermark: float | None, event_time: bool, fired: float | None = None) -> None:
         self.now = now
@@ -37,6 +37,7 @@ class InstanceContext:
         self.event_time = event_time
         self.fired = fired
         self.due: float | None = None
+        self.late_in_part = 0
         self.windowed = WindowContext(self)
 
 

@@ -316,6 +316,9 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         waiting = waiting_of(partitions)
         if waiting.rows:
             lines.append(f"  lag                 {name}: {waiting} (measured)")
+    if counts["late"] or counts["late_in_part"]:
+        part = f"; {counts['late_in_part']:,} more missed some of their windows" if counts["late_in_part"] else ""
+        lines.append(f"  late events         {counts['late']:,}{part}")
     if counts["dead_letters"]:
         lines.append(f"  dead letters        {counts['dead_letters']:,} in {_relative(directory / 'dead-letters')}/")
     lines.append(f"  report              {_relative(directory / 'report.json')}")

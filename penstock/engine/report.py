@@ -77,6 +77,7 @@ def report_of(
             "lost": sum(gap for gap in gaps if gap > 0),
             "duplicated": -sum(gap for gap in gaps if gap < 0),
             "late": sum(element.late for element in totals.elements.values()) + progress.late,
+            "late_in_part": sum(element.late_in_part for element in totals.elements.values()),
             "dead_letters": totals.outputs.get(LETTERS, 0) + refused,
             "refused": refused,
         },
@@ -117,6 +118,7 @@ def _element(tally: ElementTally, keyed: bool) -> dict[str, Any]:
         "events": tally.events,
         "dead_letters": tally.dead_letters,
         "late": tally.late,
+        "late_in_part": tally.late_in_part,
         "instances": sum(tally.instances.values()) if keyed else None,
         "service_time_us": _rounded(
             {"mean": tally.busy_us / tally.events if tally.events else None, **tally.service_us.summary()}

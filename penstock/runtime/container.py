@@ -128,6 +128,8 @@ class Container:
                 add(emissions, row)
             if saved and identity in saved:
                 saved[identity].since.append(row)
+        self._tally.late_in_part += context.late_in_part
+        context.late_in_part = 0
 
     def settle(self) -> None:
         """Be done with a delivery, after which another comes: its events are applied for good, and what they caused is routed."""
@@ -364,7 +366,10 @@ class Container:
         self._context.due = instance.due
         leaves_out = row in self._batch.without_result
         hook = instance.state.without_result if leaves_out else instance.state.on_event
-        return self._emitter.collect(hook(self._batch.delivery.again(row)))
+        counted = self._context.late_in_part
+        emissions = self._emitter.collect(hook(self._batch.delivery.again(row)))
+        self._context.late_in_part = counted
+        return emissions
 
     def _bury(self, error: BaseException, born: int, event: Any = None) -> None:
         """Keep the failure of a hook that no single event has called, with the event that had waited for it, if one had."""

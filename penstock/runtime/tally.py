@@ -49,6 +49,8 @@ class ElementTally(Merged):
     events: int = 0
     dead_letters: int = 0
     late: int = 0
+    late_in_part: int = 0
+    """Events of which some windows had closed; they are in the others."""
     instances: dict[int, int] = {}
     """Live instances by partition, as counted last."""
     busy_us: float = 0.0

@@ -117,10 +117,12 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
     )
     letters: dict[str, int] = {}
     late: dict[str, int] = {}
+    in_part = 0
     for record in records:
         for name, tally in record.elements.items():
             letters[name] = letters.get(name, 0) + tally.dead_letters
             late[name] = late.get(name, 0) + tally.late
+            in_part += tally.late_in_part
     buries = all(one["late"] == "dead-letter" for one in _event_times(follower))
     buried_late = {name: min(late[name], letters[name]) if buries else 0 for name in letters}
     dead = sum(record.dead_lettered for record in records) - sum(buried_late.values())
@@ -131,10 +133,11 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
             "dead letters", f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.", MENDS["dead letters"],
             sure=True, fault=True,
         )  # fmt: skip
-    if sum(buried_late.values()) or sum(late.values()) > 0.001 * max(taken, 1):
+    if sum(buried_late.values()) or sum(late.values()) + in_part > 0.001 * max(taken, 1):
         worst = max(late, key=lambda name: late[name])
+        part = f"; {in_part:,} more missed some of their windows" if in_part else ""
         yield Cause(
-            "late events", f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}.",
+            "late events", f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}{part}.",
             MENDS["late events"], sure=True, fault=True,
         )  # fmt: skip
 

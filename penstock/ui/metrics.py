@@ -131,6 +131,12 @@ def _element_families() -> Iterator[tuple[CounterMetricFamily | GaugeMetricFamil
     )
     yield CounterMetricFamily("penstock_element_late_events", "Events after the watermark", labels=labels), "late"
     yield (
+        CounterMetricFamily(
+            "penstock_element_late_in_part_events", "Events some of whose windows had closed", labels=labels
+        ),
+        "late_in_part",
+    )
+    yield (
         GaugeMetricFamily("penstock_element_busy_cores", "Cores that an element keeps busy (measured)", labels=labels),
         "busy",
     )

@@ -137,6 +137,7 @@ def _lately(follower: Follower) -> dict[str, Any]:
             name: {
                 "rate": one.events / one.span, "service_us": one.busy_us / one.events if one.events else None,
                 "busy": one.busy_us / 1e6 / one.span, "dead_letters": totals[name].dead_letters, "late": totals[name].late,
+                "late_in_part": totals[name].late_in_part,
                 "instances": sum(totals[name].instances.values()), "events": totals[name].events,
                 "skew": _skew(totals[name].instances),
                 "hottest": [(key, times / one.events) for key, times in one.hottest.most(HOTTEST)],

@@ -1,5 +1,8 @@
 """Windows of the event dialect, in memory, against windows by brute force over the whole input."""
 
+import bisect
+import functools
+import itertools
 import statistics
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock import App, Count, Event, Global, ProcessingElement, Session, Sliding, Tumbling, reducers
 from penstock.app.state import check_state_fits, describe_state
+from penstock.app.window.windowing import microseconds, moment
 from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
 from penstock.testing import TopologyDriver
 from penstock.testing.driver import Crash
@@ -229,6 +233,55 @@ def test_windows_by_count(size, every, counts):
     assert [s.bids for s in driver.output("Out")] == counts
     assert driver.output("Out")[0].total == sum(10**second for second in range(size))
     assert driver.output("Out")[0].end == at(size - 1)
+
+
+CLOCKS = {
+    "Europe/Zurich": [(2026, 3, 29), (2026, 10, 25)],
+    "Australia/Lord_Howe": [(2026, 4, 5), (2026, 10, 4)],
+    "America/Santiago": [(2026, 4, 5), (2026, 9, 6)],
+    "Pacific/Apia": [(2011, 12, 30)],
+    "Pacific/Kwajalein": [(1993, 8, 21)],
+}
+"""Zones, and days of theirs on which clocks skip times or show them again."""
+
+
+def by_scanning(zone, day, days, every, offset):
+    """The windows around a day, from the definition: minute by minute, when clocks first show a start or a later time."""
+    minutes, reached = reached_by_clocks(zone, day)
+
+    def begins(number):  # the boundaries count from 1970
+        epoch = datetime(1970, 1, 1) + timedelta(minutes=offset)
+        return minutes[bisect.bisect_left(reached, epoch + timedelta(days=number))]
+
+    number = (datetime(*day) - datetime(1970, 1, 1)).days // every * every
+    windows = [(begins(at), begins(at + every), begins(at + days)) for at in range(number - 6, number + 7, every)]
+    return [(start, end) for start, following, end in windows if start != following]
+
+
+@functools.cache
+def reached_by_clocks(zone, day):
+    """The minutes of some weeks, and the latest time that clocks have shown by each of them."""
+    first = datetime(*day, tzinfo=UTC) - timedelta(days=11)
+    minutes = [first + timedelta(minutes=minute) for minute in range(22 * 1440)]
+    shown = (minute.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for minute in minutes)
+    return minutes, list(itertools.accumulate(shown, max))
+
+
+@pytest.mark.parametrize(("zone", "day"), [(zone, day) for zone, days in CLOCKS.items() for day in days])
+@pytest.mark.parametrize(("days", "every"), [(1, 1), (3, 1), (2, 2)])
+def test_days_in_a_zone_are_of_what_clocks_show(zone, day, days, every):
+    for offset in (0, 30, 90, 135, 150, 23 * 60):
+        check_days(zone, day, days, every, offset)
+
+
+def check_days(zone, day, days, every, offset):
+    window = Sliding(f"{days} d", f"{every} d", offset=f"{offset} min", zone=zone)
+    windows = by_scanning(zone, day, days, every, offset)
+    for minute in range(-36 * 60, 36 * 60, 15):
+        time = datetime(*day, tzinfo=UTC) + timedelta(minutes=minute)
+        starts = [moment(start) for start in window.starts(microseconds(time))]
+        found = [(start, moment(window.end(microseconds(start)))) for start in starts]
+        assert sorted(found) == [(start, end) for start, end in windows if start <= time < end]
 
 
 def test_a_day_in_a_zone_has_23_24_or_25_hours():
@@ -701,6 +754,20 @@ def test_late_events_reach_only_windows_that_have_not_closed_however_their_state
         driver.batch({"Bids": [Bid(1, 1, at(6))]})
         driver.finish()
         assert [start for *_, start, _ in results(driver)] == [at(5), at(10), at(15)]
+        assert (driver.elements["Sum"].late, driver.elements["Sum"].late_in_part) == (0, 1)
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_an_event_that_misses_some_of_its_windows_is_counted_once(merges):
+    app = application(Sliding("20 s", "5 s"), merges=merges)
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Bids": [Bid(1, 1, at(37))]})
+    driver.batch()  # the watermark is 32
+    driver.batch({"Bids": [Bid(1, 1, at(second)) for second in range(45)]})
+    missed = [sum(start + 20 <= 32 for start in range(-20, 45, 5) if start <= second < start + 20) for second in range(45)]
+    tally = driver.elements["Sum"]
+    assert (tally.late, tally.late_in_part) == (missed.count(4), sum(map(missed.count, (1, 2, 3))))
+    assert len(driver.dead_letters) == tally.late > 0 < tally.late_in_part
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,7 @@ class Aligned(Spans):
         kept = [(start, end) for start, end in reversed(spans) if end > oldest]
         if not kept:
             raise self._late(time)
+        self._context.late_in_part += len(kept) < len(spans)
         for start, end in kept:
             if start not in self.open:
                 self.open[start] = Part(self.body(), end, closed=end <= self._fired)
@@ -266,6 +267,7 @@ class Panes(Windowed):
         end = windowing.end(start)
         if end <= self._fired:
             raise self._late(time)
+        self._context.late_in_part += start + windowing.every_us <= self._fired  # the end of the first window it is part of
         part = self.open.get(start)
         if part is None:
             part = self.open[start] = Part(self.body(), end)

@@ -1,10 +1,11 @@
 """Which windows an event belongs to. Times are in microseconds since the epoch, UTC."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -101,8 +102,8 @@ class Sliding(Windowing):
     ----------
     size, every: length of a window, and from one's start to the next one's.
     offset: of the starts, from midnight in UTC or in the zone on 1 January 1970.
-    zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days: they begin at midnight there, whatever the clock
-        does in between.
+    zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days: they begin when clocks there first show midnight,
+        or the offset's time of the day, or a later time where they skip it. No window begins on a day that they leave out.
 
     Raises
     ------
@@ -158,19 +159,19 @@ class Sliding(Windowing):
 
     def starts(self, time: int) -> Iterator[int]:
         """Of the windows that a time lies in, the latest first."""
-        clock = self._clock(time)
-        start = (clock - self.offset_us) // self.every_us * self.every_us + self.offset_us
-        while start > clock - self.size_us:
-            yield self._instant(start)
-            start -= self.every_us
+        shown = self._begins(time)
+        if self.zone is None:
+            yield from range(shown, time - self.size_us, -self.every_us)
+            return
+        while self._instant(shown + self.size_us) > time:
+            start = self._instant(shown)
+            if start < self._instant(shown + self.every_us):  # no window begins on a day that is left out
+                yield start
+            shown -= self.every_us
 
     def end(self, start: int) -> int:
         """Of the window that begins at a time."""
-        if self.zone is None:
-            return start + self.size_us
-        # A day whose midnight is skipped begins late by the clock; its end is that of the day all the same.
-        nominal = (self._clock(start) - self.offset_us) // self.every_us * self.every_us + self.offset_us
-        return self._instant(nominal + self.size_us)
+        return self._instant(self._begins(start) + self.size_us)
 
     def pane(self, time: int) -> int:
         """The start of the part that windows share; parts are ``every`` long where windows are a multiple of that."""
@@ -181,24 +182,36 @@ class Sliding(Windowing):
         """Whether windows are made of whole panes, more than one."""
         return self.zone is None and self.size_us != self.every_us and self.size_us % self.every_us == 0
 
-    def _clock(self, time: int) -> int:
-        """What clocks in the zone show, as if it were UTC."""
-        if self.zone is None:
-            return time
-        local = moment(time).astimezone(ZoneInfo(self.zone))
-        return microseconds(local.replace(tzinfo=UTC))
+    def _begins(self, time: int) -> int:
+        """What clocks show when the last window up to a time begins."""
+        clock = time if self.zone is None else _clock(self.zone, time)
+        shown = (clock - self.offset_us) // self.every_us * self.every_us + self.offset_us
+        after = shown + self.every_us  # which clocks that have been put back may have shown already
+        return shown if self.zone is None or self._instant(after) > time else after
 
-    def _instant(self, clock: int) -> int:
-        """When clocks in the zone show that; the first time, where they are put back over it."""
-        if self.zone is None:
-            return clock
-        return microseconds(moment(clock).replace(tzinfo=ZoneInfo(self.zone), fold=0))
+    def _instant(self, shown: int) -> int:
+        return shown if self.zone is None else _instant(self.zone, shown)
 
     def __str__(self) -> str:
         zone = "" if self.zone is None else f" in {self.zone}"
         offset = f" from {span(self.offset_us)}" if self.offset_us else ""
         every = "" if self.every_us == self.size_us else f" every {span(self.every_us)}"
         return f"{span(self.size_us)}{every}{offset}{zone}"
+
+
+def _clock(zone: str, time: int) -> int:
+    """What clocks in a zone show, as if it were UTC."""
+    return microseconds(moment(time).astimezone(ZoneInfo(zone)).replace(tzinfo=None))
+
+
+@lru_cache(maxsize=4096)
+def _instant(zone: str, shown: int) -> int:
+    """When clocks in a zone first show a time, or a later one where they skip it."""
+    local = LOCAL_EPOCH + timedelta(microseconds=shown)
+    first, second = (microseconds(local.replace(tzinfo=ZoneInfo(zone), fold=fold)) for fold in (0, 1))
+    if first <= second:  # shown once, or twice
+        return first
+    return bisect_left(range(second, first), shown, key=partial(_clock, zone)) + second
 
 
 class Tumbling(Sliding):

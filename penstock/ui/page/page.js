@@ -179,7 +179,7 @@ function graph() {
     <tr><td>now</td><td>${rate(one.rate)}</td></tr><tr><td>time of an event (mean)</td><td>${seconds(one.service_us === null ? null : one.service_us / 1e6)}</td></tr>
     <tr><td>works, of one core</td><td>${(100 * one.busy).toFixed(1)}%</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
     <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
-    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}</td></tr></tbody></table><div>${hottest(one.hottest)}</div></div>${own.length ? buried(own, `The last dead letters of ${escape(name)}`) : ""}`
+    <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}${one.late_in_part ? `; ${whole(one.late_in_part)} more missed some windows` : ""}</td></tr></tbody></table><div>${hottest(one.hottest)}</div></div>${own.length ? buried(own, `The last dead letters of ${escape(name)}`) : ""}`
     : `<p class="faint">${chosen.startsWith("element_") ? "Nothing was measured there lately." : "Its rate stands in its box; nothing else is measured there."}</p>`);
 }
 
