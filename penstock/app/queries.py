@@ -31,7 +31,7 @@ class WindowQuery:
     """
 
     time: EventTime
-    window: Sliding | Session
+    window: Sliding
     key: tuple[str, ...]
     spans: tuple[str, ...]
     reducers: Mapping[str, Reducer[Any]]
@@ -63,10 +63,15 @@ def window_query(
 
     Raises
     ------
-    TopologyError: Spark has no such window or reducer; or the source has no event time, or keeps what is late.
+    TopologyError: Spark has no such window or reducer, or judges lateness otherwise; or the source has no event time, or keeps what is late.
     """
     event_dialect = "leave out dialect='query', for the event dialect has it"
-    if not isinstance(window, Sliding | Session) or (isinstance(window, Sliding) and window.zone is not None):
+    if isinstance(window, Session):
+        raise TopologyError(
+            f"Aggregate {name}: Spark judges each event of a session by itself, and would drop late ones that an open session takes; "
+            f"{event_dialect}."
+        )
+    if not isinstance(window, Sliding) or window.zone is not None:
         raise TopologyError(f"Aggregate {name}: Spark plans no windows of {window}; {event_dialect}.")
     if window.allowed_us:
         raise TopologyError(

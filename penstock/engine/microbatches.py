@@ -33,9 +33,10 @@ from penstock.engine.ledger import BatchRecord, clear_staging, records_in
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.moving.move import Move
 from penstock.engine.native import NativeWriter, compile_native
+from penstock.engine.queries import settings_for
 from penstock.engine.quiet import Quiet
 from penstock.engine.report import Totals, report_of, watermarks_of
-from penstock.engine.session import settle
+from penstock.engine.session import having, settle
 from penstock.engine.steering import Steering, retime
 from penstock.engine.warmup import warm_up
 from penstock.engine.watch import POLL_S, Watch, lost_a_part
@@ -308,7 +309,8 @@ class MicroBatches:
         writer = writer.trigger(processingTime=f"{round(self._binding.trigger * 1000)} milliseconds")
         writer = writer.foreachBatch(self._committer(spark, group, tallies))
         try:
-            return writer.start()
+            with having(spark, settings_for(group.topology)):  # of which Spark copies what a query starts with
+                return writer.start()
         except AnalysisException as error:
             if not (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE"):
                 raise

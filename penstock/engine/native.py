@@ -16,8 +16,8 @@ from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.connectors.source import BoundSource
 from penstock.engine.inputs import Inputs
-from penstock.engine.plans import leaves
-from penstock.engine.queries import joined, windowed
+from penstock.engine.plans import leaves, nodes
+from penstock.engine.queries import has_join, joined, windowed
 from penstock.errors import EmissionError, TopologyError
 from penstock.kinds.annotations import kind_of, plain, scalar_of
 from penstock.kinds.event import Event, field_types
@@ -37,6 +37,12 @@ DIRECT = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 """The directory written to is staged as a whole, so tasks need not stage their files once more within it."""
+
+STATEFUL = frozenset(
+    ("Aggregate", "Join", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "FlatMapGroupsWithState",
+     "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark")
+)  # fmt: skip
+"""What a plan calls the operators that keep state from micro-batch to micro-batch, where their input is a stream."""
 
 WHOLE = {
     "ignoreNullFields": "false",
@@ -68,7 +74,33 @@ def compile_native(
         stream = element.emits[0]
         output = _planned(element, [frames[read] for read in element.inputs])
         frames[stream] = result = conform(element.name, output, stream)
+    if has_join(topology):
+        _refuse_state_besides(topology, result)
     return result, _order(topology, known, _streams(spark, result))
+
+
+def _refuse_state_besides(topology: Topology, result: DataFrame) -> None:
+    """Refuse a query of a join that has other operators with state, for Spark judges lateness in one way for all of a query.
+
+    Raises
+    ------
+    TopologyError: names the elements, of which some are to be in a query of their own.
+    """
+    plan = result._jdf.queryExecution().analyzed()
+    if sum(_has_state(node) for node in nodes(plan)) > 1:
+        names = [element.name for element in topology.in_order]
+        others = names[1:] if len(names) > 1 else names
+        raise TopologyError(
+            f"{', '.join(names)} are one query of Spark's, which has a join and another operator with state; late events would not be "
+            f"judged as the join says. Give the others a query of their own, as --group {others[-1]}=after."
+        )
+
+
+def _has_state(node: Any) -> bool:
+    """Whether Spark keeps state for an operator from micro-batch to micro-batch."""
+    if not node.isStreaming() or node.nodeName() not in STATEFUL:
+        return False
+    return node.nodeName() != "Join" or bool(node.left().isStreaming() and node.right().isStreaming())
 
 
 def _planned(element: Element, inputs: list[DataFrame]) -> Any:

@@ -10,12 +10,16 @@ from penstock.app import reducers
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.reducers import Reducer
 from penstock.app.stream import EventTime
-from penstock.app.window.windowing import Session, Sliding
+from penstock.app.topology import Topology
+from penstock.app.window.windowing import Sliding
 from penstock.errors import EmissionError
 
 SKETCH_ERROR = 0.016
 """The standard error of the event dialect's sketch."""
 WINDOW = "the window"
+LEFT_MARK, RIGHT_MARK = "the left mark", "the right mark"
+JUDGED_AT_ONCE = {"spark.sql.streaming.statefulOperator.allowMultiple": "false"}
+"""Has Spark judge lateness by the watermark of the micro-batch, and not by that of the one before; for one operator with state."""
 
 
 class Columns:
@@ -31,6 +35,16 @@ class Columns:
             raise AttributeError(f"there is no field {name!r}; there are {', '.join(self._columns)}") from None
 
 
+def has_join(topology: Topology) -> bool:
+    """Whether one of its elements is a join that Spark plans."""
+    return any(isinstance(element.body, JoinQuery) for element in topology.elements)
+
+
+def settings_for(topology: Topology) -> Mapping[str, str]:
+    """What a session is to have set when the query of a group starts: windows close by the micro-batch before, joins do not."""
+    return JUDGED_AT_ONCE if has_join(topology) else {}
+
+
 def windowed(element: str, query: WindowQuery, frame: DataFrame) -> DataFrame:
     """A row for each window of a key."""
     columns = {name: _column(name) for name in frame.columns}
@@ -38,12 +52,11 @@ def windowed(element: str, query: WindowQuery, frame: DataFrame) -> DataFrame:
     made = [
         _reduced(element, reducer, columns, query.time.field).alias(name) for name, reducer in query.reducers.items()
     ]
-    window, end = _window(query.window, columns[query.time.field])
+    window = _window(query.window, columns[query.time.field])
     grouped = marked.groupBy(window.alias(WINDOW), *(columns[name] for name in query.key)).agg(*made)
-    spans = {"start": F.col(f"`{WINDOW}`.start"), "end": end(F.col(f"`{WINDOW}`.end"))}
     return grouped.select(
         *(_column(name) for name in query.key),
-        *(spans[span].alias(span) for span in query.spans),
+        *(F.col(f"`{WINDOW}`.{span}").alias(span) for span in query.spans),
         *(_column(name) for name in query.reducers),
     )
 
@@ -51,10 +64,13 @@ def windowed(element: str, query: WindowQuery, frame: DataFrame) -> DataFrame:
 def joined(element: str, query: JoinQuery, left: DataFrame, right: DataFrame) -> DataFrame:
     """A row for each pair, and for each event that has met none, where that is asked for."""
     (lefts, left), (rights, right) = _apart("left", left), _apart("right", right)
-    left = _with_watermark(left, f"left {query.times[0].field}", query.times[0])
-    right = _with_watermark(right, f"right {query.times[1].field}", query.times[1])
     mine, theirs = lefts[query.times[0].field], rights[query.times[1].field]
+    left = _with_watermark(left.withColumn(LEFT_MARK, _judged_by(mine)), LEFT_MARK, query.times[0])
+    right = _with_watermark(right.withColumn(RIGHT_MARK, _judged_by(theirs)), RIGHT_MARK, query.times[1])
     within = (theirs >= mine + _interval(query.lower)) & (theirs <= mine + _interval(query.upper))
+    marks = _column(LEFT_MARK), _column(RIGHT_MARK)  # by which Spark knows what it need not keep
+    within &= marks[1] >= marks[0] + _interval(query.lower - 1000)
+    within &= marks[1] <= marks[0] + _interval(query.upper + 1000)
     for part in query.key:
         within = lefts[part].eqNullSafe(rights[part]) & within
     pairs = left.join(right, within, {"inner": "inner", "left": "left_outer", "full": "full_outer"}[query.how])
@@ -83,16 +99,20 @@ def _interval(micros: int) -> Column:
     return F.expr(f"INTERVAL '{micros}' MICROSECONDS")
 
 
+def _judged_by(time: Column) -> Column:
+    """By what Spark is to judge whether an event is late: to Spark one is whose time is the watermark, to us none that is not before.
+
+    The watermark is of whole milliseconds, so that it does not move by this.
+    """
+    return F.date_trunc("millisecond", time) + _interval(1)
+
+
 def _with_watermark(frame: DataFrame, column: str, time: EventTime) -> DataFrame:
     return frame.withWatermark(f"`{column}`", f"{round(time.lateness * 1000)} milliseconds")
 
 
-def _window(window: Sliding | Session, time: Column) -> tuple[Column, Callable[[Column], Column]]:
-    """Spark's window, and what makes its end ours."""
-    if isinstance(window, Session):
-        # Spark joins sessions that touch; ours end just before the gap is over.
-        return F.session_window(time, _micros(window.gap_us - 1)), lambda end: end + _interval(1)
-    return F.window(time, _micros(window.size_us), _micros(window.every_us), _micros(window.offset_us)), lambda end: end
+def _window(window: Sliding, time: Column) -> Column:
+    return F.window(time, _micros(window.size_us), _micros(window.every_us), _micros(window.offset_us))
 
 
 def _micros(span: int) -> str:

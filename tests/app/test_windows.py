@@ -764,7 +764,9 @@ def test_an_event_that_misses_some_of_its_windows_is_counted_once(merges):
     driver.batch({"Bids": [Bid(1, 1, at(37))]})
     driver.batch()  # the watermark is 32
     driver.batch({"Bids": [Bid(1, 1, at(second)) for second in range(45)]})
-    missed = [sum(start + 20 <= 32 for start in range(-20, 45, 5) if start <= second < start + 20) for second in range(45)]
+    missed = [
+        sum(start + 20 <= 32 for start in range(-20, 45, 5) if start <= second < start + 20) for second in range(45)
+    ]
     tally = driver.elements["Sum"]
     assert (tally.late, tally.late_in_part) == (missed.count(4), sum(map(missed.count, (1, 2, 3))))
     assert len(driver.dead_letters) == tally.late > 0 < tally.late_in_part

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pyspark.sql import functions as F
 
-from penstock import App, Event, Session, Sliding, Tumbling, reducers
+from penstock import App, Event, Sliding, Tumbling, reducers
 
 
 class Bid(Event):
@@ -36,14 +36,6 @@ class Sold(Event):
     bidders: int
     about: int
     prices: list[int]
-
-
-class Visit(Event):
-    item: str
-    bidder: str | None
-    start: datetime
-    end: datetime
-    bids: int
 
 
 class Settled(Event):
@@ -83,11 +75,6 @@ def both(dialect):
             best=reducers.top(2, by="price"), bidders=reducers.distinct("bidder"), prices=reducers.collect("price"),
             about=reducers.approx_distinct("price"),
         )  # fmt: skip
-    visits = app.stream("Visits", Visit)
-    app.sink("SessionOut", visits)
-    app.aggregate(
-        bids, key=("item", "bidder"), window=Session("3 s"), into=visits, dialect=dialect, bids=reducers.count()
-    )
     for how in ("inner", "left", "full"):
         settled = app.stream(f"Settled_{how}", Settled)
         app.sink(f"{how}Out", settled)
@@ -108,3 +95,35 @@ one_query.sink("Out", paid)
 one_query.join(
     offers, money, key="item", within=("-1 s", "4 s"), how="left", emits=paid, dialect="query", name="settle"
 )(_settle_columns(paid))  # fmt: skip
+
+
+class Few(Event):
+    item: str
+    start: datetime
+    bids: int
+    spent: int
+
+
+def alone(kind, dialect):
+    """An application of one element, a window or a join, whose sources nothing else reads."""
+    app = App(f"{kind}_{dialect}")
+    bids = app.source("Bids", Bid, event_time="at", lateness="1 s", late="drop")
+    if kind in WINDOWS:
+        few = app.stream("Few", Few)
+        app.sink("Out", few)
+        app.aggregate(
+            bids, key="item", window=WINDOWS[kind], into=few, dialect=dialect, bids=reducers.count(), spent=reducers.sum("price")
+        )  # fmt: skip
+        return app
+    payments = app.source("Payments", Payment, event_time="at", lateness="2 s", late="drop")
+    settled = app.stream("Settled", Settled)
+    app.sink("Out", settled)
+    settle = (_settle_columns if dialect == "query" else _settle_events)(settled)
+    app.join(
+        bids, payments, key="item", within=("-1 s", "3 s"), how=kind, emits=settled, dialect=dialect, name="settle"
+    )(settle)
+    return app
+
+
+WINDOWS = {"tumbling": Tumbling("4 s", offset="1 s"), "sliding": Sliding("6 s", "2 s")}
+tumbling, sliding, inner, left, full = (alone(kind, "query") for kind in (*WINDOWS, "inner", "left", "full"))

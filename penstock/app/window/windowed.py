@@ -267,7 +267,9 @@ class Panes(Windowed):
         end = windowing.end(start)
         if end <= self._fired:
             raise self._late(time)
-        self._context.late_in_part += start + windowing.every_us <= self._fired  # the end of the first window it is part of
+        self._context.late_in_part += (
+            start + windowing.every_us <= self._fired
+        )  # the end of the first window it is part of
         part = self.open.get(start)
         if part is None:
             part = self.open[start] = Part(self.body(), end)
