@@ -104,6 +104,7 @@ def _schema_of_query(element: Element, body: WindowQuery | JoinQuery) -> Schema:
         means = {
             "form": f"{body.how} join", "interval (us)": [body.lower, body.upper],
             "fields of the times": [time.field for time in body.times], "inputs": [stream.name for stream in element.inputs],
+            "late events": "by the micro-batch's own watermark",
         }  # fmt: skip
     return {
         "stage": 0,

@@ -1,17 +1,20 @@
 """``penstock adapter``: the door for clients in any language."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.app.duration import seconds
 from penstock.cli.arguments import AppCommand, loaded, pairs
-from penstock.connectors.kafka.place import KafkaPlace, has_registry
-from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
+
+if TYPE_CHECKING:
+    from penstock.connectors.kafka.place import KafkaPlace
 
 
 @click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -94,6 +97,9 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
 
 
 def _place(uri: str) -> KafkaPlace:
+    from penstock.connectors.kafka.place import KafkaPlace, has_registry
+    from penstock.connectors.uri import Uri
+
     parsed = Uri.parse(uri)
     if has_registry(parsed):
         raise ConfigurationError(

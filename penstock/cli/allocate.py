@@ -1,33 +1,29 @@
 """``penstock allocate``: put the tasks of a graph on resources, and say how far from the optimum the result can be."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import TaskProgressColumn, TextColumn
-from rich.table import Table
 
-from penstock.allocation import (
-    METHODS,
-    Allocation,
-    Constraints,
-    Resources,
-    StreamGraph,
-    least_resources,
-    streaming_cost,
-)
-from penstock.allocation import allocate as allocated
-from penstock.allocation.graph import read_json
-from penstock.allocation.strategy import Progress
 from penstock.cli.bar import Bar
 from penstock.cli.command import command
 from penstock.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from penstock.allocation import Allocation, Constraints, Resources, StreamGraph
+    from penstock.allocation.strategy import Progress
+
+WAYS = (
+    "auto", "exact", "search", "min-k", "one", "round-robin", "average", "disc", "disc-printed", "heron", "r-storm", "cola",
+    "greedy-reduce", "greedy-equal", "greedy-path",
+)  # fmt: skip
+"""`penstock.allocation.METHODS`, which would have to be imported; a test compares them."""
 _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 
 
@@ -35,7 +31,7 @@ _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 @click.argument("graph", type=click.Path(path_type=Path))
 @click.option("--resources", "-r", help='How many, or capacities, as "8" or "big=4,small=1"; or in the file.')
 @click.option("--for-cost", type=float, help="Find the least number of resources for this streaming cost instead.")
-@click.option("--method", "-m", type=click.Choice(METHODS), default="auto", show_default=True)
+@click.option("--method", "-m", type=click.Choice(WAYS), default="auto", show_default=True)
 @click.option("--compare", is_flag=True, help='Allocate with every method and compare; "exact" up to 16 tasks.')
 @click.option("--time-limit", type=float, help="Seconds; by default a fixed number of steps.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
@@ -65,6 +61,9 @@ def allocate(
       penstock allocate graph.json --resources 8 --draw allocation.svg
       penstock allocate runs/divisibility --resources 2
     """
+    from penstock.allocation import allocate as allocated
+    from penstock.allocation import least_resources
+
     if draw is not None:  # refused before the search, not after it
         from penstock.allocation.drawing import draw_graph, require_picture
 
@@ -110,6 +109,9 @@ def allocate(
 
 def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
     """The graph of tasks in a file, a topology or a recording, and what else a file says."""
+    from penstock.allocation import StreamGraph
+    from penstock.allocation.graph import read_json
+
     if path.is_dir():
         from penstock.planner import calibrate, observe
         from penstock.planner.parameters import stream_graph
@@ -142,6 +144,8 @@ class _Drawn:
 
 
 def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:
+    from penstock.allocation import Resources
+
     bandwidths = extra.get("bandwidths", [])
     if not isinstance(bandwidths, list) or not all(
         isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str)
@@ -170,6 +174,8 @@ def _capacities(text: str) -> float | dict[str, float]:
 
 
 def _constraints(extra: Mapping[str, Any], given: Mapping[str, Any]) -> Constraints:
+    from penstock.allocation import Constraints
+
     pinned = extra.get("pinned", {})
     if not isinstance(pinned, dict) or not all(isinstance(extra.get(key, []), list) for key in ("together", "apart")):
         raise ConfigurationError('In JSON "pinned" is {task: resource}; "together" and "apart" are [[task, task]].')
@@ -185,6 +191,8 @@ def _constraints(extra: Mapping[str, Any], given: Mapping[str, Any]) -> Constrai
 
 
 def _assignment(path: Path) -> dict[str, Any]:
+    from penstock.allocation.graph import read_json
+
     data = read_json(path)
     present = data.get("assignment", data)
     if not isinstance(present, dict) or not all(isinstance(place, str) for place in present.values()):
@@ -193,6 +201,11 @@ def _assignment(path: Path) -> dict[str, Any]:
 
 
 def _show(chosen: Allocation, headline: str, explain: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from penstock.allocation import streaming_cost
+
     console = Console(width=110, highlight=False, markup=False)
     if headline:
         console.print(headline)
@@ -231,9 +244,14 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
 
 def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], as_json: bool) -> None:
     """Every method that goes with the constraints, best first; only the searching ones know any."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from penstock.allocation import allocate as allocated
+
     plain = not options["constraints"] and "present" not in options
     rows: list[dict[str, Any]] = []
-    for method in METHODS if plain else ("auto", "search"):
+    for method in WAYS if plain else ("auto", "search"):
         if method == "exact" and len(shape.tasks) > 16:
             continue
         begun = perf_counter()
@@ -258,5 +276,7 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
 @contextmanager
 def _bar() -> Iterator[Progress]:
     """A progress bar with the best cost and the bound so far."""
+    from rich.progress import TaskProgressColumn, TextColumn
+
     with Bar("allocating", TaskProgressColumn(), TextColumn("{task.description}")) as advance:
         yield lambda fraction, best, bound: advance(fraction, 1.0, f"best {best:.5g}, bound {bound:.5g}")

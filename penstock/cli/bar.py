@@ -1,10 +1,12 @@
 """A progress bar on standard error, where somebody looks at it."""
 
-import sys
-from typing import Protocol
+from __future__ import annotations
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
 
 
 class Advance(Protocol):
@@ -23,6 +25,9 @@ class Bar:
     """
 
     def __init__(self, what: str, *columns: ProgressColumn) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
         self._progress = Progress(
             TextColumn(what),
             BarColumn(),

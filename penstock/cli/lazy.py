@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from penstock.app.spelling import did_you_mean
 
@@ -38,6 +39,14 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(import_module(f"{self._package}.{cmd_name}"), cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands that begin so; none of them is imported."""
+        begun = [name for name in self._lines if name.startswith(incomplete)]
+        return [
+            *(CompletionItem(name, help=self._lines[name]) for name in begun),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

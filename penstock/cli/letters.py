@@ -1,16 +1,21 @@
 """``penstock letters``."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from penstock.cli.arguments import PLACE
 from penstock.cli.command import command
-from penstock.engine.letters import Letter, letters_of
 from penstock.errors import ConfigurationError, SinkError
+
+if TYPE_CHECKING:
+    from penstock.engine.letters import Letter
 
 
 @command()
@@ -32,6 +37,8 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
       penstock letters runs/divisibility
       penstock letters runs/divisibility --of "decoding RawWords" --replay again.jsonl
     """
+    from penstock.engine.letters import letters_of
+
     found = [letter for letter in letters_of(run) if place in (None, letter.place)]
     if place is not None and not found:
         places = sorted({letter.place for letter in letters_of(run)})

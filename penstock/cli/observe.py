@@ -1,19 +1,21 @@
 """``penstock observe``."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from penstock.cli.command import command
 from penstock.cli.predict import finite
 from penstock.cli.probe import probed, probes
 from penstock.cli.setting import recordings
 from penstock.errors import ConfigurationError
-from penstock.planner import Calibration, Observation, calibrate, verdicts
-from penstock.planner import observe as observed
+
+if TYPE_CHECKING:
+    from penstock.planner import Calibration, Observation
 
 
 @command()
@@ -31,6 +33,9 @@ def observe(
       penstock observe runs/divisibility
       penstock observe app.py --probe --source Words=generator:poisson?rate=2000
     """
+    from penstock.planner import calibrate, verdicts
+    from penstock.planner import observe as observed
+
     if probe:
         sources = probed(sources, runs, length, uris)
     observation = observed(*sources, query=query, cores=recorded_cores)
@@ -53,6 +58,8 @@ def observe(
 
 
 def _queries(calibration: Calibration) -> list[dict[str, Any]]:
+    import numpy as np
+
     found = []
     for model in calibration.queries:
         seen, durations = model.observed, model.durations

@@ -1,18 +1,19 @@
 """``penstock pack``."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from penstock.app.duration import seconds
 from penstock.cli.command import command
 from penstock.errors import ConfigurationError
-from penstock.planner import calibrate, observe
-from penstock.planner.interference import load_of
-from penstock.planner.packing import Packing
-from penstock.planner.packing import pack as packed
+
+if TYPE_CHECKING:
+    from penstock.planner.packing import Packing
 
 
 @command()
@@ -27,6 +28,12 @@ def pack(runs: tuple[str, ...], cores: int | None, p95: str | None, as_json: boo
     Example:
       penstock pack runs/orders runs/clicks runs/sensors --cores 4 --p95 5s
     """
+    from rich.console import Console
+
+    from penstock.planner import calibrate, observe
+    from penstock.planner.interference import load_of
+    from penstock.planner.packing import pack as packed
+
     calibrations = {Path(run).name: calibrate(observe(run)) for run in runs}
     if len(calibrations) < len(runs):
         raise ConfigurationError("Two recordings have one name: give each application once.")

@@ -1,7 +1,10 @@
 """``penstock plan``."""
 
+from __future__ import annotations
+
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -11,10 +14,9 @@ from penstock.cli.command import command
 from penstock.cli.probe import probed, probes
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import ConfigurationError, SinkError
-from penstock.planner import observe
-from penstock.planner.plan_page import plan_page
-from penstock.planner.planning import Goal, Planning, make_plan
-from penstock.planner.prices import Prices
+
+if TYPE_CHECKING:
+    from penstock.planner.planning import Goal, Planning
 
 
 @command()
@@ -48,6 +50,11 @@ def plan(
       penstock plan runs/divisibility --p95 2s -o plan.json
       penstock run examples/divisibility/app.py --plan plan.json
     """
+    from penstock.planner import observe
+    from penstock.planner.plan_page import plan_page
+    from penstock.planner.planning import make_plan
+    from penstock.planner.prices import Prices
+
     goal = _goal(latencies, holding_cost, transfer_cost)
     if fewest_cores and isinstance(goal, Prices):
         raise ConfigurationError("--fewest-cores is for a bound on the latency, as --p95 2s; leave out the prices.")
@@ -80,6 +87,8 @@ def plan(
 
 
 def _goal(latencies: dict[str, str | None], holding: float | None, transfer: float | None) -> Goal:
+    from penstock.planner.prices import Prices
+
     if holding is None and transfer is None:
         return target_of(latencies)
     if holding is None or transfer is None or any(latencies.values()):

@@ -1,16 +1,19 @@
 """``penstock predict``."""
 
+from __future__ import annotations
+
 import json
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.command import command
 from penstock.cli.setting import recordings, setting_of, setting_options
-from penstock.planner import Prediction, calibrate, observe
-from penstock.planner.prediction import LATENCIES
+
+if TYPE_CHECKING:
+    from penstock.planner import Prediction
 
 
 @command()
@@ -32,6 +35,8 @@ def predict(
     Example:
       penstock predict runs/divisibility --trigger 2s --rate 5000
     """
+    from penstock.planner import calibrate, observe
+
     calibration = calibrate(observe(*sources, query=query, cores=recorded_cores))
     if following is not None:
         calibration = calibration.following(observe(following, query=query), now=time.time())
@@ -46,6 +51,8 @@ def predict(
 
 def shown(found: Prediction) -> str:
     """What a person wants to know of a prediction."""
+    from penstock.planner.prediction import LATENCIES
+
     trigger = found.setting.interval
     every = f"a trigger of {trigger:g} s" if trigger else "one micro-batch after the other"
     lines = [f"At {found.rate:,.0f} rows/s and {every} (predicted, {found.method}; in brackets 90% bands):"]

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.command import command
 
@@ -32,6 +30,9 @@ def reproduce(what: str, output: Path) -> None:
     Example:
       penstock reproduce fig2 -o reproduced
     """
+    from rich.console import Console
+    from rich.table import Table
+
     from penstock.bench.figures import queues as figures
 
     console = Console(width=110)

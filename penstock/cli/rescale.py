@@ -9,8 +9,6 @@ import click
 from penstock.app.loader import load_app
 from penstock.cli.arguments import PLACE, pairs
 from penstock.cli.command import command
-from penstock.engine import RunOptions
-from penstock.engine import rescale as move
 from penstock.errors import ConfigurationError, SourceError
 from penstock.storage.journal import lines_of
 
@@ -35,6 +33,9 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
     Example:
       penstock rescale divisibility --partitions 4
     """
+    from penstock.engine import RunOptions
+    from penstock.engine import rescale as move
+
     if partitions is None and not groups:
         raise ConfigurationError("Say what is to change: --partitions N, or --group ELEMENT=GROUP.")
     start = _last_start(runs / name)

@@ -12,14 +12,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from penstock.adapter.process import AdapterProcess
 from penstock.app.application import App
 from penstock.app.duration import seconds
 from penstock.app.loader import AppReference
 from penstock.app.topology import Topology
 from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs
-from penstock.connectors.kafka.place import KAFKA
-from penstock.connectors.lag import waiting_of
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
 from penstock.storage.place import path_of
@@ -194,6 +191,8 @@ def _run(
     steering: "Adapting | None", given: Mapping[str, Any],
 ) -> "RunResult":  # fmt: skip
     """Run in the way that is asked for."""
+    from penstock.adapter.process import AdapterProcess
+
     if not getLogger().handlers:
         getLogger().addHandler(NullHandler())  # what libraries log of a Spark that has died is said in a sentence
     from penstock.engine import run as run_application
@@ -275,6 +274,8 @@ def with_spool(topology: Topology, options: "RunOptions", spool: Path) -> "RunOp
 
 def kafka_streams(topology: Topology, options: "RunOptions") -> list[str]:
     """What tells the adapter which streams are topics."""
+    from penstock.connectors.kafka.place import KAFKA
+
     uris = {source.name: options.sources.get(source.name) or source.uri for source in topology.sources}
     uris |= {sink.stream.name: options.sinks.get(sink.name) or sink.uri for sink in topology.sinks}
     topics = {}
@@ -288,6 +289,8 @@ def kafka_streams(topology: Topology, options: "RunOptions") -> list[str]:
 
 def summary(report: dict[str, Any], directory: Path) -> str:
     """What a person wants to know of a run that has ended. All figures are measured."""
+    from penstock.connectors.lag import waiting_of
+
     counts = report["counts"]
     balance = (
         f"{report['application']}: {counts['accepted']:,} events accepted = {counts['processed']:,} processed + "

@@ -8,8 +8,6 @@ import click
 from penstock.app.loader import load_app
 from penstock.app.spelling import did_you_mean
 from penstock.cli.command import command
-from penstock.connectors.kafka.place import has_registry, subject_of
-from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, SourceError
 from penstock.kinds.event import Event
 from penstock.schemas import FORMATS, Kind, Schema, source_code
@@ -57,6 +55,9 @@ def _event_type(place: str, name: str | None) -> type[Event]:
 
 def _registered(place: str) -> Schema | None:
     """The newest schema of a topic; None where no topic is named."""
+    from penstock.connectors.kafka.place import has_registry, subject_of
+    from penstock.connectors.uri import Uri
+
     if not re.match("kafka:", place):
         return None
     uri = Uri.parse(place)

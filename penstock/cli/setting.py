@@ -1,16 +1,19 @@
 """Options that name recordings and a setting, shared by ``observe``, ``predict`` and ``tune``."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import numpy as np
 
 from penstock.app.duration import seconds
 from penstock.errors import ConfigurationError
-from penstock.planner.setting import Arrivals, Setting
-from penstock.planner.tuning import Target
+
+if TYPE_CHECKING:
+    from penstock.planner.setting import Arrivals, Setting
+    from penstock.planner.tuning import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -48,6 +51,8 @@ def setting_options(command: Command) -> Command:
 
 def target_of(given: dict[str, str | None]) -> Target:
     """The target that the options give."""
+    from penstock.planner.tuning import Target
+
     named = [(name, text) for name, text in given.items() if text is not None]
     if len(named) != 1:
         raise ConfigurationError("Give one target, as --p95 5s (or --p99, --p50, --mean).")
@@ -57,6 +62,8 @@ def target_of(given: dict[str, str | None]) -> Target:
 
 def setting_of(given: dict[str, Any]) -> Setting:
     """The setting that the options describe."""
+    from penstock.planner.setting import Setting
+
     return Setting(
         trigger=None if given["trigger"] is None else seconds(given["trigger"]),
         rate=given["rate"], min_rows=given["min_rows"],
@@ -68,6 +75,8 @@ def setting_of(given: dict[str, Any]) -> Setting:
 
 def what_if(given: dict[str, str]) -> Setting:
     """The setting that ``--what-if NAME=VALUE`` describes: rate, arrivals, cores."""
+    from penstock.planner.setting import Setting
+
     unknown = sorted(set(given) - {"rate", "arrivals", "cores"})
     if unknown:
         raise ConfigurationError(f"--what-if {unknown[0]}=...: choose rate, arrivals or cores; tune chooses the rest.")
@@ -81,6 +90,8 @@ def what_if(given: dict[str, str]) -> Setting:
 
 def arrivals_of(text: str | None) -> Arrivals | None:
     """Poisson, a number, or the times in a file."""
+    import numpy as np
+
     if text is None or text == "poisson":
         return text
     try:

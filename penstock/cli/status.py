@@ -1,16 +1,19 @@
 """``penstock status``."""
 
+from __future__ import annotations
+
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.arguments import PLACE
 from penstock.cli.command import command
-from penstock.engine.overview import Overview, overview, runs_in
+
+if TYPE_CHECKING:
+    from penstock.engine.overview import Overview
 
 WIDTH = 160
 """Of what is no terminal."""
@@ -35,6 +38,11 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
       penstock status
       penstock status runs/divisibility --json
     """
+    from rich.console import Console
+    from rich.table import Table
+
+    from penstock.engine.overview import overview, runs_in
+
     found = [overview(run) for run in runs or runs_in(directory)]
     if as_json:
         click.echo(json.dumps([one.to_json() for one in found], indent=2))

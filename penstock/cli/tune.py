@@ -1,8 +1,11 @@
 """``penstock tune``."""
 
+from __future__ import annotations
+
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +14,9 @@ from penstock.cli.command import command
 from penstock.cli.predict import finite
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import SinkError
-from penstock.planner import Setting, Tuning, observe
-from penstock.planner import tune as tuned
-from penstock.planner.page import page
+
+if TYPE_CHECKING:
+    from penstock.planner import Setting, Tuning
 
 EVERY_S = 10.0
 
@@ -41,6 +44,9 @@ def tune(
     Example:
       penstock tune progress.jsonl --p95 5s --html tuning.html
     """
+    from penstock.planner import observe
+    from penstock.planner import tune as tuned
+
     target, setting = target_of(given), what_if(pairs("--what-if", supposed))
     while True:
         observation = observe(*sources, query=query, cores=recorded_cores)
@@ -52,6 +58,8 @@ def tune(
 
 
 def _tell(answer: Tuning, sources: tuple[str, ...], setting: Setting, html: Path | None, *, as_json: bool) -> None:
+    from penstock.planner.page import page
+
     if html is not None:
         try:
             html.write_text(page(answer, ", ".join(Path(source).name for source in sources)))

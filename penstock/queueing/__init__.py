@@ -10,10 +10,13 @@ The theory is in ``docs/background/queueing.md``; symbols and equation numbers a
 Mitrani, "A Stream-Processing Server with an Internal and an External Queue" (2020).
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import NotSolvableError, UnstableServerError
 from penstock.extras import needs
 
-with needs():
-    from penstock.errors import NotSolvableError, UnstableServerError
+if TYPE_CHECKING:
     from penstock.queueing.distribution import (
         Deterministic,
         Distribution,
@@ -73,3 +76,30 @@ __all__ = [
     "solve",
     "with_scv",
 ]
+
+_WHERE = {
+    "distribution": ("Deterministic", "Distribution", "Empirical", "Exponential", "Gamma", "HyperExponential", "LogNormal", "Recorded",
+                     "with_scv"),
+    "estimate": ("Estimate",),
+    "gate_optimum": ("GateOptimum", "optimize_gate"),
+    "microbatch": ("LingerBatch", "MicroBatchServer"),
+    "microbatch_simulation": ("MicroBatchSimulation",),
+    "microbatch_solution": ("MicroBatchState",),
+    "model": ("Model", "Solution", "simulate", "solve"),
+    "network": ("Network", "NetworkSimulation", "NetworkState", "NodeState"),
+    "optimum": ("Optimum", "Setting", "optimize"),
+    "response": ("ResponseTime",),
+    "server": ("StreamServer",),
+    "simulation": ("Simulation",),
+    "steadystate": ("SteadyState",),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import a module when one of its names is first asked for: some take longer to load than a server to solve."""
+    module = next((module for module, names in _WHERE.items() if name in names), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needs():
+        globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
+    return value

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
-from scipy.optimize import brentq
-from scipy.sparse.linalg import LinearOperator, gmres
 
 from penstock.errors import NotSolvableError
 from penstock.queueing.factor import Complex, descent, expm1, log1p
@@ -153,6 +151,8 @@ def outer_distance(size: int, rho: float, xi: float, slack: float) -> float:
 
 def _positive_zero(function: Callable[[float], float], pole: float) -> float:
     # The zero in (0, pole) of a concave function that is 0 at 0, rises, and falls to -infinity at the pole.
+    from scipy.optimize import brentq
+
     low = pole / 2
     while function(low) <= 0:
         low /= 2
@@ -223,6 +223,8 @@ def _fixed_point(advance: Callable[[Real], Real], left: Real) -> Real | None:
 
     ``None`` if it stalls and a dense factorisation is affordable instead.
     """
+    from scipy.sparse.linalg import LinearOperator, gmres
+
     size = len(left)
     source = np.full(size, 1 / size)
     source /= source @ left

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 Real = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ def _half_width(deviations: Real, confidence: float) -> float:
         correlation = (deviations[1:] * deviations[:-1]).mean() / variance
         if correlation > 2 / np.sqrt(_GROUPS):  # beyond chance
             variance *= (1 + correlation) / (1 - min(correlation, 0.9))
-    return float(np.sqrt(variance / _GROUPS) * student.ppf((1 + confidence) / 2, _GROUPS - 1))
+    return float(np.sqrt(variance / _GROUPS) * stdtrit(_GROUPS - 1, (1 + confidence) / 2))
 
 
 def quantile_estimate(values: Real, p: float, confidence: float) -> Estimate:

@@ -8,7 +8,6 @@ import cmath
 import math
 
 import numpy as np
-from scipy.optimize import brentq
 
 from penstock.queueing.boundary import phase_cycle
 from penstock.queueing.moments import Moments
@@ -84,6 +83,8 @@ def _always(server: StreamServer) -> Moments:
         def left_side(y: float) -> float:
             z = 1 / (1 + rho + sigma - rho * y)
             return y * (1 - rho * z) - sigma * xi / (1 + xi * (1 - z)) * z * z
+
+        from scipy.optimize import brentq
 
         zero = float(brentq(left_side, 0.0, 1 - fixed, xtol=1e-300))
         z = 1 / (1 + rho + sigma - rho * zero)

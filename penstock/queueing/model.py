@@ -3,19 +3,23 @@
 A model is one module with a class that has these members, and a row in `MODELS`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, overload
 
 from penstock.errors import ConfigurationError
-from penstock.queueing.distribution import Distribution
-from penstock.queueing.estimate import Estimate
-from penstock.queueing.microbatch import MicroBatchServer
-from penstock.queueing.microbatch_simulation import MicroBatchSimulation
-from penstock.queueing.microbatch_solution import MicroBatchState
-from penstock.queueing.server import StreamServer
-from penstock.queueing.simulation import Progress, Simulation
-from penstock.queueing.steadystate import SteadyState
+
+if TYPE_CHECKING:
+    from penstock.queueing.distribution import Distribution
+    from penstock.queueing.estimate import Estimate
+    from penstock.queueing.microbatch import MicroBatchServer
+    from penstock.queueing.microbatch_simulation import MicroBatchSimulation
+    from penstock.queueing.microbatch_solution import MicroBatchState
+    from penstock.queueing.server import StreamServer
+    from penstock.queueing.simulation import Progress, Simulation
+    from penstock.queueing.steadystate import SteadyState
 
 MODELS = {
     "server": "penstock.queueing.server:StreamServer",

@@ -7,6 +7,10 @@ Laplace-Stieltjes transform W*(s), which is inverted numerically.
 
 Once transferred with n - 1 jobs ahead, the tagged job waits for n services. Where transfers take time, every K-th
 arrival meanwhile blocks the processor: then the transform of those n services is a sum of K geometric terms in n.
+
+Until then jobs inside only become fewer, for arrivals go outside. So a path is k services and a arrivals in any of
+C(a + k, k) orders, until the batch is complete, or nobody is inside; then the sum over paths is one of products of
+matrices. With one term it is a recursion, for all that is found outside at once.
 """
 
 import math
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+from scipy.special import xlogy
 
 from penstock.errors import ConfigurationError, NotSolvableError
 from penstock.queueing import parameter
@@ -25,10 +29,12 @@ from penstock.queueing.server import StreamServer
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
-_MOST_STEPS = 4e9  # of the path sum, per evaluation of the distribution
+_MOST_STEPS = 2e11  # of the path sum, per evaluation of the distribution
 _EULER_TERMS = 11
 _PLAIN_TERMS = 20
 _DAMPING = 18.4  # e^-18.4 = 1e-8 is the error of the inversion
+_CLOSE = 1e-4  # relative: after such a step of Newton's, the next one would be some 1e-8
+_MOST_GUESSES = 60
 
 
 @dataclass(frozen=True)
@@ -41,59 +47,50 @@ class ResponseTime:
 
     def transform(self, s: Complex) -> Complex:
         """W*(s) = E[exp(-s W)] at complex arguments with positive real parts, shape (n,)."""
-        server = self.server
-        instant = math.isinf(server.transfer_rate)
-        size = int(server.effective_batch_size) if math.isfinite(server.effective_batch_size) else 0
-        if instant or size == 1 or (size == 0 and server.timer == "idle"):
-            modes = 1  # once the tagged job is inside, no transfer stops the processor, or every arrival does
-        elif server.timer == "always" and server.timer_rate > 0:
-            raise NotSolvableError(
-                "The response-time distribution has no transform here for transfers that take time with "
-                f"timer={server.timer!r}; use simulate()."
-            )
-        else:
-            modes = size
-        steps = len(s) * modes * self.joint.ready.size
+        server, ready, blocked = self.server, self.joint.ready, self.joint.blocked
+        modes, size = self._modes(), _finite(server.effective_batch_size)
+        steps = len(s) * ready.size * (1 if modes == 1 else len(ready) + 200)
         if steps > _MOST_STEPS:
             raise NotSolvableError(
                 f"The response-time distribution would take {steps:.1e} steps for batch_size {size}, "
                 f"of which {_MOST_STEPS:.0e} are allowed; use simulate()."
             )
-        blocked = np.ones_like(s) if instant else server.transfer_rate / (server.transfer_rate + s)
-        w = blocked[:, None] ** (1 / modes) * np.exp(2j * np.pi * np.arange(modes) / modes)[None, :]
-        if instant or size == 0:
-            w = np.ones_like(w)
-        z = server.service_rate / (server.service_rate + s[:, None] + server.arrival_rate * (1 - w))
-        weights = np.ones_like(w) if instant or size == 0 else ((1 - 1 / blocked)[:, None] / (1 - 1 / w)) / modes
-        weights = weights * blocked[:, None]
-        arguments = np.repeat(s, modes)
-        sums = _paths(
-            self.joint.ready,
-            self.joint.blocked,
-            arguments,
-            z.ravel(),
-            server.arrival_rate,
-            server.service_rate,
-            min(server.timer_rate, 1e300),
-            server.timer == "always",
-            size,
-        )
-        return np.asarray((sums.reshape(len(s), modes) * weights).sum(axis=1))
+        transfer = np.ones_like(s) if math.isinf(server.transfer_rate) else 1 / (1 + s / server.transfer_rate)
+        if modes > 1:
+            return _by_orders(server, ready, blocked, s, _served(server, modes, transfer, s, sum(ready.shape)))
+        at_each = transfer if size == 1 else np.ones_like(s)  # every arrival stops the server, or none does
+        z = server.service_rate / (server.service_rate + s + server.arrival_rate * (1 - at_each))
+        rates = (server.arrival_rate, server.service_rate, min(server.timer_rate, 1e300))
+        return np.asarray(transfer * _by_steps(ready, blocked, s, z, *rates, server.timer == "always", size))
+
+    def _modes(self) -> int:
+        """How many geometric terms the transform of some services has, once the tagged job is inside."""
+        server, size = self.server, _finite(self.server.effective_batch_size)
+        if math.isinf(server.transfer_rate) or size == 1 or (size == 0 and server.timer == "idle"):
+            return 1
+        if server.timer == "always" and server.timer_rate > 0:
+            raise NotSolvableError(
+                "The response-time distribution has no transform here for transfers that take time with "
+                f"timer={server.timer!r}; use simulate()."
+            )
+        return size
 
     def survival(self, t: float) -> float:
         """P(W > t), to about 1e-8: Euler summation of the inversion integral (Abate and Whitt 1995)."""
         t = parameter.rate("t", t, zero=True, infinite=True)
-        if t == 0 or math.isinf(t):
-            return float(t == 0)
+        return float(t == 0) if t == 0 or math.isinf(t) else self._beyond(t)[0]
+
+    def _beyond(self, t: float) -> tuple[float, float]:
+        """P(W > t), and the density of W at t."""
         terms = np.arange(_PLAIN_TERMS + _EULER_TERMS + 1)
         s: Complex = (_DAMPING + 2j * np.pi * terms).astype(np.complex128) / (2 * t)
-        values = ((1 - self.transform(s)) / s).real
-        signs = np.where(terms % 2 == 0, 1.0, -1.0)
-        values = values * signs
-        values[0] /= 2
-        partial = np.cumsum(values)[_PLAIN_TERMS:]
+        transformed = self.transform(s)
+        values = np.array([((1 - transformed) / s).real, transformed.real]) * np.where(terms % 2 == 0, 1.0, -1.0)
+        values[:, 0] /= 2
+        sums = np.cumsum(values, axis=1)[:, _PLAIN_TERMS:]
         mixing = np.array([math.comb(_EULER_TERMS, k) for k in range(_EULER_TERMS + 1)]) / 2.0**_EULER_TERMS
-        return float(np.clip(np.exp(_DAMPING / 2) / t * (partial @ mixing), 0.0, 1.0))
+        beyond, density = math.exp(_DAMPING / 2) / t * (sums @ mixing)
+        return min(1.0, max(0.0, float(beyond))), float(density)
 
     def quantile(self, p: float) -> float:
         """The time that a fraction ``p`` of jobs does not exceed, in seconds.
@@ -105,17 +102,92 @@ class ResponseTime:
         """
         if not 1e-4 <= parameter.fraction("p", p) <= 1 - 1e-6:
             raise ConfigurationError(f"p is {p!r}; give a fraction from 0.0001 to 0.999999.")
-        low = high = self.mean
-        while self.survival(high) > 1 - p:
-            low, high = high, 2 * high
-        while self.survival(low) <= 1 - p:
-            low, high = low / 2, low
-        return float(brentq(lambda t: self.survival(t) - (1 - p), low, high, rtol=1e-7, xtol=1e-300))
+        low, high, t = 0.0, math.inf, self.mean
+        for _ in range(_MOST_GUESSES):
+            beyond, density = self._beyond(t)
+            low, high = (t, high) if beyond > 1 - p else (low, t)
+            # Newton's step on log P(W > t), which is close to a line; where it leaves the bracket, half of that.
+            step = beyond * math.log(beyond / (1 - p)) / density if beyond > 0 < density else math.nan
+            guess = t + step
+            if not low < guess < high:
+                guess = (low + high) / 2 if math.isfinite(high) else 2 * t
+            t, moved = guess, abs(guess - t)
+            if moved <= _CLOSE * t:
+                break
+        return t
+
+
+def _finite(size: float) -> int:
+    """A batch size; 0 for one without a limit."""
+    return int(size) if math.isfinite(size) else 0
+
+
+def _served(server: StreamServer, modes: int, transfer: Complex, s: Complex, most: int) -> Complex:
+    """E[exp(-s T)] of the time T that a transfer and then 0, 1, ... services take, if every K-th arrival stops these, shape
+    (most + 1, n)."""
+    w = transfer[:, None] ** (1 / modes) * np.exp(2j * np.pi * np.arange(modes) / modes)[None, :]
+    z = server.service_rate / (server.service_rate + s[:, None] + server.arrival_rate * (1 - w))
+    weights = (transfer - 1)[:, None] / (1 - 1 / w) / modes
+    served = np.empty((most + 1, len(s)), dtype=np.complex128)
+    for n in range(most + 1):
+        served[n] = weights.sum(axis=1)
+        weights *= z
+    return served
+
+
+def _by_orders(server: StreamServer, ready: Real, blocked: Real, s: Complex, served: Complex) -> Complex:
+    """The sum over what a tagged job finds, and over the orders in which arrivals and services may come, until its transfer starts.
+
+    The timer runs while nobody is inside, or never.
+    """
+    phases, levels = ready.shape
+    rate, timer = server.arrival_rate + server.service_rate, min(server.timer_rate, 1e300)
+    onward, serving = server.arrival_rate / rate, server.service_rate / rate
+    fading = (rate / (rate + s))[None, :] ** np.arange(phases + levels)[:, None]  # of so many arrivals and services
+    orders = _orders(phases, levels, onward, serving)
+    empty = server.arrival_rate + timer + s
+    passed = (server.arrival_rate / empty)[None, :] ** np.arange(phases + 1)[:, None]
+    emptied = passed + timer / empty * (1 - passed) / (
+        1 - server.arrival_rate / empty
+    )  # by the arrivals that are missing
+    total = blocked @ served[1 : levels + 1] + ready[-1] @ served[phases : phases + levels]
+    for outside in range(phases - 1):
+        inside, ahead, missing = ready[outside], served[outside + 1 :], phases - 1 - outside
+        ways = orders[:missing, : levels - 1]
+        # The batch is complete before the last of those inside is served, or it is not.
+        complete = _real(ways[-1:], _left(inside, ahead) * fading[: levels - 1])[0] * fading[missing]
+        alone = fading[1 : missing + 1] * _real(ways, inside[1:, None] * fading[: levels - 1]) * emptied[missing:0:-1]
+        total += onward * complete + ahead[0] * (inside[0] * emptied[missing] + serving * alone.sum(axis=0))
+    return np.asarray(total)
+
+
+def _orders(arrivals: int, services: int, onward: float, served: float) -> Real:
+    """The probability that of so many arrivals and services, each next by its share, there are just these, in any order."""
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, arrivals + services + 1)))])
+    a, k = np.arange(arrivals)[:, None], np.arange(services)[None, :]
+    shares = xlogy(a, onward) + xlogy(k, served)
+    return np.asarray(np.exp(logs[a + k] - logs[a] - logs[k] + shares))
+
+
+def _left(inside: Real, served: Complex) -> Complex:
+    """What is to be served, by the services before the transfer starts, where somebody is left inside."""
+    levels = len(inside) - 1
+    size = 1 << (2 * levels - 1).bit_length()
+    found, ahead = np.fft.fft(inside[1:], size), np.fft.fft(served[1 : levels + 1].conj(), size, axis=0).conj()
+    return np.asarray(
+        np.fft.ifft(found[:, None] * ahead, axis=0)[:levels]
+    )  # the sums over who is left, by a correlation
+
+
+def _real(matrix: Real, values: Complex) -> Complex:
+    """The product of a real matrix and complex columns."""
+    columns = np.ascontiguousarray(values)
+    return (matrix @ columns.view(np.float64)).view(np.complex128)
 
 
 @njit(cache=True)
-def _paths(ready, blocked, s, z, arrival, service, timer, always, size):  # type: ignore[no-untyped-def]
-    # For each pair (s, z): the sum over what a tagged job finds, of E[exp(-s (time to its transfer's start)) z^n],
+def _by_steps(ready, blocked, s, z, arrival, service, timer, always, size):  # type: ignore[no-untyped-def]
+    # For each pair (s, z), step by step: the sum over what a tagged job finds, of E[exp(-s (time to its transfer's start)) z^n],
     # where n counts it and the jobs ahead of it when the transfer starts.
     phases, levels = ready.shape
     result = np.empty(len(s), dtype=np.complex128)

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scipy.optimize import brentq
-
 from penstock.errors import UnstableServerError
 from penstock.queueing import parameter
 
@@ -150,6 +148,8 @@ class StreamServer:
             # The positive root of lambda/mu + lambda^2/(mu gamma K) = 1.
             blocking = 4 * self.service_rate / (self.transfer_rate * self.effective_batch_size)
             return 2 * self.service_rate / (1 + math.sqrt(1 + blocking))
+        from scipy.optimize import brentq
+
         low = self.service_rate * 1e-12
         return float(brentq(lambda rate: replace(self, arrival_rate=rate).slack, low, self.service_rate, xtol=1e-300))
 

@@ -6,12 +6,9 @@ from dataclasses import replace
 from penstock.errors import NotSolvableError
 from penstock.queueing import parameter
 from penstock.queueing.boundary import Boundary, solve_boundary
-from penstock.queueing.chain import solve_chain
-from penstock.queueing.iterative import solve_iterative
 from penstock.queueing.limits import infinite_batch
 from penstock.queueing.moments import moments
 from penstock.queueing.server import StreamServer
-from penstock.queueing.spectral import solve_spectral
 from penstock.queueing.steadystate import SteadyState
 
 METHODS = ("auto", "spectral", "iterative", "chain")
@@ -35,17 +32,29 @@ def solve_stream_server(
             raise NotSolvableError(f"method={method!r} takes a finite batch_size; use method='auto'.")
         return SteadyState.of(server, method, infinite_batch(_without_extremes(server)), None)
     if method == "chain":
+        from penstock.queueing.chain import solve_chain
+
         chain = solve_chain(server, tolerance, truncation)
         flows = server.timer_rate * chain.ready[0]
         flows[0] = 0.0
         boundary = Boundary(chain.ready[0].copy(), flows)
         return SteadyState.of(server, method, chain.moments(server), boundary)
-    boundary = {
-        "auto": lambda: solve_boundary(_without_extremes(server)),
-        "spectral": lambda: solve_spectral(server, digits),
-        "iterative": lambda: solve_iterative(server, tolerance, truncation),
-    }[method]()
+    boundary = _boundary(server, method, tolerance, truncation, digits)
     return SteadyState.of(server, method, moments(_without_extremes(server), boundary), boundary)
+
+
+def _boundary(
+    server: StreamServer, method: str, tolerance: float, truncation: int | None, digits: int | None
+) -> Boundary:
+    if method == "spectral":
+        from penstock.queueing.spectral import solve_spectral
+
+        return solve_spectral(server, digits)
+    if method == "iterative":
+        from penstock.queueing.iterative import solve_iterative  # which takes as long to load as many servers to solve
+
+        return solve_iterative(server, tolerance, truncation)
+    return solve_boundary(_without_extremes(server))
 
 
 def _without_extremes(server: StreamServer) -> StreamServer:

@@ -1,8 +1,12 @@
 """``penstock queue``: solve, sweep, optimise and simulate one server."""
 
+import os
+
 import click
 
 from penstock.cli.lazy import LazyGroup
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads wait for each other longer than these small matrices take
 
 COMMANDS = {
     "solve": "Solve a server: mean numbers, transfers, response times.",

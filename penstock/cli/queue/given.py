@@ -1,18 +1,22 @@
 """The server and the costs that a command is given, by flags and by a file."""
 
+from __future__ import annotations
+
 import math
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.app.duration import seconds
 from penstock.errors import ConfigurationError, SourceError
-from penstock.queueing.model import MODELS, Model, model_of
 
-DEFAULT = next(iter(MODELS))
+if TYPE_CHECKING:
+    from penstock.queueing.model import Model
+
+DEFAULT = "server"
 """The model that flags describe, unless a file says otherwise."""
 
 Costs = dict[str, float]
@@ -79,6 +83,8 @@ def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) 
     ------
     SourceError, ConfigurationError: the file cannot be read, or a parameter is missing.
     """
+    from penstock.queueing.model import MODELS, model_of
+
     path: Path | None = given["file"]
     tables = {} if path is None else _tables(path)
     name = next((name for name in MODELS if name in tables), DEFAULT)
@@ -100,6 +106,8 @@ def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) 
 
 
 def _tables(path: Path) -> dict[str, Any]:
+    from penstock.queueing.model import MODELS
+
     try:
         tables = tomllib.loads(path.read_text())
     except OSError as error:

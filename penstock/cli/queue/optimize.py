@@ -5,15 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import show, timer_of
 from penstock.errors import ConfigurationError
-from penstock.queueing import StreamServer
-from penstock.queueing import optimize as optimized
-from penstock.queueing.model import figures_of
 
 
 @command()
@@ -29,7 +25,12 @@ def optimize(max_mean_response: float, max_p99: float | None, plot: Path | None,
       penstock queue optimize --arrival-rate 750 --service-rate 1000 --transfer-rate 900 \\
           --holding-cost 1 --transfer-cost 0.1
     """
+    from rich.console import Console
+
     from penstock.bench.figures.plots import Curve, Mark, Plot, draw, require_drawable
+    from penstock.queueing import StreamServer
+    from penstock.queueing import optimize as optimized
+    from penstock.queueing.model import figures_of
 
     if plot is not None:
         require_drawable(plot)

@@ -1,29 +1,26 @@
 """Figures as a table for a person, or as JSON."""
 
+from __future__ import annotations
+
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from penstock.queueing.estimate import Estimate
-from penstock.queueing.microbatch_solution import MicroBatchState
-from penstock.queueing.model import Solution, figures_of
-from penstock.queueing.steadystate import SteadyState
-from penstock.queueing.sweep import Value
+if TYPE_CHECKING:
+    from penstock.queueing.estimate import Estimate
+    from penstock.queueing.model import Solution
+    from penstock.queueing.sweep import Value
 
 QUANTILES = (0.5, 0.95, 0.99)
 UNITS = {
     "arrival_rate": "1/s", "service_rate": "1/s", "batch_size": "jobs", "timer_rate": "1/s", "timer": "s", "transfer_rate": "1/s",
     "threshold": "rows", "delay": "s", "cap": "rows", "trigger_interval": "s", "poll": "s", "fixed": "s", "per_row": "s",
-    "per_key": "s", "cost": "1/s", **SteadyState.FIGURES, **MicroBatchState.FIGURES, **{f"p{100 * p:g}": "s" for p in QUANTILES},
+    "per_key": "s", "cost": "1/s", **{f"p{100 * p:g}": "s" for p in QUANTILES},
 }  # fmt: skip
-"""Of parameters and figures."""
-
-Numbers = dict[str, Value | Estimate]
+"""Of parameters; figures have theirs beside them."""
 
 
 def quantile_name(p: float) -> str:
@@ -31,9 +28,11 @@ def quantile_name(p: float) -> str:
     return f"p{100 * p:g}"
 
 
-def costed(solution: Solution[Any], costs: Mapping[str, float]) -> Numbers:
+def costed(solution: Solution[Any], costs: Mapping[str, float]) -> dict[str, Value | Estimate]:
     """A solution's figures, and its cost if prices are given."""
-    numbers: Numbers = figures_of(solution)
+    from penstock.queueing.model import figures_of
+
+    numbers: dict[str, Any] = figures_of(solution)
     if costs:
         numbers["cost"] = solution.cost(costs.get("holding", 0.0), costs.get("transfer", 0.0))
     return numbers
@@ -41,7 +40,10 @@ def costed(solution: Solution[Any], costs: Mapping[str, float]) -> Numbers:
 
 def labelled(name: str) -> str:
     """A parameter or figure with its unit, as a column or an axis is headed."""
-    unit = UNITS.get(name, "")
+    from penstock.queueing.microbatch_solution import MicroBatchState
+    from penstock.queueing.steadystate import SteadyState
+
+    unit = {**SteadyState.FIGURES, **MicroBatchState.FIGURES, **UNITS}.get(name, "")
     return name.replace("_", " ") + (f" ({unit})" if unit else "")
 
 
@@ -49,8 +51,8 @@ def timer_of(rate: float) -> str:
     """What a timer rate is as a flush timer."""
     if rate == 0:
         return "no timer"
-    shown, unit = _sensible(1 / rate, "s")
-    return "no waiting" if math.isinf(rate) else f"a timer of {shown:.3g} {unit}"
+    factor, unit = _scale([1 / rate])
+    return "no waiting" if math.isinf(rate) else f"a timer of {factor / rate:.3g} {unit}"
 
 
 def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind: str, *, as_json: bool) -> None:
@@ -60,6 +62,11 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
     ----------
     kind: whether they are predicted, or simulated.
     """
+    from rich.console import Console
+    from rich.table import Table
+
+    from penstock.queueing.estimate import Estimate
+
     if as_json:
         plain = {
             name: {"value": value.value, "half_width": value.half_width} if isinstance(value, Estimate) else value
@@ -72,8 +79,10 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
     table.add_column("")
     table.add_column(kind, justify="right")
     table.add_column("unit")
+    factor, scale = _scale(_size(value) for name, value in numbers.items() if units.get(name) == "s")
     for name, value in numbers.items():
-        shown, unit = _sensible(value, units.get(name, ""))
+        unit = units.get(name, "")
+        shown, unit = (_scaled(value, factor), scale) if unit == "s" else (value, unit)
         text = format(shown, ".6g") if isinstance(shown, int | float | Estimate) else shown
         if name == "timer_rate" and isinstance(value, float):
             unit = f"{unit}, {timer_of(value)}"
@@ -81,19 +90,31 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
     Console(width=100).print(table)
 
 
-def _sensible(value: Value | Estimate, unit: str) -> tuple[Value | Estimate, str]:
-    """Times below a tenth of a second in milliseconds or microseconds."""
-    size = value.value if isinstance(value, Estimate) else value
-    if unit != "s" or not isinstance(size, int | float) or not 0 < size < 0.1:
-        return value, unit
-    factor, name = (1e3, "ms") if size >= 1e-4 else (1e6, "us")
+def _size(value: Value | Estimate) -> Value:
+    from penstock.queueing.estimate import Estimate
+
+    return value.value if isinstance(value, Estimate) else value
+
+
+def _scale(times: Iterable[Value]) -> tuple[float, str]:
+    """What times are shown in, so that the least of them, but for 0, can be read: seconds, milliseconds or microseconds."""
+    least = min((time for time in times if isinstance(time, int | float) and 0 < time < math.inf), default=1.0)
+    return (1.0, "s") if least >= 0.1 else (1e3, "ms") if least >= 1e-4 else (1e6, "us")
+
+
+def _scaled(value: Value | Estimate, factor: float) -> Value | Estimate:
+    from penstock.queueing.estimate import Estimate
+
     if isinstance(value, Estimate):
-        return Estimate(value.value * factor, value.half_width * factor, value.confidence), name
-    return size * factor, name
+        return Estimate(value.value * factor, value.half_width * factor, value.confidence)
+    return value * factor if isinstance(value, int | float) else value
 
 
 def show_points(points: list[dict[str, Value]]) -> None:
     """Print the points of a sweep as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
     columns = max((list(p) for p in points), key=len)
     table = Table(box=None, pad_edge=False)
     for column in columns:

@@ -3,15 +3,12 @@
 from typing import Any
 
 import click
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from penstock.cli.bar import Bar
 from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, costed, quantile_name, show
 from penstock.errors import ConfigurationError
-from penstock.queueing import simulate as simulated
-from penstock.queueing import with_scv
 
 
 @command()
@@ -28,6 +25,11 @@ def simulate(jobs: int, seed: int, arrival_scv: float, service_scv: float | None
       penstock queue simulate --arrival-rate 750 --service-rate 1000 --batch-size 25 --timer-rate 600 \\
           --arrival-scv 10 --jobs 5000000
     """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from penstock.queueing import simulate as simulated
+    from penstock.queueing import with_scv
+
     server, costs = read(given)
     laws = {"interarrival": with_scv(1 / server.arrival_rate, arrival_scv)}
     if service_scv is not None:

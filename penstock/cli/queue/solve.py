@@ -8,7 +8,6 @@ from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, costed, quantile_name, show
 from penstock.errors import NotSolvableError
-from penstock.queueing import solve as solved
 
 
 @command()
@@ -24,6 +23,8 @@ def solve(method: str, as_json: bool, **given: Any) -> None:
       penstock queue solve --arrival-rate 750 --service-rate 1000 --batch-size 25 --timer-rate 600 \\
           --holding-cost 1 --transfer-cost 0.05
     """
+    from penstock.queueing import solve as solved
+
     server, costs = read(given)
     solution = solved(server, method)
     numbers = costed(solution, costs)

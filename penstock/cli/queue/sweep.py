@@ -1,22 +1,25 @@
 """``penstock queue sweep``."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from penstock.cli.bar import Bar
 from penstock.cli.command import command
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, labelled, show_points
 from penstock.errors import ConfigurationError, SinkError
-from penstock.queueing.model import Model
-from penstock.queueing.sweep import Axis, Value, point, require_parameters, settings
+
+if TYPE_CHECKING:
+    from penstock.queueing.model import Model
+    from penstock.queueing.sweep import Axis, Value
 
 
 @command()
@@ -39,7 +42,10 @@ def sweep(
       penstock queue sweep --arrival-rate 750 --service-rate 1000 --holding-cost 1 --transfer-cost 0.05 \\
           --over batch-size=5,25,100 --over timer-rate=10:10000:40:log --plot cost.png
     """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
     from penstock.bench.figures.plots import require_drawable
+    from penstock.queueing.sweep import Axis, require_parameters, settings
 
     if plot is not None:
         require_drawable(plot)
@@ -86,6 +92,8 @@ def _point(
     quantiles: tuple[float, ...],
     setting: dict[str, float],
 ) -> dict[str, Value]:
+    from penstock.queueing.sweep import point
+
     return point(server, setting, holding, transfer, quantiles)
 
 
