@@ -19,7 +19,6 @@ from penstock.errors import NotSolvableError
 from penstock.queueing.factor import Complex, descent, expm1, log1p
 from penstock.queueing.ring import PhaseRing
 from penstock.queueing.server import StreamServer
-from penstock.queueing.services import ArrivalsDuringServices
 
 Real = NDArray[np.float64]
 
@@ -197,6 +196,8 @@ def _idle_dense(ring: PhaseRing, rho: float, xi: float, onward: float, fires: fl
 
 
 def _idle_iterative(ring: PhaseRing, rho: float, xi: float, onward: float, fires: float) -> Real | None:
+    from penstock.queueing.services import ArrivalsDuringServices
+
     size = ring.size
     services = ArrivalsDuringServices(size, rho)
     first = np.zeros(size)
@@ -274,6 +275,8 @@ def _always(server: StreamServer) -> Boundary:
     weights: Real = np.power(zero, np.arange(size, dtype=float))  # the ring's polynomials are held scaled by these
     if size > _DENSE:
         # z^j = (1 + sigma)^-j (1 + c (1 - y))^-j, c = rho / (1 + sigma): jobs that are served before the timer fires.
+        from penstock.queueing.services import ArrivalsDuringServices
+
         services = ArrivalsDuringServices(size, rho / (1 + sigma))
         before_timer = np.exp(-math.log1p(sigma) * np.arange(size))
 

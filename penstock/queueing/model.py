@@ -121,6 +121,7 @@ def solve(server: Any, method: str = "auto", tolerance: float | None = None, **o
 
     Examples
     --------
+    >>> from penstock.queueing import StreamServer
     >>> steady = solve(StreamServer(750, 1000, batch_size=25, timer_rate=573))
     >>> round(steady.cost(holding_cost=1, transfer_cost=0.05), 3)  # Figure 2 of the paper
     14.536
@@ -174,6 +175,7 @@ def simulate(server: Any, *, jobs: int = 2_000_000, seed: int = 0, **options: An
 
     Examples
     --------
+    >>> from penstock.queueing import StreamServer
     >>> run = simulate(StreamServer(750, 1000, batch_size=25, timer_rate=573), jobs=200_000, seed=1)
     >>> abs(run.mean_jobs.value - 8.1352) < 3 * run.mean_jobs.half_width
     True

@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+from scipy.fft import fft, ifft, next_fast_len
 from scipy.special import xlogy
 
 from penstock.errors import ConfigurationError, NotSolvableError
@@ -58,10 +58,14 @@ class ResponseTime:
         transfer = np.ones_like(s) if math.isinf(server.transfer_rate) else 1 / (1 + s / server.transfer_rate)
         if modes > 1:
             return _by_orders(server, ready, blocked, s, _served(server, modes, transfer, s, sum(ready.shape)))
+        from penstock.queueing.steps import (
+            by_steps,  # which is compiled, and takes as long to load as many servers to solve
+        )
+
         at_each = transfer if size == 1 else np.ones_like(s)  # every arrival stops the server, or none does
         z = server.service_rate / (server.service_rate + s + server.arrival_rate * (1 - at_each))
         rates = (server.arrival_rate, server.service_rate, min(server.timer_rate, 1e300))
-        return np.asarray(transfer * _by_steps(ready, blocked, s, z, *rates, server.timer == "always", size))
+        return np.asarray(transfer * by_steps(ready, blocked, s, z, *rates, server.timer == "always", size))
 
     def _modes(self) -> int:
         """How many geometric terms the transform of some services has, once the tagged job is inside."""
@@ -172,59 +176,12 @@ def _orders(arrivals: int, services: int, onward: float, served: float) -> Real:
 def _left(inside: Real, served: Complex) -> Complex:
     """What is to be served, by the services before the transfer starts, where somebody is left inside."""
     levels = len(inside) - 1
-    size = 1 << (2 * levels - 1).bit_length()
-    found, ahead = np.fft.fft(inside[1:], size), np.fft.fft(served[1 : levels + 1].conj(), size, axis=0).conj()
-    return np.asarray(
-        np.fft.ifft(found[:, None] * ahead, axis=0)[:levels]
-    )  # the sums over who is left, by a correlation
+    size = next_fast_len(2 * levels)
+    found, ahead = fft(inside[1:], size), fft(served[1 : levels + 1].conj(), size, axis=0).conj()
+    return np.asarray(ifft(found[:, None] * ahead, axis=0)[:levels])  # the sums over who is left, by a correlation
 
 
 def _real(matrix: Real, values: Complex) -> Complex:
     """The product of a real matrix and complex columns."""
     columns = np.ascontiguousarray(values)
     return (matrix @ columns.view(np.float64)).view(np.complex128)
-
-
-@njit(cache=True)
-def _by_steps(ready, blocked, s, z, arrival, service, timer, always, size):  # type: ignore[no-untyped-def]
-    # For each pair (s, z), step by step: the sum over what a tagged job finds, of E[exp(-s (time to its transfer's start)) z^n],
-    # where n counts it and the jobs ahead of it when the transfer starts.
-    phases, levels = ready.shape
-    result = np.empty(len(s), dtype=np.complex128)
-    for pair in range(len(s)):
-        s_, z_ = s[pair], z[pair]
-        timed = timer if always else 0.0
-        leave = arrival + service + timed + s_
-        leave_empty = arrival + timer + s_
-        onward, served, fired = arrival / leave, service / leave, timed / leave
-        onward_empty, fired_empty = arrival / leave_empty, timer / leave_empty
-        total = 0j
-        value = z_
-        for n in range(levels):
-            total += blocked[n] * value
-            value *= z_
-        mass = np.zeros(levels, dtype=np.complex128)
-        position = z_  # z^(j + 1)
-        for j in range(phases):
-            for i in range(levels):
-                mass[i] += ready[j, i] * position
-            if j == size - 1:
-                break  # the tagged job completes the batch
-            # Services until the next arrival or the timer; then one arrival.
-            visits = 0j
-            sent = 0j
-            for i in range(levels - 1, 0, -1):
-                visits = mass[i] + served * visits
-                sent = sent * z_ + visits
-                mass[i] = onward * visits
-            empty = mass[0] + served * visits
-            total += fired * sent * z_ + fired_empty * empty
-            mass[0] = onward_empty * empty
-            position *= z_
-        if size > 0:
-            inside = 0j
-            for i in range(levels - 1, -1, -1):
-                inside = inside * z_ + mass[i]
-            total += inside
-        result[pair] = total
-    return result

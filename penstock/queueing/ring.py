@@ -7,8 +7,8 @@ geometric number of jobs arrive, so dividing by it moves weight upwards, round t
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dtbtrs
 
 Real = NDArray[np.float64]
 
@@ -49,62 +49,41 @@ class PhaseRing:
         return np.asarray(_reduce(self.phi, padded))
 
 
-@njit(cache=True)
-def _closing(phi, a, c):  # type: ignore[no-untyped-def]
-    # 1 - c h_{K-1}, with h = phi / (a - c w) before the corner: sum of phi_j (1 - (c/a)^(K-j)), as phi adds up to 1.
-    size = len(phi)
-    log_ratio = math.log(c / a)
-    total = 0.0
-    for j in range(size):
-        total -= phi[j] * math.expm1((size - j) * log_ratio)
-    return total
+def _closing(phi: Real, a: float, c: float) -> float:
+    """1 - c h_{K-1}, with h = phi / (a - c w) before the corner: sum of phi_j (1 - (c/a)^(K-j)), as phi adds up to 1."""
+    return -float(phi @ np.expm1(np.arange(len(phi), 0, -1) * math.log(c / a)))
 
 
-@njit(cache=True)
-def _divide(phi, polynomial, a, c):  # type: ignore[no-untyped-def]
-    size = len(phi)
-    result = np.empty(size)
+def _straight(polynomial: Real, a: float, c: float) -> Real:
+    """The first coefficients of polynomial / (a - c w) as a series: x_j = (p_j + c x_{j-1}) / a."""
+    bands = np.empty((2, len(polynomial)))
+    bands[0], bands[1] = a, -c
+    series, _ = dtbtrs(bands, polynomial, uplo="L")
+    return np.asarray(series)
+
+
+def _divide(phi: Real, polynomial: Real, a: float, c: float) -> Real:
     if c == 0.0:
         return polynomial / a
-    carry = 0.0
-    for j in range(size):
-        carry = (polynomial[j] + c * carry) / a
-        result[j] = carry
-    corner = c * carry / _closing(phi, a, c)
-    carry = 0.0
-    for j in range(size):
-        carry = (corner * phi[j] + c * carry) / a
-        result[j] += carry
-    return result
+    straight = _straight(polynomial, a, c)
+    corner = c * straight[-1] / _closing(phi, a, c)
+    return straight + _straight(corner * phi, a, c)
 
 
-@njit(cache=True)
-def _powers(phi, first, a, c):  # type: ignore[no-untyped-def]
+def _powers(phi: Real, first: Real, a: float, c: float) -> Real:
     size = len(phi)
     result = np.empty((size, size))
-    round_the_corner = np.empty(size)  # phi / (a - c w)
-    inverse, ratio = 1 / a, c / a
-    carry = 0.0
-    for j in range(size):
-        carry = phi[j] * inverse + ratio * carry
-        round_the_corner[j] = carry
+    round_the_corner = _straight(phi, a, c)
     closing = c / _closing(phi, a, c)
     result[0] = first
     for i in range(1, size):
-        carry = 0.0
-        for j in range(size):
-            carry = result[i - 1, j] * inverse + ratio * carry
-            result[i, j] = carry
-        corner = carry * closing
-        for j in range(size):
-            result[i, j] += corner * round_the_corner[j]
+        straight = _straight(result[i - 1], a, c)
+        result[i] = straight + straight[-1] * closing * round_the_corner
     return result
 
 
-@njit(cache=True)
-def _reduce(phi, series):  # type: ignore[no-untyped-def]
+def _reduce(phi: Real, series: Real) -> Real:
     size = len(phi)
     for n in range(len(series) - 1, size - 1, -1):
-        for j in range(size):
-            series[n - size + j] += series[n] * phi[j]
+        series[n - size : n] += series[n] * phi
     return series[:size]
