@@ -61,12 +61,17 @@ def reference(place: Path) -> None:
         ":maxdepth: 1",
         "",
     ]
+    described: set[str] = set()
     for part in PARTS:
         name = f"penstock.{part}".rstrip(".")
         module = import_module(name)
-        for member in getattr(module, "__all__", ()):
+        members = set(getattr(module, "__all__", ()))
+        for member in members:
             getattr(module, member)  # which imports it, where that waits until somebody asks
-        exported = "   :imported-members:\n" if hasattr(module, "__all__") else ""
+        exported = "   :imported-members:\n" if members else ""
+        again = {one for one in members & described if getattr(module, one) is getattr(penstock, one, None)}
+        exported += f"   :exclude-members: {', '.join(sorted(again))}\n" if again else ""
+        described |= members
         (place / f"{name}.md").write_text(f"# {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n{exported}```\n")
         lines.append(name)
     (place / "commands.md").write_text("# Commands\n\n" + "\n".join(commands(cli, "penstock")))

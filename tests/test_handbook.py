@@ -45,6 +45,8 @@ def test_every_public_member_is_in_the_reference(handbook):
         page = (pages / f"{module}.html").read_text()
         for name in importlib.import_module(module).__all__:
             found = getattr(importlib.import_module(module), name)
+            if module != "penstock" and found is getattr(penstock, name, None):
+                continue  # which is on that page
             if getattr(found, "__doc__", None) and callable(found):
                 assert f".{name}" in page, f"{name} is missing in {module}"
     assert "penstock queue optimize" in (pages / "commands.html").read_text()
