@@ -1,8 +1,8 @@
 """A static table beside a stream: a file or a table of a database, read whole, and read again when it changes."""
 
-import csv
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,10 +15,10 @@ from penstock.errors import SourceError, TopologyError
 from penstock.extras import needs
 from penstock.kinds.coding import convert, json_decoder
 from penstock.kinds.event import Event, check_event_type, field_types
-from penstock.kinds.fields import event_to_encoded, is_nested, nothing_of, opened
+from penstock.kinds.fields import event_to_encoded, is_nested, nothing_of, opened, refuse_numbers, times_of
 from penstock.kinds.identity import identity
 from penstock.masked import masked
-from penstock.storage.records import STRANGE, Records, text_in
+from penstock.storage.records import STRANGE, Records, misnamed, text_in
 
 FORMATS = ("csv", "jsonl", "parquet", "sqlite", "postgresql")
 FILES = FORMATS[:3]
@@ -50,7 +50,7 @@ class Table:
         self._version: tuple[int, ...] | None = None
         check_event_type(row)
         self._to_encoded = event_to_encoded(row)
-        self._nothing = nothing_of(row)
+        self._nothing, self._times = nothing_of(row), times_of(row)
         self._nested = [name for name, annotation in field_types(row).items() if is_nested(annotation)]
         for name in self.key:
             if name not in field_types(row):
@@ -101,7 +101,7 @@ class Table:
                         f"Table {self.shown} has two rows of {', '.join(self.key)} {shown}: keep the one that holds."
                     )
                 rows[known] = row
-        except (OSError, ValueError, TypeError, OverflowError, csv.Error, sqlite3.Error) as error:
+        except (OSError, EOFError, ValueError, TypeError, OverflowError, zlib.error, sqlite3.Error) as error:
             if isinstance(error, SourceError):
                 raise
             raise self._unreadable(error) from error
@@ -114,6 +114,7 @@ class Table:
             if self._format == "csv":
                 values = self._nothing | {name: value for name, value in values.items() if value is not None}
             if self._format in ("csv", "sqlite"):  # which have no lists and dicts, so they are JSON
+                refuse_numbers(values, self._times)
                 values = opened(values, self._nested)
             if self._to_encoded is not None:
                 values = self._to_encoded(values)
@@ -127,12 +128,20 @@ class Table:
     def _raw(self) -> Iterable[Any]:
         columns = list(field_types(self.row))
         if self._format == "jsonl":
-            return [line for line in Path(self._place).read_bytes().splitlines() if line.strip()]
+            return self._lines()
         if self._format == "csv":
             return list(self._records())
         if self._format == "parquet":
             return _parquet(self._place, self.row)
         return self._selected(columns)
+
+    def _lines(self) -> list[str]:
+        with text_in(Path(self._place), None, newline=None) as text:
+            lines = [line for line in text if line.strip()]
+        strange = next((number for number, line in enumerate(lines, 1) if STRANGE in line), None)
+        if strange is not None:
+            raise SourceError(f"Table {self.shown} cannot be read: row {strange} is not in UTF-8; write it so.")
+        return lines
 
     def _records(self) -> Iterator[dict[str, str | None]]:
         """The lines of CSV by their fields' names; one that is empty without quotes is missing."""
@@ -141,6 +150,8 @@ class Table:
             header = records.header()
             self._check_header(header)
             for number, fields in enumerate(records, 1):
+                if records.fault is not None:
+                    raise SourceError(f"Table {self.shown}: row {number} cannot be read: {records.fault}.")
                 if len(fields) > len(header):
                     raise SourceError(
                         f"Table {self.shown}: row {number} has {len(fields)} fields, and its first line names {len(header)}; quote what "
@@ -156,24 +167,18 @@ class Table:
 
     def _check_header(self, header: Sequence[str]) -> None:
         needed = [field.name for field in msgspec.structs.fields(self.row) if field.required]
-        missing = [name for name in needed if name not in header]
-        twice = [name for name in field_types(self.row) if header.count(name) > 1]
-        if twice:
-            raise SourceError(
-                f"Table {self.shown} names the column {twice[0]!r} twice in its first line; name each once."
-            )
-        if missing:
-            raise SourceError(
-                f"Table {self.shown} has no column {missing[0]!r} in its first line, which names {', '.join(header) or 'none'}."
-            )
+        reason = misnamed(header, needed, field_types(self.row))
+        if reason is not None:
+            raise SourceError(f"Table {self.shown} does not fit {self.row.__name__}: {reason}.")
 
     def _selected(self, columns: list[str]) -> Iterable[Mapping[str, Any]]:
         """The rows of a database's table."""
         place, _, table = self._place.rpartition("/")
-        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        # With its table's name: SQLite takes one that is quoted, and of no column, for a text.
+        quoted = ", ".join('t."' + name.replace('"', '""') + '"' for name in columns)
         # In PostgreSQL, what stands before a dot is the schema, as it is for sinks.
         parts = table.rsplit(".", 1) if self._format == "postgresql" else [table]
-        statement = f"SELECT {quoted} FROM " + ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+        statement = f"SELECT {quoted} FROM " + ".".join('"' + part.replace('"', '""') + '"' for part in parts) + " AS t"
         if self._format == "sqlite":
             with closing(sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 return [dict(zip(columns, row, strict=True)) for row in connection.execute(statement)]
@@ -205,7 +210,8 @@ def _parquet(place: str, row: type[Event]) -> list[dict[str, Any]]:
 
     wanted = arrow_schema(row)
     there = pq.read_schema(place)
-    table = pq.read_table(place, columns=[name for name in wanted.names if name in there.names]).combine_chunks()
+    names = [name for name in wanted.names if name in there.names]
+    table = pq.read_table(place, columns=names, coerce_int96_timestamp_unit="us").combine_chunks()
     for number, field in enumerate(table.schema):
         kind = wanted.field(field.name).type
         if (

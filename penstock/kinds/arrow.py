@@ -134,8 +134,11 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         values = fitted(column.values, wanted.value_type)
         return pa.ListArray.from_arrays(_offsets(column), values, type=wanted)
     if pa.types.is_timestamp(wanted) and not pa.types.is_null(column.type):
-        column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False)
+        finer = bool(pa.types.is_timestamp(column.type)) and column.type.unit == "ns"  # which is cut
+        column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=not finer)
     made = column.cast(wanted)
+    if pa.types.is_string(wanted):
+        made.validate(full=True)  # readers take it for UTF-8, whatever it is
     if pa.types.is_timestamp(wanted) or pa.types.is_date(wanted):
         extremes = pc.min_max(made.cast(pa.int32() if pa.types.is_date(wanted) else pa.int64()))
         least, most = DAYS if pa.types.is_date(wanted) else MICROSECONDS

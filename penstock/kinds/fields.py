@@ -1,6 +1,8 @@
 """Values by the fields of their events, as columns and tables hold them; an event's encoding may give fields other names."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import cache, partial
 from inspect import Parameter, signature
 from math import isfinite
@@ -14,6 +16,8 @@ from penstock.kinds.event import Event, field_types
 from penstock.kinds.table import KNOWN_ANEW, kinds
 
 Change = Callable[[Any], Any]
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 
 
 def is_flat(annotation: Any) -> bool:
@@ -167,6 +171,25 @@ def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, N
     kinds = field_types(event_type)
     missing = (info for info in msgspec.structs.fields(event_type) if info.required and optional(kinds[info.name]))
     return {info.encode_name if encoded else info.name: None for info in missing}
+
+
+def times_of(event_type: type[Event]) -> tuple[str, ...]:
+    """The fields that hold times."""
+    kinds = field_types(event_type).items()
+    return tuple(name for name, annotation in kinds if plain(annotation) is datetime)
+
+
+def refuse_numbers(values: Mapping[str, Any], times: Iterable[str]) -> None:
+    """Refuse a number where a time is wanted, for 20260131 may be a day as well as seconds since 1970.
+
+    Raises
+    ------
+    msgspec.ValidationError: names the field.
+    """
+    for name in times:
+        value = values.get(name)
+        if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+            raise msgspec.ValidationError(f"Expected a time in ISO 8601, got the number {value} - at `$.{name}`")
 
 
 def in_order(kind: type[Event]) -> Callable[..., Any]:

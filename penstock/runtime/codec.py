@@ -19,6 +19,8 @@ from penstock.kinds.fields import (
     is_nested,
     is_writable,
     nothing_of,
+    refuse_numbers,
+    times_of,
     to_column,
 )
 
@@ -55,7 +57,7 @@ class Codec:
         self.names = encoded_names(event_type)
         """What JSON calls the fields."""
         self._nested = {name: json_decoder(kind).decode for name, kind in fields.items() if is_nested(kind)}
-        self._nothing = nothing_of(event_type, encoded=True)
+        self._nothing, self._times = nothing_of(event_type, encoded=True), times_of(event_type)
 
     def checked(self, event: Any) -> Any:
         """An event whose values are of its fields' types, as Python does not see to by itself.
@@ -152,6 +154,7 @@ class Codec:
         msgspec.ValidationError: names the field whose text does not read as its type.
         """
         given = {name: value for name, value in row.items() if value is not None}
+        refuse_numbers(given, self._times)
         return convert(self._nothing | self._opened(given), self.event_type, strict=False)
 
     def _opened(self, texts: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +198,9 @@ class Codec:
         try:
             if name in self._nested:
                 return self._nested[name](text)
-            return convert(text.decode(), annotation, strict=False)
+            texts = {name: text.decode()}
+            refuse_numbers(texts, self._times)
+            return convert(texts[name], annotation, strict=False)
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(f"{error} - at `$.{name}`") from error
 

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,18 +54,35 @@ def unpacked(path: Path) -> IO[bytes]:
 
 
 class Records:
-    """The lines of CSV that are not blank, divided into fields, and each as it stands."""
+    """The lines of CSV that are not blank, divided into fields, and each as it stands.
+
+    A line whose quotes are not in order has no fields, and a ``fault``; after a quote that nothing closes, the next line is looked
+    at by itself.
+    """
 
     def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
         self._read: list[str] = []
-        self._reader = csv.reader(self._noted(lines))
+        self._again: list[str] = []
+        self.fault: str | None = None
 
     def __iter__(self) -> Iterator[list[str]]:
-        self._read.clear()
-        for fields in self._reader:
-            if fields:
-                yield fields
+        reader = csv.reader(self._noted(), strict=True)
+        while True:
             self._read.clear()
+            self.fault = None
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                fields = []
+                self.fault = f"its quotes are not in order ({error}); a quote within a quoted field is written twice"
+                self._again[:0] = self._read[1:]
+                del self._read[1:]
+                reader = csv.reader(self._noted(), strict=True)  # the other has seen the end
+            if fields or self.fault is not None:
+                yield fields
 
     def header(self) -> list[str]:
         """The first of them; none of an empty file."""
@@ -85,7 +102,33 @@ class Records:
                 empty = {place for place in empty if not spelled[place].startswith('"')}
         return empty
 
-    def _noted(self, lines: Iterable[str]) -> Iterator[str]:
-        for line in lines:
+    def _noted(self) -> Iterator[str]:
+        while (line := self._again.pop(0) if self._again else next(self._lines, None)) is not None:
             self._read.append(line)
             yield line
+
+
+def misnamed(header: Sequence[str], needed: Iterable[str], fields: Iterable[str]) -> str | None:
+    """Why a file's columns are not those of an event; None where they may be.
+
+    Parameters
+    ----------
+    needed: the fields without which there is none. fields: all of them.
+    """
+    known = list(fields)
+    shown = ", ".join(map(repr, header[:20])) or "none"
+    if any(STRANGE in name for name in header):
+        return "its first line is not in the encoding that is read; name it, as ?encoding=latin-1"
+    twice = next((name for name in known if header.count(name) > 1), None)
+    if twice is not None:
+        return f"it names {twice!r} twice; name each field once"
+    near = {name.strip().casefold(): name for name in header if name not in known}
+    for name in known:
+        if name not in header and name.casefold() in near:
+            return f"it names {near[name.casefold()]!r}, which is not {name!r}; write it just so"
+    lacking = next((name for name in needed if name not in header), None)
+    if lacking is not None:
+        return f"it has no column {lacking!r}; it names {shown}"
+    if known and not any(name in header for name in known):
+        return f"it has none of the columns {', '.join(known[:20])}; it names {shown}"
+    return None

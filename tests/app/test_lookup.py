@@ -1,5 +1,6 @@
 """Static tables: every format gives the same rows, changes are followed, and what does not fit is a sentence."""
 
+import gzip
 import json
 import os
 import sqlite3
@@ -142,7 +143,7 @@ def test_a_table_that_is_gone_in_mid_run_stops_it_and_buries_nothing(tables):
     [
         (None, r"cannot be read \(No such file"),
         ("article,price\npen,cheap\n", "row 1 is no Article"),
-        ("article\npen\n", "no column .price. in its first line"),
+        ("article\npen\n", "no column 'price'; it names 'article'"),
         (CSV + "pen,2,bern\n", "two rows of article 'pen'"),
         (b"article,price\n\xff\xfe,2\n", "cannot be read"),
         ('article,price\n"pen,2\n' + "x" * 200_000, "cannot be read|row 1 is no Article"),
@@ -227,7 +228,7 @@ def test_a_table_of_postgresql(postgres):
     ("content", "said"),
     [
         (b"code,name\nx,a\ny,Smith, John\n", "row 2 has 3 fields, and its first line names 2"),
-        (b"code,name,code\nx,a,y\n", "names the column 'code' twice"),
+        (b"code,name,code\nx,a,y\n", "names 'code' twice"),
         (b"code,name\nx,Z\xfcrich\n", "row 1 is not in UTF-8"),
     ],
 )  # fmt: skip
@@ -261,3 +262,30 @@ def test_a_table_of_parquet_is_read_by_its_own_columns(tmp_path):
     table = Table(f"{tmp_path}/rows.parquet", Named, ("code",), 1)
     table.follow()
     assert table.get(("x",)) == Named("x", Inner(1, 2), [timedelta(seconds=1)])
+
+
+class Named(Event):
+    code: str
+    name: str
+
+
+def test_what_is_cut_short_marked_or_lacks_a_column(tmp_path):
+    whole = gzip.compress(b"code,name\n" + b"".join(b"c%d,n\n" % number for number in range(50_000)))
+    (tmp_path / "cut.csv.gz").write_bytes(whole[:-9])
+    (tmp_path / "marked.jsonl").write_bytes(b'\xef\xbb\xbf{"code": "x", "name": "a"}\n')
+    (tmp_path / "latin.jsonl").write_bytes('{"code": "x", "name": "Z\u00fcrich"}\n'.encode("latin-1"))
+    (tmp_path / "quotes.csv").write_text('code,name\nx,"a\n')
+    with sqlite3.connect(tmp_path / "a.db") as database:
+        database.execute("create table t (code text)")
+        database.execute("insert into t values ('x')")
+    for uri, said in {
+        f"csv:{tmp_path}/cut.csv.gz": "cannot be read",
+        f"jsonl:{tmp_path}/latin.jsonl": "row 1 is not in UTF-8",
+        f"csv:{tmp_path}/quotes.csv": "row 1 cannot be read: its quotes are not in order",
+        f"sqlite:{tmp_path}/a.db/t": "no such column: t.name",
+    }.items():
+        with pytest.raises(SourceError, match=said):
+            Table(uri, Named, ("code",), "1 s").follow()
+    marked = Table(f"jsonl:{tmp_path}/marked.jsonl", Named, ("code",), "1 s")
+    marked.follow()
+    assert marked.get(("x",)).name == "a"

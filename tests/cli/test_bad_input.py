@@ -132,8 +132,8 @@ def test_a_csv_without_a_column(app, capsys):
     (app / "table").mkdir()
     (app / "table" / "a.csv").write_text("txt,size\nx,1\n")
     said = sentence(capsys, "run", "good.py", "--source", "Words=csv:table")
-    assert "has no column text" in said
-    assert "size, txt" in said
+    assert "has no column 'text'" in said
+    assert "'txt', 'size'" in said
 
 
 def test_a_broken_parquet_file(app, capsys):

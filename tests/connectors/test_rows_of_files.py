@@ -2,15 +2,20 @@
 
 import codecs
 import gzip
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from penstock import Event
-from penstock.connectors.files.reader import FileReader
+from penstock.app.stream import Source
+from penstock.connectors.declaration import SourceContext
+from penstock.connectors.files.reader import FileReader, lines_of_csv
+from penstock.connectors.registry import bind_source
 from penstock.errors import SourceError
 from penstock.runtime.codec import Codec
 from penstock.runtime.entrance import Misfit
@@ -231,3 +236,122 @@ def test_a_value_that_does_not_fit_takes_no_other_with_it(tmp_path):
     events, [letter] = read(parquet_file(tmp_path, name=["a", "b", "c"], size=sizes), "parquet")
     assert events == [Row("a", size=1), Row("c", size=3)]
     assert "rows.parquet" in letter
+
+
+BAD_QUOTES = {
+    "not closed": ('name,city\nAda,Paris\nBob,"Rome\nCid,Oslo\nDot,Bern\n', ["Ada", "Cid", "Dot"], ['Bob,"Rome']),
+    "not closed at the end": ('name,city\nAda,Paris\nBob,"Rome', ["Ada"], ['Bob,"Rome']),
+    "backslashes before them": ('name,city\n"A \\"d\\" a",Paris\nCid,Oslo\n', ["Cid"], ['"A \\"d\\" a",Paris']),
+    "not doubled": ('name,city\n"cell "2" 2",Paris\nCid,Oslo\n', ["Cid"], ['"cell "2" 2",Paris']),
+    "text behind them": ('name,city\n"Ada"x,Paris\nCid,"O\nslo"\n', ["Cid"], ['"Ada"x,Paris']),
+    "within a field that has none": ('name,city\n5" pipe,Paris\n', ['5" pipe'], []),
+    "many that are not closed": ('name,city\n' + 'Bob,"Rome\n' * 3 + "Cid,Oslo\n", ["Cid"], ['Bob,"Rome'] * 3),
+}  # fmt: skip
+
+
+def reader_of(event_type=Row, kind="csv", encoding=None):
+    return FileReader("Rows", event_type.__name__, kind, Codec(event_type).schema, encoding)
+
+
+@pytest.mark.parametrize("how", BAD_QUOTES)
+def test_quotes_that_are_not_in_order_cost_their_line_alone(tmp_path, how):
+    content, names, lines = BAD_QUOTES[how]
+    path = csv_file(tmp_path, content)
+    (part,) = reader_of().parts(f"file:{path}")
+    letters = [row for row in part if isinstance(row, Misfit)]
+    assert [row["name"] for row in part if not isinstance(row, Misfit)] == names
+    assert [letter.row for letter in letters] == lines
+    assert all("its quotes are not in order" in letter.reason and str(path) in letter.reason for letter in letters)
+    assert lines_of_csv(path, None) == len(part)
+
+
+class Ort(Event):
+    name: str
+    größe: float | None = None
+
+
+class Loose(Event):
+    name: str | None = None
+    city: str | None = None
+
+
+HEADERS = {
+    "blanks around a name": (Row, "name, city\nAda, Paris\n", "names ' city', which is not 'city'"),
+    "another case": (Row, "Name,city\nAda,Paris\n", "names 'Name', which is not 'name'"),
+    "another encoding": (Ort, "name,gr\u00f6\u00dfe\nAda,1.5\n".encode("latin-1"), "first line is not in the encoding"),
+    "semicolons": (Loose, "name;city\nAda;Paris\n", "none of the columns name, city; it names 'name;city'"),
+    "a column too few": (Row, "city\nParis\n", "has no column 'name'; it names 'city'"),
+    "a name twice": (Row, "name,name\na,b\n", "names 'name' twice"),
+}
+
+
+@pytest.mark.parametrize("how", HEADERS)
+def test_the_lines_below_a_header_that_does_not_fit_are_no_events(tmp_path, how):
+    event_type, content, reason = HEADERS[how]
+    path = csv_file(tmp_path, content)
+    events, [letter] = read(path, "csv", event_type)
+    assert events == []
+    assert f"{path}: " in letter
+    assert reason in letter
+    with pytest.raises(SourceError, match=re.escape(reason)):
+        bind_source(Source("Rows", event_type, uri=f"csv:{path}"), None, SourceContext())
+
+
+@pytest.mark.parametrize("text", ["20260131", "2026", "8.30", " 1e9 ", "-5"])
+def test_a_number_in_csv_is_no_time(tmp_path, text):
+    path = csv_file(tmp_path, f"name,at\na,{text}\nb,2026-01-31\n")
+    (part,) = reader_of().parts(f"file:{path}")
+    with pytest.raises(msgspec.ValidationError, match=r"a time in ISO 8601, got the number .* at `\$.at`"):
+        Codec(Row).from_text(part[0])
+
+
+def test_times_beyond_those_of_nanoseconds_are_as_they_were(tmp_path):
+    times = [datetime(9999, 12, 31, 2), datetime(1, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1)]
+    table = pa.table({"name": list("abc"), "at": pa.array(times, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "rows.parquet", use_deprecated_int96_timestamps=True)
+    events, letters = read(tmp_path / "rows.parquet", "parquet")
+    assert ([event.at.replace(tzinfo=None) for event in events], letters) == (times, [])
+
+
+def test_times_that_columns_do_not_hold_are_dead_letters(tmp_path):
+    kind = pa.timestamp("ms", "UTC")
+    path = parquet_file(tmp_path, name=["a", "b"], at=pa.array([2**63 - 1, 0], kind))
+    events, [letter] = read(path, "parquet")
+    assert ([event.name for event in events], str(path) in letter) == (["b"], True)
+
+
+class Dated(Event):
+    name: str
+    day: date | None = None
+
+
+def test_dates_that_python_has_not_are_dead_letters(tmp_path):
+    path = parquet_file(tmp_path, name=["a", "b"], day=pa.array([2**31 - 1, 0], pa.date32()))
+    events, [letter] = read(path, "parquet", Dated)
+    assert [event.name for event in events] == ["b"]
+    assert "outside of the years 1 to 9999" in letter
+
+
+def test_texts_that_are_not_utf8_are_dead_letters(tmp_path):
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\x01\0\0\0\x03\0\0\0"), pa.py_buffer(b"a\xff\xfe")]
+    )
+    path = parquet_file(tmp_path, name=["a", "b"], city=bad)
+    events, [letter] = read(path, "parquet")
+    assert ([event.city for event in events], "UTF" in letter) == (["a"], True)
+
+
+def test_two_columns_of_one_name_are_dead_letters(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["name", "name"])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    events, [letter] = read(tmp_path / "rows.parquet", "parquet")
+    assert (events, "names 'name' twice" in letter) == ([], True)
+
+
+@pytest.mark.parametrize("place", ["", "city=Paris", "*"])
+def test_directories_that_hold_a_field_are_refused(tmp_path, place):
+    (tmp_path / "in" / "city=Paris").mkdir(parents=True)
+    pq.write_table(pa.table({"name": ["Ada"]}), tmp_path / "in" / "city=Paris" / "x.parquet")
+    uri = f"parquet:{tmp_path / 'in' / place}" + ("/*.parquet" if place == "*" else "")
+    with pytest.raises(SourceError, match="has city in the name of a directory"):
+        bind_source(Source("Rows", Row, uri=uri), None, SourceContext())

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import SourceError
-from penstock.kinds.arrow import fits, fitted, has_spark_lengths
+from penstock.kinds.arrow import TEXTS, fits, fitted, has_spark_lengths
 from penstock.runtime.entrance import Misfit
 from penstock.runtime.output import BORN
 from penstock.storage.place import path_of
-from penstock.storage.records import STRANGE, Records, text_in
+from penstock.storage.records import STRANGE, Records, misnamed, text_in
 
 ROWS_AT_ONCE = 8192
 Part: TypeAlias = pa.RecordBatch | list[Any]
@@ -67,28 +67,33 @@ class FileReader:
 
     def _columns(self, path: Path) -> Iterator[Part]:
         with path.open("rb") as file:
-            parquet = pq.ParquetFile(file)
+            parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
             there = parquet.schema_arrow
             reason = self.misfit(there)
             names = [name for name in (*self.schema.names, BORN) if name in there.names]
             for rows in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
                 if reason is not None:
                     yield [Misfit(row, f"{path}: {reason}") for row in _shown(rows)]
-                elif not names:
-                    yield self._nulls(rows.num_rows)
                 else:
                     yield from self._fitted(path, rows)
 
     def misfit(self, there: pa.Schema) -> str | None:
         """Why the rows of a Parquet file of some columns are no events; None where they may be."""
         lengths = has_spark_lengths(there)
+        reason = misnamed(there.names, self._needed(), self.schema.names)
+        if reason is not None:
+            return reason
         for field in self.schema:
             if field.name in there.names and not fits(there.field(field.name).type, field.type, lengths=lengths):
                 return f"column {field.name} is of type {there.field(field.name).type}, but {self.event_type}.{field.name} needs {field.type}"
         return None
 
-    def _nulls(self, rows: int) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([pa.nulls(rows, field.type) for field in self.schema], schema=self.schema)
+    def _needed(self) -> list[str]:
+        return [field.name for field in self.schema if not field.nullable]
+
+    def header_misfit(self, header: list[str]) -> str | None:
+        """Why the lines of a CSV file whose first line names these are no events; None where they may be."""
+        return misnamed(header, self._needed(), self.schema.names)
 
     def _fitted(self, path: Path, rows: pa.RecordBatch) -> Iterator[Part]:
         """Rows in the events' columns; where one does not fit, those before it, itself, and those after it."""
@@ -116,13 +121,11 @@ class FileReader:
             records = Records(lines)
             header = records.header()
             wanted = [place for place, name in enumerate(header) if name in self.schema.names]
-            twice = next((header[place] for place in wanted if header.count(header[place]) > 1), None)
+            reason = records.fault or self.header_misfit(header)
             part: list[Any] = []
             for fields in records:
-                if twice is not None:
-                    part.append(
-                        Misfit(records.raw, f"{path}: its first line names {twice!r} twice; name each field once")
-                    )
+                if reason is not None:
+                    part.append(Misfit(records.raw, f"{path}: {reason}"))
                 else:
                     part.append(self._event_of(path, header, wanted, fields, records))
                 if len(part) == ROWS_AT_ONCE:
@@ -135,6 +138,8 @@ class FileReader:
         self, path: Path, header: list[str], wanted: list[int], fields: list[str], records: Records
     ) -> Misfit | dict[str, str | None]:
         """The texts of a line's fields by their names, or why they are none."""
+        if records.fault is not None:
+            return Misfit(records.raw, f"{path}: {records.fault}")
         if len(fields) > len(header):
             said = f"the line has {len(fields)} fields, and the header names {len(header)}; quote what holds a comma"
             return Misfit(records.raw, f"{path}: {said}")
@@ -163,6 +168,12 @@ def header_of(path: Path, encoding: str | None) -> list[str]:
     """The names that a CSV file's first line has for its fields; none of an empty file."""
     with text_in(path, encoding) as lines:
         return Records(lines).header()
+
+
+def lines_of_csv(path: Path, encoding: str | None) -> int:
+    """How many lines a CSV file has below its first, as they are read."""
+    with text_in(path, encoding) as lines:
+        return max(0, sum(1 for _ in Records(lines)) - 1)
 
 
 def path_of_address(address: str) -> Path:
@@ -197,9 +208,11 @@ def _column_shown(column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
     except (ValueError, ArithmeticError):
-        return (
-            [str(number) for number in column.cast(pa.int64()).to_pylist()]
-            if not pa.types.is_nested(column.type)
-            else ["?"] * len(column)
-        )
+        if pa.types.is_nested(column.type):
+            return ["?"] * len(column)
+        if pa.types.is_date32(column.type):
+            column = column.cast(pa.int32())
+        elif any(is_a(column.type) for is_a in TEXTS):
+            return [str(value) for value in column.cast(pa.large_binary()).to_pylist()]
+        return [str(number) for number in column.cast(pa.int64()).to_pylist()]
     return values

@@ -13,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
 from penstock.connectors.declaration import COUNT, Kind, Option, Options, SourceConnector, SourceContext
-from penstock.connectors.files.reader import FileReader, header_of, unreadable
+from penstock.connectors.files.reader import FileReader, header_of, lines_of_csv, unreadable
 from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
@@ -66,10 +64,9 @@ class FileSource(BoundSource):
         self._max_files: int | None = options.get("max_files")
         self._encoding: str | None = options.get("encoding")
         self._schema = Codec(source.event_type).schema
-        if (
-            self.rows == "rows" or self._encoding is not None
-        ):  # Spark reads lines of UTF-8 in parallel, and the rest worse
-            self.files = FileReader(source.name, source.event_type.__name__, self._format, self._schema, self._encoding)
+        self._reader = FileReader(source.name, source.event_type.__name__, self._format, self._schema, self._encoding)
+        if self.rows == "rows" or self._encoding is not None:
+            self.files = self._reader  # Spark reads lines of UTF-8 in parallel, and the rest worse
         self._counted: dict[tuple[str, int], int] = {}
         self._taken: dict[Path, Files] = {}
         self._notes: dict[Path, _Notes] = {}
@@ -139,6 +136,7 @@ class FileSource(BoundSource):
         last, before = _log_offset(position), _log_offset(position.previous)
         for file, offset in position.files(before, self._taken).items():
             if offset <= last:
+                self._refuse_divided(path_of(file))
                 self._refuse_misread(
                     path_of(file), "nothing of its batch was committed: rename it, and start with --fresh"
                 )
@@ -159,6 +157,11 @@ class FileSource(BoundSource):
         paths = [root] if root.exists() else _matching(self._path)
         return [path for path in paths if path.is_file() and path.name[0] not in "._" and path.stat().st_size]
 
+    def _divisions(self) -> list[Path]:
+        """Directories by which Spark would divide the source, and read what is in them."""
+        root = path_of(self._path)
+        return [path for path in root.iterdir() if "=" in path.name and path.is_dir()] if root.is_dir() else []
+
     def _check(self) -> None:
         root = path_of(self._path)
         name = self.source.name
@@ -174,32 +177,24 @@ class FileSource(BoundSource):
             )
         try:
             files = self._files()
-            for file in files:
+            for file in (*files, *self._divisions()):
                 self._refuse_misread(file)
+                self._refuse_divided(file)
                 if file.suffix in UNCOUNTABLE and self._format != "parquet":
                     _open(file)
             if self._format == "csv" and files:
                 with self._whole(files[0]):
-                    self._refuse_header(header_of(files[0], self._encoding), files[0])
+                    self._refuse_unfit(self._reader.header_misfit(header_of(files[0], self._encoding)), files[0])
             if self._format == "parquet" and files:
                 with self._whole(files[0]):
-                    self._refuse_unfit(schema_of(files[0]), files[0])
+                    self._refuse_unfit(self._reader.misfit(schema_of(files[0])), files[0])
         except PermissionError as error:
             raise SourceError(f"Source {name}: {error.filename} cannot be read; check its permissions.") from error
 
-    def _refuse_unfit(self, schema: pa.Schema, file: Path) -> None:
-        self._refuse_missing(set(schema.names), file)
-        assert self.files is not None
-        reason = self.files.misfit(schema)
+    def _refuse_unfit(self, reason: str | None, file: Path) -> None:
         if reason is not None:
-            raise SourceError(f"Source {self.source.name}: {file}: {reason}.")
-
-    def _refuse_header(self, header: list[str], file: Path) -> None:
-        self._refuse_missing(set(header), file)
-        twice = sorted({name for name in header if header.count(name) > 1}.intersection(self._schema.names))
-        if twice:
             raise SourceError(
-                f"Source {self.source.name}: the first line of {file} names {twice[0]!r} twice; name each field once."
+                f"Source {self.source.name}: {file} does not fit {self.source.event_type.__name__}: {reason}."
             )
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
@@ -210,13 +205,15 @@ class FileSource(BoundSource):
                 f"files or none; {mend}."
             )
 
-    def _refuse_missing(self, present: set[str], file: Path) -> None:
-        missing = [field.name for field in self._schema if not field.nullable and field.name not in present]
-        if missing:
-            raise SourceError(
-                f"Source {self.source.name}: {file} has no column {', '.join(missing)}, which "
-                f"{self.source.event_type.__name__} requires; it has {', '.join(sorted(present))}."
-            )
+    def _refuse_divided(self, path: Path) -> None:
+        """Refuse files whose directories hold a field's value, which is in none of their rows."""
+        for part in path.parts:
+            name, sign, _ = part.partition("=")
+            if sign and name in self._schema.names:
+                raise SourceError(
+                    f"Source {self.source.name}: {path} has {name} in the name of a directory, which is not read; write the rows "
+                    "with all their fields into files of one directory."
+                )
 
     def _count(self, file: Path) -> int:
         key = (str(file), file.stat().st_size)
@@ -239,8 +236,7 @@ class FileSource(BoundSource):
         if self._format == "parquet":
             return rows_of(file)
         if self._format == "csv":
-            with _open(file, self._encoding or "utf-8") as lines:
-                return max(0, sum(1 for row in csv.reader(lines) if row) - 1)
+            return lines_of_csv(file, self._encoding)
         with _open(
             file, self._encoding or "latin-1"
         ) as lines:  # a byte each: only ASCII counts as blank, and nothing fails to decode
