@@ -1,5 +1,6 @@
 """What the suite of all sinks does not ask of Delta tables: types, other writers, other readers, and tables that do not fit."""
 
+import json
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -15,6 +16,7 @@ from support import deliver_at_once
 from penstock import Event
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.registry import bind_sinks
+from penstock.connectors.sink import Refusals
 from penstock.connectors.tables import delta
 from penstock.errors import ConfigurationError, SinkError
 from penstock.runtime.codec import Codec
@@ -196,3 +198,102 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     with pytest.raises(SinkError, match=r"Sink Out: delta:.*cannot be written") as refused:
         claimed(tmp_path, at="file/table")
     assert "\n" not in str(refused.value)
+
+
+class Sized(Event):
+    name: str
+    city: str | None = None
+    size: int = 0
+
+
+def refusing(tmp_path, events, key=()):
+    """Deliver twice, as after a crash; what became dead letters, and what is in the table."""
+    sink = claimed(tmp_path, event_type=Sized, key=key)
+    (tmp_path / "letters").mkdir()
+    sink.refusals = Refusals(tmp_path / "letters", 0, "Out", "Sizes")
+    for _ in range(2):
+        sink.deliver("main", 0, staged(sink, events))
+    lines = [line for path in (tmp_path / "letters").iterdir() for line in path.read_text().splitlines()]
+    assert sink.reached("main") == 0
+    return {one["event"]["name"]: one["error"] for one in map(json.loads, lines)}, sorted(
+        row.name for row in sink.read()
+    )
+
+
+@pytest.mark.parametrize("key", [(), ("name",)])
+def test_rows_that_a_constraint_refuses_are_dead_letters(tmp_path, key):
+    DeltaTable.create(tmp_path / "table", Codec(Sized).schema)
+    DeltaTable(tmp_path / "table").alter.add_constraint({"positive": "size > 0"})
+    events = [Sized(f"n{number}", size=-1 if number in (3, 70) else 1) for number in range(100)]
+    letters, rows = refusing(tmp_path, events, key)
+    assert letters.keys() == {"n3", "n70"}
+    assert all("positive (size > 0)" in error for error in letters.values())
+    assert rows == sorted(event.name for event in events if event.size > 0)
+
+
+@pytest.mark.parametrize("key", [(), ("name",)])
+def test_rows_whose_partition_has_no_name_are_dead_letters(tmp_path, key):
+    DeltaTable.create(tmp_path / "table", Codec(Sized).schema, partition_by=["city"])
+    cities = {"a": "x" * 300, "b": "\u00fc" * 60, "c": "", "d": None, "e": "a/b c"}
+    letters, rows = refusing(tmp_path, [Sized(name, city, 1) for name, city in cities.items()], key)
+    assert ("too long" in letters["a"], "too long" in letters["b"], "empty" in letters["c"]) == (True, True, True)
+    assert rows == ["d", "e"]
+
+
+UNFIT = {
+    "columns of other names": (
+        {"configuration": {"delta.columnMapping.mode": "name"}},
+        (),
+        "its columns are mapped to other names",
+    ),
+    "append-only": (
+        {"configuration": {"delta.appendOnly": "true"}},
+        ("name",),
+        "it is append-only, and the sink has a key",
+    ),
+    "never null": ({"never_null": "city"}, (), "column city is never null, and the field may be"),
+}
+
+
+@pytest.mark.parametrize("how", UNFIT)
+def test_a_table_that_would_refuse_what_is_written_is_refused_at_the_start(tmp_path, how):
+    given, key, said = UNFIT[how]
+    never_null = given.pop("never_null", None) if "never_null" in given else None
+    schema = pa.schema([field.with_nullable(field.name != (never_null or "name")) for field in Codec(Sized).schema])
+    if "delta.columnMapping.mode" in given.get("configuration", {}):
+        mapped(tmp_path / "table", schema)
+    else:
+        DeltaTable.create(tmp_path / "table", schema, **given)
+    for start in ("inspect", "claim"):
+        with pytest.raises(SinkError, match=said):
+            getattr(bound(tmp_path, event_type=Sized, key=key), start)("run-1", ())
+
+
+def mapped(place, schema):
+    """A table as Spark makes it with column mapping, which this library does not make."""
+    DeltaTable.create(place, schema)
+    log = place / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
+            columns = json.loads(action["metaData"]["schemaString"])
+            for number, field in enumerate(columns["fields"], 1):
+                field["metadata"] = {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": f"col-{number}",
+                }
+            action["metaData"]["schemaString"] = json.dumps(columns)
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+class Alike(Event):
+    Key: str
+    key: str
+
+
+def test_names_that_differ_in_case_alone_are_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="Delta takes Key and key for one column"):
+        bound(tmp_path, event_type=Alike)

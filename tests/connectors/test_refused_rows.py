@@ -170,6 +170,7 @@ UNFIT = {
     "another type": ("name text, size date, real double precision, at timestamptz", Thing, "column size is date and not bigint"),
     "less exact": ("name text, size bigint, real real, at timestamptz", Thing, "column real is real and not double precision"),
     "no zone": ("name text, size bigint, real double precision, at timestamp", Thing, "column at is timestamp without time zone and not"),
+    "texts of numbers": ("name text, size bigint, real text, at timestamptz", Thing, "column real is text and not double precision"),
     "padded": ("name char(10), price numeric", Price, "column name is character\\(10\\) and not text"),
 }  # fmt: skip
 
@@ -183,6 +184,68 @@ def test_a_table_that_could_not_take_the_events_is_refused_at_the_start(postgres
     for start in ("inspect", "claim"):
         with pytest.raises(SinkError, match=f"Sink Out: table Out of .*{reason}"):
             getattr(bound(uri, event_type, tmp_path), start)("r1", ())
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("how", ["a view", "row-level security"])
+def test_what_no_rows_are_copied_into_is_refused_at_the_start(postgresql, tmp_path, how):
+    uri, run = postgresql
+    run("CREATE TABLE things (name text, price numeric)")
+    role = f"guarded{time.time_ns()}"
+    run(f"CREATE ROLE {role} LOGIN")
+    run(f"GRANT ALL ON SCHEMA public TO {role}")
+    if how == "a view":
+        run('CREATE VIEW "Out" AS SELECT * FROM things')
+    else:
+        run('ALTER TABLE things RENAME TO "Out"')
+        run('ALTER TABLE "Out" ENABLE ROW LEVEL SECURITY')
+    run(f'GRANT ALL ON "Out" TO {role}')
+    own = uri.replace(uri.split("//")[1].split("@")[0], role) if "@" in uri else uri
+    with pytest.raises(
+        SinkError, match="it is a view" if how == "a view" else "row-level security holds for this role"
+    ):
+        bound(own, Price, tmp_path).inspect("r1", ())
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("key", [(), ("name",)])
+def test_blanks_that_a_column_would_cut_are_dead_letters(postgresql, tmp_path, key):
+    uri, run = postgresql
+    run(f'CREATE TABLE "Out" (name varchar(3){" UNIQUE" if key else ""}, price numeric)')
+    prices = [Price(name, Decimal(1)) for name in ("abc", "ab ", "abc  ", "abcd")]
+    letters = delivered(uri, prices, tmp_path, key)
+    assert [letter["event"]["name"] for letter in letters] == ["abc  ", "abcd"]
+    assert sorted(run('SELECT name FROM "Out"')) == [("ab ",), ("abc",)]
+
+
+@pytest.mark.servers
+def test_what_a_trigger_raises_with_a_state_of_its_own_is_a_dead_letter(postgresql, tmp_path):
+    uri, run = postgresql
+    run('CREATE TABLE "Out" (name text, price numeric)')
+    run("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF NEW.price < 0 THEN RAISE 'no debts' USING ERRCODE = 'UE001'; END IF; RETURN NEW; END $$")  # fmt: skip
+    run('CREATE TRIGGER no BEFORE INSERT ON "Out" FOR EACH ROW EXECUTE FUNCTION no()')
+    letters = delivered(uri, [Price("a", Decimal(1)), Price("b", Decimal(-1))], tmp_path)
+    assert [(letter["event"]["name"], "no debts" in letter["error"]) for letter in letters] == [("b", True)]
+    assert run('SELECT name FROM "Out"') == [("a",)]
+
+
+FAILING = {
+    "a check": ["CREATE TABLE \"Out\" (name text CHECK (json_extract(name, '$.a') > 0), price text)"],
+    "an index": ['CREATE TABLE "Out" (name text, price text)', "CREATE INDEX i ON \"Out\" (json_extract(name, '$.a'))"],
+}
+
+
+@pytest.mark.parametrize("how", FAILING)
+def test_an_expression_of_sqlite_that_fails_for_a_row_makes_it_a_dead_letter(tmp_path, how):
+    connection = sqlite3.connect(tmp_path / "t.sqlite")
+    for statement in FAILING[how]:
+        connection.execute(statement)
+    connection.commit()
+    prices = [Price('{"a": 1}', Decimal(1)), Price("no JSON", Decimal(2))]
+    letters = delivered(f"sqlite:{tmp_path / 't.sqlite'}", prices, tmp_path)
+    assert [(letter["event"]["name"], "JSON" in letter["error"]) for letter in letters] == [("no JSON", True)]
+    assert connection.execute('SELECT name FROM "Out"').fetchall() == [('{"a": 1}',)]
 
 
 FITTING = {

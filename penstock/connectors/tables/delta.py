@@ -10,10 +10,12 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+import pyarrow as pa
 
 from penstock.app.stream import Sink
 from penstock.connectors.declaration import WHOLE, Option, Options, SinkConnector, SinkContext
@@ -21,9 +23,10 @@ from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, pres
 from penstock.connectors.tables.delta_log import meet
 from penstock.connectors.tables.delta_place import STORAGE_OPTION, place_of, reason_of, storage_of
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
+from penstock.connectors.tables.partitions import taken_apart, without_refused
 from penstock.connectors.tables.rules import FRESH, refuse_nested_key, refuse_unfit
 from penstock.connectors.uri import Uri
-from penstock.errors import SinkError
+from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import needs
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
@@ -49,6 +52,12 @@ NO_ROWS = {
 
 NEWEST = 5
 """Versions that are read to learn whether others have added rows; all, where these do not say."""
+
+CONSTRAINT = "delta.constraints."
+"""Begins the property of a table that holds a constraint."""
+
+_GENERATED = {"delta.generationExpression", "delta.identity.start"}
+"""What the protocol says of a column that a writer is to make."""
 
 TRIES, PAUSE_S = 20, 0.05
 """How often a version that another writer was quicker than is tried again, and the first pause before it."""
@@ -80,6 +89,12 @@ class DeltaSink(BoundSink):
         self._alone_at: int | None = None
         """A version in which all rows are known to be of runs."""
         refuse_nested_key(sink, self._codec.schema)
+        lower = [name.lower() for name in self._schema.names]
+        alike = [name for name in self._schema.names if lower.count(name.lower()) > 1]
+        if alike:
+            raise ConfigurationError(
+                f"Sink {sink.name}: Delta takes {' and '.join(alike)} for one column; give the fields names that differ in more than case."
+            )
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
         with self._explained():
@@ -106,7 +121,7 @@ class DeltaSink(BoundSink):
         staged = present(files)
         if staged:
             with self._explained():
-                self._write(Transaction(self._application(group), batch), staged)
+                self._write(group, batch, staged)
                 if self._compacted_every and batch % self._compacted_every == self._compacted_every - 1:
                     self._compact()
         for path in staged:
@@ -204,6 +219,17 @@ class DeltaSink(BoundSink):
         wrong += [
             f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable
         ]
+        wrong += [
+            f"column {name} is never null, and the field may be"
+            for name, field in ours.items()
+            if name in there and field.nullable and not there[name].nullable
+        ]
+        wrong += [f"column {name} is generated" for name, field in there.items() if _GENERATED & field.metadata.keys()]
+        told = table.metadata().configuration
+        if told.get("delta.columnMapping.mode", "none") != "none":
+            wrong.append("its columns are mapped to other names in its files, which is not written")
+        if self._key and told.get("delta.appendOnly", "false").lower() == "true":
+            wrong.append("it is append-only, and the sink has a key")
         refuse_unfit(self.files.name, self.uri, wrong)
 
     # --- versions ---------------------------------------------------------------------------------
@@ -211,8 +237,9 @@ class DeltaSink(BoundSink):
     def _application(self, group: str) -> str:
         return f"penstock/{self._run}/{self.files.name}/{group}"
 
-    def _write(self, transaction: Transaction, staged: list[Path]) -> None:
+    def _write(self, group: str, batch: int, staged: list[Path]) -> None:
         """Make files a version of the table, unless a version holds them already, or it has become another run's."""
+        transaction = Transaction(self._application(group), batch)
         for attempt in range(TRIES):
             table = self._opened()
             if _owner_of(table) != self._run:  # whoever changes it while this version is made has this one refused
@@ -222,11 +249,10 @@ class DeltaSink(BoundSink):
             if reached is not None and reached >= transaction.version:
                 return
             try:
-                if self._key:
-                    self._merge(table, staged, commit)
+                if _may_refuse(table):
+                    self._put_what_is_taken(table, group, batch, staged, commit)
                 else:
-                    rows = kept_rows(staged, self._codec.schema, self._schema)
-                    write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
+                    self._put(table, kept_rows(staged, self._codec.schema, self._schema), commit)
             except CommitFailedError:
                 if attempt == TRIES - 1:
                     raise
@@ -236,9 +262,29 @@ class DeltaSink(BoundSink):
                 self._make_durable(table)
                 return
 
-    def _merge(self, table: DeltaTable, staged: list[Path], commit: CommitProperties) -> None:
-        """Upsert rows by key; of a key's rows the last one counts."""
-        rows = last_of_each(kept_rows(staged, self._codec.schema, self._schema).read_all(), self._key)
+    def _put_what_is_taken(
+        self, table: DeltaTable, group: str, batch: int, staged: list[Path], commit: CommitProperties
+    ) -> None:
+        """Put rows into a table that may refuse some; these become dead letters before the version is made."""
+        rows, refused = without_refused(
+            kept_rows(staged, self._codec.schema, self._schema).read_all(), table.metadata().partition_columns, self.uri,
+            is_local="://" not in self._at, empty_is_null=True,
+        )  # fmt: skip
+        rows, against = taken_apart(rows, _violations(table, rows), self.uri)
+        if self.refusals is not None:
+            self.refusals.write(group, batch, [*refused, *against])
+        elif refused or against:
+            raise SinkError(f"Sink {self.files.name}: {[*refused, *against][0].error}.")
+        self._put(table, rows.to_reader(), commit)
+
+    def _put(self, table: DeltaTable, rows: pa.RecordBatchReader, commit: CommitProperties) -> None:
+        if self._key:
+            self._merge(table, last_of_each(rows.read_all(), self._key), commit)
+        else:
+            write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
+
+    def _merge(self, table: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
+        """Upsert rows by key."""
         same_key = " AND ".join(f"ours.{_quoted(name)} = theirs.{_quoted(name)}" for name in self._key)
         merger = table.merge(
             rows,
@@ -283,6 +329,45 @@ class DeltaSink(BoundSink):
                 f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, or choose "
                 "another place."
             ) from error
+
+
+def _may_refuse(table: DeltaTable) -> bool:
+    """Whether there are rows that a table would not take as they are: it is partitioned, or has constraints."""
+    return bool(table.metadata().partition_columns) or _has_constraints(table)
+
+
+def _has_constraints(table: DeltaTable) -> bool:
+    return any(name.startswith(CONSTRAINT) for name in table.metadata().configuration) or any(
+        "delta.invariants" in field.metadata for field in table.schema().fields
+    )
+
+
+def _violations(table: DeltaTable, rows: pa.Table) -> dict[int, str]:
+    """The rows that a table's constraints refuse, by their numbers, and what is said of each.
+
+    They are found by halves, in an empty table with the same constraints: only the format's own writer knows what they mean.
+    """
+    if not _has_constraints(table):
+        return {}
+    told = table.metadata().configuration
+    rules = {name.removeprefix(CONSTRAINT): rule for name, rule in told.items() if name.startswith(CONSTRAINT)}
+    shown = ", ".join(f"{name} ({rule})" for name, rule in rules.items()) or "an invariant of a column"
+    found: dict[int, str] = {}
+    with TemporaryDirectory() as place:
+        alike = DeltaTable.create(place, table.schema())
+        for name, rule in rules.items():
+            alike.alter.add_constraint({name: rule})
+        parts = [(0, len(rows))]
+        while parts:
+            first, last = parts.pop()
+            try:
+                write_deltalake(alike, rows.slice(first, last - first), mode="overwrite", schema_mode="merge")
+            except DeltaError:
+                if last - first == 1:
+                    found[first] = f"it does not hold what the table asks of its rows: {shown}"
+                else:
+                    parts += [(first, (first + last) // 2), ((first + last) // 2, last)]
+    return found
 
 
 def _alone_by(history: list[dict[str, Any]]) -> bool | None:

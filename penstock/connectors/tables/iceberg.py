@@ -23,6 +23,7 @@ from penstock.connectors.sink import BoundSink, fenced, foreign, other_run, pres
 from penstock.connectors.tables.delta_place import reason_of
 from penstock.connectors.tables.iceberg_place import CATALOG, IcebergPlace
 from penstock.connectors.tables.kept import kept_rows, kept_schema, last_of_each
+from penstock.connectors.tables.partitions import without_refused
 from penstock.connectors.tables.rules import FRESH, refuse_nested_key, refuse_unfit
 from penstock.connectors.uri import Uri
 from penstock.errors import PenstockError, SinkError
@@ -44,6 +45,7 @@ with needs():
     from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In, Reference
     from pyiceberg.table import Table, TableProperties, Transaction
     from pyiceberg.table.snapshots import Operation, Snapshot
+    from pyiceberg.transforms import IdentityTransform
 
 OWNER = "penstock.run"
 """The property of a table that says whose it is."""
@@ -226,7 +228,7 @@ class IcebergSink(BoundSink):
             told[ALONE] = "yes" if _is_alone(table) else "no"
             # The library's own way to try again would not look at what the table has reached meanwhile.
             table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
-            rows = kept_rows(staged, self._codec.schema, self._schema).read_all()
+            rows = self._taken(table, group, batch, kept_rows(staged, self._codec.schema, self._schema).read_all())
             try:
                 with table.transaction() as change:
                     change.set_properties({self._mark(group): str(batch)})
@@ -238,6 +240,20 @@ class IcebergSink(BoundSink):
                 time.sleep(min(2.0, PAUSE_S * 2**attempt))
             else:
                 return
+
+    def _taken(self, table: Table, group: str, batch: int, rows: pa.Table) -> pa.Table:
+        """Rows without those whose partition cannot be named, which become dead letters before the commit."""
+        ids = [field.source_id for field in table.spec().fields if isinstance(field.transform, IdentityTransform)]
+        if not ids:
+            return rows
+        names = [table.schema().find_column_name(number) or "" for number in ids]
+        is_local = table.location().partition("://")[0] in (table.location(), "file")
+        rows, refused = without_refused(rows, names, self.uri, is_local=is_local, empty_is_null=False)
+        if self.refusals is not None:
+            self.refusals.write(group, batch, refused)
+        elif refused:
+            raise SinkError(f"Sink {self.files.name}: {refused[0].error}.")
+        return rows
 
     def _stage(self, table: Table, change: Transaction, rows: pa.Table, told: dict[str, str]) -> None:
         """Append rows, or put them in place of those of their keys; of a key's rows the last one counts."""

@@ -26,6 +26,8 @@ ARRIVED, ROW = 'pg_temp."penstock arrived"', '"penstock row"'
 
 OF_ROWS = ("22", "23", "44", "P0")
 """Classes of SQLSTATE that concern what is in a row: data, constraints, views' checks, and what triggers raise."""
+ANYBODYS, SERVERS = "56789IJKLMNOQRSTUVWXYZ", ("53", "54", "55", "57", "58", "72", "XX")
+"""How classes begin that the standard leaves to others, as triggers, which raise them for a row; and PostgreSQL's own of them."""
 TOO_LONG = "54000"
 """Of a row that no index, or no table, can hold."""
 OUTAGES = ("08", "40", "53", "57", "58")
@@ -35,8 +37,8 @@ LONGEST_NAME = 63
 """Bytes."""
 
 TAKEN_BY = {
-    "boolean": {"boolean", "text"}, "bigint": {"bigint", "integer", "smallint", "numeric", "text"},
-    "double precision": {"double precision", "numeric", "text"}, "numeric": {"numeric", "text"},
+    "boolean": {"boolean"}, "bigint": {"bigint", "integer", "smallint", "numeric", "text"},
+    "double precision": {"double precision", "numeric"}, "numeric": {"numeric", "text"},
     "text": {"text", "character varying", "citext", "uuid", "inet", "cidr", "macaddr", "xml", "ltree"}, "bytea": {"bytea"},
     "timestamptz": {"timestamp with time zone"}, "timestamp": {"timestamp without time zone"}, "date": {"date"},
     "interval": {"interval"}, "jsonb": {"jsonb", "json", "text"},
@@ -53,6 +55,13 @@ WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
 """Of each column its name, its type, that below a domain, whether that is an enumeration, may be null, has a default or is generated
 in any way, is generated always; and whether a trigger may fill it before a row goes in."""
+
+VARCHAR = re.compile(r"character varying\((\d+)\)")
+"""A type whose longer texts are refused, but for blanks at their end, which are cut."""
+
+RELATION = "SELECT relkind::text, row_security_active(oid) FROM pg_class WHERE oid = to_regclass(%s)"
+TABLES = "rpf"
+"""What a relation's kind is of tables, partitioned ones, and those of other servers."""
 
 DEFERRABLE = """
 SELECT EXISTS (
@@ -118,6 +127,11 @@ class Postgres:
     def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
         """Upserts go through a temporary table, of which each key's last row counts; a single row needs none."""
         assert isinstance(cursor, psycopg.Cursor)
+        for place, most in table.limits.items():
+            if any(
+                row[place] is not None and len(row[place]) > most and not row[place][most:].strip(" ") for row in rows
+            ):
+                raise RowsRefused(f"the blanks at the end of {table.names[place]}, of {most} characters, would be cut")
         if (
             table.key and len(rows) > 1
         ):  # not within what a refusal undoes, for each one that is made is locked until the end
@@ -205,8 +219,18 @@ class Postgres:
                 wrong.append(f"column {name} is generated always")
             elif base.partition("(")[0] not in TAKEN_BY[wanted] and not (is_enum and wanted == "text"):
                 wrong.append(f"column {name} is {given} and not {wanted}")
+            elif wanted == "text" and (limit := VARCHAR.fullmatch(base)) is not None:
+                table.limits[table.names.index(name)] = int(limit[1])
             elif "(" in base and wanted != "text":
                 wrong.append(f"column {name} is {given}, which rounds; make it {wanted}")
+        cursor.execute(RELATION, (table.quoted,))
+        kind, by_row = cursor.fetchone()
+        if kind not in TABLES:
+            wrong.append("it is a view, into which no rows are copied; name its table")
+        if by_row:
+            wrong.append(
+                "its row-level security holds for this role, under which no rows are copied; let the role bypass it"
+            )
         cursor.execute(DEFERRABLE, (table.quoted, sorted(table.key)))
         if cursor.fetchone()[0]:
             wrong.append(
@@ -231,7 +255,9 @@ class Postgres:
 def _is_of_rows(error: psycopg.Error) -> bool:
     """Whether it is a row that is refused, and not what is done with it."""
     # What psycopg refuses itself, as the character NUL, has no SQLSTATE.
-    return isinstance(error, psycopg.DataError) or (error.sqlstate or "")[:2] in OF_ROWS or error.sqlstate == TOO_LONG
+    state = error.sqlstate or ""
+    own = state != "" and state[0] in ANYBODYS and state[:2] not in SERVERS
+    return isinstance(error, psycopg.DataError) or state[:2] in OF_ROWS or state == TOO_LONG or own
 
 
 def _is_outage(error: psycopg.Error) -> bool:

@@ -151,6 +151,8 @@ class Table:
         self.columns = ", ".join(map(quoted, self.names))
         self.kinds = {field: kind_of(annotation) for field, annotation in annotations.items()}
         """Of the columns' values; None of lists, dicts and events."""
+        self.limits: dict[int, int] = {}
+        """The greatest lengths of texts, by the places of columns that cut blanks beyond them."""
         self._types = {
             field: database.nested if kind is None else database.type_of(kind) for field, kind in self.kinds.items()
         }

@@ -63,8 +63,12 @@ class Sqlite:
         cursor.execute("SAVEPOINT penstock_rows")
         try:
             cursor.executemany(statement, (_changed(row, changes) for row in rows))
-        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+        except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.OperationalError) as error:
             if not cursor.connection.in_transaction:  # a trigger has rolled all of it back
+                raise
+            if isinstance(error, sqlite3.OperationalError) and not _is_of_a_row(
+                cursor, statement, len(table.names), error
+            ):
                 raise
             cursor.execute("ROLLBACK TO penstock_rows")
             cursor.execute("RELEASE penstock_rows")
@@ -123,6 +127,17 @@ class Sqlite:
     def columns(self, cursor: Cursor, table: str) -> set[str]:
         cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return {name for (name,) in cursor.fetchall()}
+
+
+def _is_of_a_row(cursor: sqlite3.Cursor, statement: str, values: int, error: sqlite3.OperationalError) -> bool:
+    """Whether it is an expression of the table's that fails for a row, as that of a check, and not the statement."""
+    if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+        return False
+    try:
+        cursor.execute(f"EXPLAIN {statement}", [None] * values)
+    except sqlite3.Error:
+        return False
+    return True
 
 
 NUMBERS = ("INTEGER", "REAL", "NUMERIC")
