@@ -139,12 +139,23 @@ def fitted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     made = column.cast(wanted)
     if pa.types.is_string(wanted):
         made.validate(full=True)  # readers take it for UTF-8, whatever it is
-    if pa.types.is_timestamp(wanted) or pa.types.is_date(wanted):
-        extremes = pc.min_max(made.cast(pa.int32() if pa.types.is_date(wanted) else pa.int64()))
-        least, most = DAYS if pa.types.is_date(wanted) else MICROSECONDS
+    refuse_beyond(made)
+    return made
+
+
+def refuse_beyond(column: pa.Array) -> None:
+    """Refuse a time or a date that Python has not, as a time may be in UTC that is at the end of 9999 in a zone.
+
+    Raises
+    ------
+    ValueError: there is one.
+    """
+    is_date = pa.types.is_date(column.type)
+    if is_date or pa.types.is_timestamp(column.type):
+        extremes = pc.min_max(column.cast(pa.int32() if is_date else pa.int64()))
+        least, most = DAYS if is_date else MICROSECONDS
         if extremes["min"].is_valid and not least <= extremes["min"].as_py() <= extremes["max"].as_py() <= most:
             raise ValueError("a time is outside of the years 1 to 9999")
-    return made
 
 
 def _has(kind: pa.DataType, name: str) -> bool:
@@ -158,3 +169,27 @@ def _offsets(column: pa.Array) -> pa.Array:
         return offsets
     gone = pa.concat_arrays([column.is_null(), pa.array([False])])
     return pc.if_else(gone, pa.scalar(None, offsets.type), offsets)
+
+
+def rows_shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as they are shown in dead letters, also where Python has no such values."""
+    try:
+        shown: list[dict[str, Any]] = rows.to_pylist()
+    except (ValueError, ArithmeticError):
+        texts = [_shown(column) for column in rows.columns]
+        return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*texts, strict=True)]
+    return shown
+
+
+def _shown(column: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, ArithmeticError):
+        if pa.types.is_nested(column.type):
+            return ["?"] * len(column)
+        if pa.types.is_date32(column.type):
+            column = column.cast(pa.int32())
+        elif any(is_a(column.type) for is_a in TEXTS):
+            return [str(value) for value in column.cast(pa.large_binary()).to_pylist()]
+        return [str(number) for number in column.cast(pa.int64()).to_pylist()]
+    return values

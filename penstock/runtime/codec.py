@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.kinds.annotations import demanding, optional, plain
-from penstock.kinds.arrow import arrow_schema
+from penstock.kinds.arrow import arrow_schema, refuse_beyond
 from penstock.kinds.coding import convert, json_decoder, json_encoder, msgpack_decoder, msgpack_encoder
 from penstock.kinds.event import Event, field_types
 from penstock.kinds.fields import (
@@ -81,7 +81,8 @@ class Codec:
             values, change = [getattr(event, field.name) for event in events], changes[field.name]
             try:
                 columns.append(pa.array(values if change is None else list(map(change, values)), field.type))
-            except (pa.ArrowException, OverflowError) as error:
+                refuse_beyond(columns[-1])
+            except (pa.ArrowException, OverflowError, ValueError) as error:
                 raise ValueError(f"Field {field.name} does not fit into a column of {field.type} ({error})") from error
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -198,12 +199,19 @@ class Codec:
         try:
             if name in self._nested:
                 return self._nested[name](text)
+            if len(text) > SCHEMA_ID and text[:1] == b"\0":
+                raise msgspec.ValidationError(
+                    "Expected a text, got bytes that begin with the number of a schema: its producer uses a schema registry for it"
+                )
             texts = {name: text.decode()}
             refuse_numbers(texts, self._times)
             return convert(texts[name], annotation, strict=False)
         except msgspec.ValidationError as error:
             raise msgspec.ValidationError(f"{error} - at `$.{name}`") from error
 
+
+SCHEMA_ID = 5
+"""The bytes, of which the first is 0, by which producers with a schema registry begin what they write."""
 
 open_json = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The fields of a JSON object, themselves undecoded."""

@@ -1,7 +1,8 @@
 """What the suite of all sources does not ask of Delta tables: what versions do, what goes from the log, and types."""
 
 import json
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 import msgspec
 import polars
@@ -371,3 +372,33 @@ def test_columns_have_the_fields_names_whatever_json_calls_them(tmp_path):
     write_deltalake(tmp_path / "table", table)
     rows = sequence(tmp_path, event_type=Visit)
     assert list(map(Codec(Visit).decode_json, rows.read(0, 1, 0.0).payloads)) == [VISIT]
+
+
+class Held(Event):
+    n: int
+    at: datetime | None = None
+    real: float | None = None
+    price: Decimal | None = None
+    counts: dict[str, int] | None = None
+    name: str | None = None
+
+
+NOT_HELD = {
+    "a year beyond 9999": ("at", pa.array([0, 2**60], pa.timestamp("us", "UTC"))),
+    "infinity": ("real", pa.array([1.0, float("inf")])),
+    "a whole number that no float is": ("real", pa.array([1, 2**53 + 1])),
+    "a decimal that no column holds": ("price", pa.array([Decimal(1), Decimal(10) ** 25], pa.decimal128(38, 0))),
+    "a key twice": ("counts", pa.array([[("x", 1)], [("x", 1), ("x", 2)]], pa.map_(pa.string(), pa.int64()))),
+}
+
+
+@pytest.mark.parametrize("how", NOT_HELD)
+def test_a_value_that_its_field_does_not_hold_costs_its_row_alone(tmp_path, how):
+    name, column = NOT_HELD[how]
+    write_deltalake(tmp_path / "table", pa.table({"n": [1, 2], name: column}), mode="append")
+    rows = sequence(tmp_path, event_type=Held)
+    good, bad = rows.read(0, rows.end(0.0), 0.0).payloads
+    assert Codec(Held).decode_json(good).n == 1
+    assert f"column {name} cannot be read as" in bad.decode()
+    with pytest.raises(msgspec.DecodeError):
+        Codec(Held).decode_json(bad)

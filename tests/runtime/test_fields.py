@@ -219,3 +219,25 @@ def test_a_mark_at_the_beginning_of_a_file_does_not_matter():
     driver = TopologyDriver(of_events(Line("a")), dead_letters=True)
     driver.batch({"In": [b'\xef\xbb\xbf{"text": "a"}', b'{"text": "b"}', b"\xef\xbb\xbf"]})
     assert (driver.output("Results"), driver.dead_letters) == ([Line("a"), Line("b")], [])
+
+
+class Keyed(Event):
+    name: str
+    n: int = 0
+
+
+def test_a_key_that_a_schema_stands_before_is_no_text():
+    with pytest.raises(msgspec.ValidationError, match=r"uses a schema registry for it - at `\$.name`"):
+        Codec(Keyed).from_message(b'{"n": 1}', {"name": b"\x00\x00\x00\x00\x01\x06abc"})
+    assert Codec(Keyed).from_message(b'{"n": 1}', {"name": b"abcdef"}) == Keyed("abcdef", 1)
+
+
+class At(Event):
+    at: datetime
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"])
+def test_a_time_that_is_beyond_the_years_in_utc_goes_into_no_column(text):
+    codec = Codec(At)
+    with pytest.raises(ValueError, match="outside of the years 1 to 9999"):
+        codec.to_columns([codec.decode_json(f'{{"at": "{text}"}}'.encode())])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import SourceError
-from penstock.kinds.arrow import TEXTS, fits, fitted, has_spark_lengths
+from penstock.kinds.arrow import fits, fitted, has_spark_lengths, rows_shown
 from penstock.runtime.entrance import Misfit
 from penstock.runtime.output import BORN
 from penstock.storage.place import path_of
@@ -73,7 +73,7 @@ class FileReader:
             names = [name for name in (*self.schema.names, BORN) if name in there.names]
             for rows in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
                 if reason is not None:
-                    yield [Misfit(row, f"{path}: {reason}") for row in _shown(rows)]
+                    yield [Misfit(row, f"{path}: {reason}") for row in rows_shown(rows)]
                 else:
                     yield from self._fitted(path, rows)
 
@@ -106,7 +106,7 @@ class FileReader:
             ]
         except (pa.ArrowException, ValueError) as error:
             if rows.num_rows == 1:
-                yield [Misfit(_shown(rows)[0], f"{path}: {error}")]
+                yield [Misfit(rows_shown(rows)[0], f"{path}: {error}")]
                 return
             half = rows.num_rows // 2  # taken, and not cut: what a part of nested columns holds must be its own alone
             yield from self._fitted(path, rows.take(pa.array(range(half))))
@@ -192,27 +192,3 @@ def unreadable(source: str, path: Path, format: str, error: Exception) -> Source
         f"Source {source}: {path} is not a whole {format} file ({str(error).removesuffix('.')}): it is cut short, or is not what its name "
         "says; put the whole file in its place, or move it away."
     )
-
-
-def _shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as they are shown in dead letters, also where Python has no such values."""
-    try:
-        shown: list[dict[str, Any]] = rows.to_pylist()
-    except (ValueError, ArithmeticError):
-        texts = [_column_shown(column) for column in rows.columns]
-        return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*texts, strict=True)]
-    return shown
-
-
-def _column_shown(column: pa.Array) -> list[Any]:
-    try:
-        values: list[Any] = column.to_pylist()
-    except (ValueError, ArithmeticError):
-        if pa.types.is_nested(column.type):
-            return ["?"] * len(column)
-        if pa.types.is_date32(column.type):
-            column = column.cast(pa.int32())
-        elif any(is_a(column.type) for is_a in TEXTS):
-            return [str(value) for value in column.cast(pa.large_binary()).to_pylist()]
-        return [str(number) for number in column.cast(pa.int64()).to_pylist()]
-    return values

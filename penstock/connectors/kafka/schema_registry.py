@@ -194,6 +194,8 @@ class Frames:
         """
         divided = divide(message)
         if divided is None:
+            if message == b"null":  # as a source hands on what has none
+                raise MessageError("the message has no value: it says that its key is gone")
             raise MessageError("no number of a schema stands before the message; what has sent it used no registry")
         number, payload = divided
         try:

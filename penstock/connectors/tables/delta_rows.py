@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from penstock.connectors.tables.delta_log import Added, DeltaLog
 from penstock.errors import SourceError
+from penstock.kinds.arrow import refuse_beyond, rows_shown
 from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
 
@@ -74,15 +75,19 @@ class RowReader:
         return file.read_row_group(number, columns=[name for name in self._schema.names if name in there])
 
     def _encoded(self, file: Added, rows: pa.Table) -> Iterator[bytes]:
+        """Rows as JSON; one with a value that its field does not hold is none, and says so where it becomes a dead letter."""
         columns = {}
         for field in self._schema:
             try:
-                columns[field.name] = self._column(file, rows, field).to_pylist(maps_as_pydicts="strict")
-            except (pa.ArrowException, ValueError) as error:
-                raise self._log.refusal(
-                    f"has in {file.path} a column {field.name} that cannot be read as {field.type} ({error})",
-                    f"give {self._type.__name__}.{field.name} the column's type",
-                ) from error
+                columns[field.name] = _values(self._column(file, rows, field))
+            except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:
+                if len(rows) > 1:
+                    for number in range(len(rows)):
+                        yield from self._encoded(file, rows.slice(number, 1))
+                else:
+                    what = f"{self._log.at}, {file.path}: column {field.name} cannot be read as {field.type} ({error})"
+                    yield f"{what}: {rows_shown(rows.combine_chunks().to_batches()[0])[0]}".encode()
+                return
         optional = {field.name for field in self._schema if field.nullable}
         for values in zip(*columns.values(), strict=True):
             row = zip(columns, values, strict=True)
@@ -96,6 +101,8 @@ class RowReader:
         if value is None or value == "":
             return pa.nulls(len(rows), field.type)
         wanted = self._log.columns[field.name].type
+        if pa.types.is_binary(wanted):
+            raise self._log.refusal(f"is partitioned by {field.name}, of bytes, which are not read", "make it a text")
         given = pa.array([value])
         if isinstance(value, str) and pa.types.is_timestamp(wanted) and wanted.tz and not value.endswith("Z"):
             given = given.cast(pa.timestamp("us"))
@@ -142,6 +149,23 @@ def fitted(column: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_timestamp(wanted) and column.type.tz is None:
         return column.cast(pa.timestamp("us")).cast(wanted)
     return column.cast(wanted)
+
+
+def _values(column: Any) -> list[Any]:
+    """A column's values as JSON has them.
+
+    Raises
+    ------
+    ValueError: one is infinite, which JSON does not have, or a time or a text that Python has not.
+    """
+    if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
+        raise ValueError("it is infinite")
+    for part in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
+        refuse_beyond(part)
+        if pa.types.is_string(part.type):
+            part.validate(full=True)
+    values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    return values
 
 
 def _kept(wanted: pa.DataType) -> pa.DataType:
