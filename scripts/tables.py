@@ -2,6 +2,7 @@
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from penstock.connectors.admission import ADMISSION
@@ -63,6 +64,13 @@ def kinds_of_fields() -> str:
     return "\n".join(rows)
 
 
+def cells(side: str) -> str:
+    """What has been tried at each source or sink, and what the tests hold of it."""
+    sys.path.insert(0, str(DOCS.parent / "tests" / "connectors"))
+    text: str = import_module(f"{side}_cells").table()
+    return text
+
+
 def main() -> None:
     """Write, or check."""
     stale = []
@@ -77,6 +85,12 @@ def main() -> None:
         new = re.sub(
             r"(<!-- kinds -->\n).*?(<!-- end -->)",
             lambda match: f"{match[1]}\n{kinds_of_fields()}\n\n{match[2]}",
+            new,
+            flags=re.DOTALL,
+        )
+        new = re.sub(
+            r"(<!-- cells: (\w+) -->\n).*?(<!-- end -->)",
+            lambda match: f"{match[1]}\n{cells(match[2])}\n\n{match[3]}",
             new,
             flags=re.DOTALL,
         )

@@ -132,7 +132,7 @@ class Table:
         if self._format == "csv":
             return list(self._records())
         if self._format == "parquet":
-            return _parquet(self._place, self.row)
+            return self._columns()
         return self._selected(columns)
 
     def _lines(self) -> list[str]:
@@ -171,6 +171,30 @@ class Table:
         if reason is not None:
             raise SourceError(f"Table {self.shown} does not fit {self.row.__name__}: {reason}.")
 
+    def _columns(self) -> list[dict[str, Any]]:
+        """The rows of a Parquet file, by the columns that it has; one of another type is left as it is, for the rows to be refused."""
+        import pyarrow as pa  # only here, for the commands that need none of it are quick to start
+        import pyarrow.parquet as pq
+
+        from penstock.kinds.arrow import arrow_schema, fits, fitted
+
+        wanted = arrow_schema(self.row)
+        there = pq.read_schema(self._place)
+        self._check_header(there.names)
+        names = [name for name in wanted.names if name in there.names]
+        table = pq.read_table(self._place, columns=names, coerce_int96_timestamp_unit="us").combine_chunks()
+        for number, field in enumerate(table.schema):
+            kind = wanted.field(field.name).type
+            if (
+                pa.types.is_timestamp(field.type) and field.type.tz is None
+            ):  # a row's time has a zone where the file says so
+                kind = pa.timestamp("us")
+            if fits(field.type, kind, lengths=True):
+                parts = [fitted(part, kind) for part in table.column(number).chunks]
+                table = table.set_column(number, field.name, pa.chunked_array(parts, kind))
+        rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+        return rows
+
     def _selected(self, columns: list[str]) -> Iterable[Mapping[str, Any]]:
         """The rows of a database's table."""
         place, _, table = self._place.rpartition("/")
@@ -199,30 +223,6 @@ class Table:
 
 def _identity(key: tuple[Any, ...]) -> bytes:
     return identity(list(key))
-
-
-def _parquet(place: str, row: type[Event]) -> list[dict[str, Any]]:
-    """The rows of a file, by the columns that it has; one of another type is left as it is, for the rows to be refused."""
-    import pyarrow as pa  # only here, for the commands that need none of it are quick to start
-    import pyarrow.parquet as pq
-
-    from penstock.kinds.arrow import arrow_schema, fits, fitted
-
-    wanted = arrow_schema(row)
-    there = pq.read_schema(place)
-    names = [name for name in wanted.names if name in there.names]
-    table = pq.read_table(place, columns=names, coerce_int96_timestamp_unit="us").combine_chunks()
-    for number, field in enumerate(table.schema):
-        kind = wanted.field(field.name).type
-        if (
-            pa.types.is_timestamp(field.type) and field.type.tz is None
-        ):  # a row's time has a zone where the file says so
-            kind = pa.timestamp("us")
-        if fits(field.type, kind, lengths=True):
-            parts = [fitted(part, kind) for part in table.column(number).chunks]
-            table = table.set_column(number, field.name, pa.chunked_array(parts, kind))
-    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
-    return rows
 
 
 def _divided(uri: str) -> tuple[str, str]:

@@ -307,7 +307,7 @@ class Wrong(Event):
 @pytest.mark.parametrize(
     ("event_type", "said"),
     [
-        (Wide, "has no column more, which Wide requires"),
+        (Wide, "does not fit Wide: it has no column 'more'"),
         (Wrong, "column name of delta:.* is of type string, but Wrong.name"),
     ],
 )

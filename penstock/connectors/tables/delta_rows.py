@@ -12,6 +12,7 @@ from penstock.errors import SourceError
 from penstock.kinds.arrow import refuse_beyond, rows_shown
 from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
+from penstock.storage.records import misnamed
 
 KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_date,
@@ -110,12 +111,10 @@ class RowReader:
 
     def _check(self) -> None:
         there = self._log.columns
-        missing = [field.name for field in self._schema if not field.nullable and field.name not in there]
-        if missing:
-            raise SourceError(
-                f"{self._log.what}: delta:{self._log.at} has no column {', '.join(missing)}, which {self._type.__name__} requires; "
-                f"it has {', '.join(sorted(there))}."
-            )
+        needed = [field.name for field in self._schema if not field.nullable]
+        reason = misnamed(list(there), needed, self._schema.names)
+        if reason is not None:
+            raise SourceError(f"{self._log.what}: delta:{self._log.at} does not fit {self._type.__name__}: {reason}.")
         for field in self._schema:
             if field.name in there and not fits(there[field.name].type, field.type):
                 raise SourceError(

@@ -42,4 +42,5 @@ def taken_apart(rows: pa.Table, reasons: Mapping[int, str], uri: str) -> tuple[p
     refused = [
         Refused(event, f"{uri} refuses it: {reasons[row]}") for event, row in zip(events, sorted(reasons), strict=True)
     ]
-    return rows.take([row for row in range(len(rows)) if row not in reasons]), refused
+    kept = pa.array([row for row in range(len(rows)) if row not in reasons], pa.int64())
+    return rows.take(kept), refused
