@@ -58,5 +58,10 @@ def is_secret(parameter: str) -> bool:
     return bool(re.search(PARAMETERS, parameter))
 
 
+def is_secret_setting(name: str) -> bool:
+    """Whether a setting's value is one that nobody is to see; a keystore's is the place of one."""
+    return bool(re.search(SECRETS, name)) and not re.search(r"(?i)(store|location|path|file|dir)$", name)
+
+
 def _hides(names: str, name: str, value: str) -> bool:
     return bool(re.search(names, name)) and not value.startswith(("env:", "file:"))

@@ -9,6 +9,7 @@ from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import TEXT, Option
 from penstock.connectors.registry import ROWS, connector
 from penstock.kinds.table import kinds
+from penstock.ui.metrics import exposition
 
 DOCS = Path(__file__).parent.parent / "docs"
 SHARED = {option.name for option in ADMISSION}
@@ -64,6 +65,13 @@ def kinds_of_fields() -> str:
     return "\n".join(rows)
 
 
+def metrics() -> str:
+    """What `/metrics` tells, as a Markdown table, from what it says of itself where no run is on."""
+    found = re.findall(r"# HELP (\w+) (.*)\n# TYPE \w+ (\w+)", exposition({}, []).decode())
+    rows = [f"| `{name}` | {kind} | {about} |" for name, about, kind in found]
+    return "\n".join(["| metric | type | what it is |", "| --- | --- | --- |", *rows])
+
+
 def cells(side: str) -> str:
     """What has been tried at each source or sink, and what the tests hold of it."""
     sys.path.insert(0, str(DOCS.parent / "tests" / "connectors"))
@@ -85,6 +93,12 @@ def main() -> None:
         new = re.sub(
             r"(<!-- kinds -->\n).*?(<!-- end -->)",
             lambda match: f"{match[1]}\n{kinds_of_fields()}\n\n{match[2]}",
+            new,
+            flags=re.DOTALL,
+        )
+        new = re.sub(
+            r"(<!-- metrics -->\n).*?(<!-- end -->)",
+            lambda match: f"{match[1]}\n{metrics()}\n\n{match[2]}",
             new,
             flags=re.DOTALL,
         )

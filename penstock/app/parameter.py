@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.errors import ConfigurationError
 from penstock.masked import is_secret
+from penstock.secret import parameter_of
 
 _GIVEN: ContextVar[Mapping[str, str]] = ContextVar("penstock_parameters", default={})  # noqa: B039 - never mutated
 
@@ -30,7 +31,7 @@ class Parameter:
         ------
         ConfigurationError: the text is not of the default's type, or not among the choices.
         """
-        value = self.default if text is None else self._convert(text)
+        value = self.default if text is None else self._convert(parameter_of(self.name, text))
         if self.choices and value not in self.choices:
             allowed = ", ".join(map(str, self.choices))
             raise ConfigurationError(f"--{self.name} {self._shown(value)}: choose one of {allowed}.")

@@ -28,7 +28,31 @@ class Place(click.ParamType[Path]):
         return path
 
 
-PLACE = Place()
+class RunPlace(Place):
+    """The same of a run: its directory, or its name under ``runs``."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        return super().convert(where_run_lies(str(value)), param, ctx)
+
+
+class Recording(click.ParamType[str]):
+    """The text of a place, where that of a run is its directory, or its name under ``runs``."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return where_run_lies(str(value))
+
+
+def where_run_lies(text: str) -> str:
+    """A run's directory, of which its name may be given."""
+    named = Path("runs") / text
+    return str(named) if not Path(text).exists() and "/" not in text and named.is_dir() else text
+
+
+PLACE, RUN, RECORDING = Place(), RunPlace(), Recording()
 PAUSE = "--until-idle=pause"
 PAUSES = "--pauses"
 """What click knows the former by: an option whose value may be left out would take the application that follows for it."""

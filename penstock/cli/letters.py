@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.arguments import PLACE
+from penstock.cli.arguments import RUN
 from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SinkError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@click.argument("run", type=PLACE)
+@click.argument("run", type=RUN)
 @click.option("--of", "place", metavar="ELEMENT", help="Only those of an element, or of 'decoding SOURCE'.")
 @click.option("--show", type=click.IntRange(min=1), metavar="N", help="Show the last N whole.")
 @click.option(

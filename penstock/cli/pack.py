@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.app.duration import seconds
+from penstock.cli.arguments import RECORDING
 from penstock.cli.command import command
 from penstock.errors import ConfigurationError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=RECORDING)
 @click.option("--cores", type=click.IntRange(min=1), metavar="N", help="Of a driver; those recorded, unless given.")
 @click.option("--p95", metavar="T", help="Bound on the p95 of each; 1.1 times what it is alone, unless given.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")

@@ -38,6 +38,8 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
 
     if partitions is None and not groups:
         raise ConfigurationError("Say what is to change: --partitions N, or --group ELEMENT=GROUP.")
+    if "/" in name:  # the run's directory
+        runs, name = Path(name).parent, Path(name).name
     start = _last_start(runs / name)
     known = start["application"]
     if not known["file"]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.app.duration import seconds
+from penstock.cli.arguments import RECORDING
 from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def recordings(command: Command) -> Command:
             "--recorded-cores", type=click.FloatRange(min=1), metavar="N", help="The query's cores, where not recorded."
         ),
         click.option("--query", metavar="NAME", help="Which query, where a recording has several."),
-        click.argument("sources", metavar="SOURCE...", nargs=-1, required=True),
+        click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=RECORDING),
     ):
         command = decorate(command)
     return command

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.arguments import PLACE
+from penstock.cli.arguments import PLACE, RUN
 from penstock.cli.command import command
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ WIDTH = 160
 
 
 @command()
-@click.argument("runs", metavar="[RUN]...", nargs=-1, type=PLACE)
+@click.argument("runs", metavar="[RUN]...", nargs=-1, type=RUN)
 @click.option(
     "--runs",
     "directory",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.arguments import PLACE
+from penstock.cli.arguments import RUN
 from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import needs
@@ -13,7 +13,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @command()
-@click.argument("runs", type=PLACE, default="runs")
+@click.argument("runs", type=RUN, default="runs")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8471, show_default=True, type=click.IntRange(0, 65535), help="0 for any that is free.")
 @click.option("--tokens", type=click.Path(path_type=Path), metavar="FILE", help="Who may look, as for the adapter.")

@@ -26,6 +26,7 @@ from penstock.engine.steering import Steering
 from penstock.engine.stores import settings_for
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
+from penstock.secret import conf_of
 from penstock.storage.place import is_local
 from penstock.storage.reach import is_of_store, refusal
 
@@ -215,7 +216,7 @@ def _own(binding: Binding) -> Iterator[SparkSession]:
     options, recording = binding.options, binding.recording
     name = f"penstock-{recording.directory.name}"
     jars = jars_of(binding.jars())
-    own = {**settings_for(binding.stores), **DISK, **options.conf}
+    own = {**settings_for(binding.stores), **DISK, **conf_of(options.conf)}
     spark = start_session(name, options.master, recording.log, own, options.archives, jars)
     if is_local(recording.directory):
         write_on_disk(spark)

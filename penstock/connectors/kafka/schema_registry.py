@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from penstock.connectors.kafka import security
+from penstock import secret
 from penstock.connectors.kafka.place import REGISTRY
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError, EventSchemaError, SourceError
@@ -67,13 +67,13 @@ class Registry:
             )
         settings = {}
         for name, given in own.items():
-            if name in SECRETS and not given.startswith((security.ENVIRONMENT, security.FILE)):
+            if name in SECRETS and not given.startswith((secret.ENVIRONMENT, secret.FILE)):
                 raise ConfigurationError(
                     f"{REGISTRY}{name} holds a secret, which others could read here: write {REGISTRY}{name}=env:NAME or "
                     f"{REGISTRY}{name}=file:PATH."
                 )
             label = f"{REGISTRY}{name}"
-            settings[name] = security.text_of(label, given) if name in FILES else security.value_of(label, given)
+            settings[name] = secret.text_of(label, given) if name in FILES else secret.value_of(label, given)
         registry = cls(url, tuple(settings.items()))
         registry._client()  # which checks the settings
         return registry

@@ -5,17 +5,15 @@ here and handed on as text, so that executors elsewhere need no copy of them.
 """
 
 import base64
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from penstock.errors import ConfigurationError
+from penstock.secret import ENVIRONMENT, FILE, text_of, value_of
 
 SECRETS = ("sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret")
 """Settings that are given by name only."""
 
-ENVIRONMENT, FILE = "env:", "file:"
 
 MECHANISMS = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -164,35 +162,6 @@ def _both(given: Mapping[str, str], one: str, other: str) -> tuple[str, str]:
     if missing:
         raise ConfigurationError(f"kafka.{one} and kafka.{other} go together; kafka.{missing[0]} is missing.")
     return given[one], given[other]
-
-
-def value_of(name: str, given: str) -> str:
-    """What a setting's text names as ``env:`` or ``file:``, or the text itself.
-
-    Raises
-    ------
-    ConfigurationError: there is no such variable, or the file cannot be read.
-    """
-    if given.startswith(ENVIRONMENT):
-        variable = given.removeprefix(ENVIRONMENT)
-        if variable not in os.environ:
-            raise ConfigurationError(f"{name}={given}: there is no variable {variable} in the environment; set it.")
-        return os.environ[variable]
-    return text_of(name, given.removeprefix(FILE)).strip() if given.startswith(FILE) else given
-
-
-def text_of(name: str, path: str) -> str:
-    """What is in the file that a setting names.
-
-    Raises
-    ------
-    ConfigurationError: it cannot be read.
-    """
-    try:
-        return Path(path).expanduser().read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason: object = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigurationError(f"{name}: {path} cannot be read ({reason}); name a file that can.") from error
 
 
 def _quoted(value: str) -> str:

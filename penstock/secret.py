@@ -1,0 +1,64 @@
+"""Secrets that are named where they are used, as ``env:NAME`` or ``file:PATH``, and read when they are."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.errors import ConfigurationError
+from penstock.masked import is_secret, is_secret_setting
+
+ENVIRONMENT, FILE = "env:", "file:"
+
+
+def value_of(name: str, given: str) -> str:
+    """What a setting's text names as ``env:`` or ``file:``, or the text itself.
+
+    Raises
+    ------
+    ConfigurationError: there is no such variable, or the file cannot be read.
+    """
+    if given.startswith(ENVIRONMENT):
+        variable = given.removeprefix(ENVIRONMENT)
+        if variable not in os.environ:
+            raise ConfigurationError(f"{name}={given}: there is no variable {variable} in the environment; set it.")
+        return os.environ[variable]
+    return text_of(name, given.removeprefix(FILE)).strip() if given.startswith(FILE) else given
+
+
+def text_of(name: str, path: str) -> str:
+    """What is in the file that a setting names.
+
+    Raises
+    ------
+    ConfigurationError: it cannot be read.
+    """
+    try:
+        return Path(path).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason: object = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigurationError(f"{name}: {path} cannot be read ({reason}); name a file that can.") from error
+
+
+def conf_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of Spark's with the values that are named; ``file:`` is a place but where the setting's name says that it is a secret.
+
+    Raises
+    ------
+    As `value_of`.
+    """
+    return {
+        name: value_of(f"--conf {name}", value)
+        if value.startswith(ENVIRONMENT) or (value.startswith(FILE) and is_secret_setting(name))
+        else value
+        for name, value in settings.items()
+    }
+
+
+def parameter_of(name: str, text: str) -> str:
+    """The text of an application's parameter; what it names, where its name says that it is a secret.
+
+    Raises
+    ------
+    As `value_of`.
+    """
+    return value_of(f"--{name}", text) if is_secret(name) else text
