@@ -29,7 +29,8 @@ from penstock.queueing.server import StreamServer
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
-_MOST_STEPS = 2e11  # of the path sum, per evaluation of the distribution
+_MOST_STEPS = 4e9  # of the path sum, per evaluation of the distribution
+_AT_ONCE = 5  # steps of products of matrices take so much less time
 _EULER_TERMS = 11
 _PLAIN_TERMS = 20
 _DAMPING = 18.4  # e^-18.4 = 1e-8 is the error of the inversion
@@ -49,7 +50,7 @@ class ResponseTime:
         """W*(s) = E[exp(-s W)] at complex arguments with positive real parts, shape (n,)."""
         server, ready, blocked = self.server, self.joint.ready, self.joint.blocked
         modes, size = self._modes(), _finite(server.effective_batch_size)
-        steps = len(s) * ready.size * (1 if modes == 1 else len(ready) + 200)
+        steps = len(s) * ready.size * (1 if modes == 1 else len(ready) / _AT_ONCE)
         if steps > _MOST_STEPS:
             raise NotSolvableError(
                 f"The response-time distribution would take {steps:.1e} steps for batch_size {size}, "
@@ -58,9 +59,7 @@ class ResponseTime:
         transfer = np.ones_like(s) if math.isinf(server.transfer_rate) else 1 / (1 + s / server.transfer_rate)
         if modes > 1:
             return _by_orders(server, ready, blocked, s, _served(server, modes, transfer, s, sum(ready.shape)))
-        from penstock.queueing.steps import (
-            by_steps,  # which is compiled, and takes as long to load as many servers to solve
-        )
+        from penstock.queueing.steps import by_steps  # which is compiled, and slow to load
 
         at_each = transfer if size == 1 else np.ones_like(s)  # every arrival stops the server, or none does
         z = server.service_rate / (server.service_rate + s + server.arrival_rate * (1 - at_each))
@@ -112,11 +111,11 @@ class ResponseTime:
             low, high = (t, high) if beyond > 1 - p else (low, t)
             # Newton's step on log P(W > t), which is close to a line; where it leaves the bracket, half of that.
             step = beyond * math.log(beyond / (1 - p)) / density if beyond > 0 < density else math.nan
-            guess = t + step
+            guess, close = t + step, _CLOSE
             if not low < guess < high:
-                guess = (low + high) / 2 if math.isfinite(high) else 2 * t
+                guess, close = (low + high) / 2 if math.isfinite(high) else 2 * t, _CLOSE**2
             t, moved = guess, abs(guess - t)
-            if moved <= _CLOSE * t:
+            if moved <= close * t:
                 break
         return t
 
