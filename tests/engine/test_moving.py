@@ -176,7 +176,7 @@ def test_a_failure_of_sparks_in_a_move_is_a_sentence_and_nothing_has_moved(sell,
 
     with monkeypatch.context() as patched:
         patched.setattr("penstock.engine.moving.move.repack", full)
-        with pytest.raises(RunFailedError, match="No space left on device. Nothing is lost"):
+        with pytest.raises(RunFailedError, match="No space left on device. What was not committed is still queued"):
             sell(100, partitions=3)
     result = sell(100)
     assert json.loads((result.directory / "manifest.json").read_text())["partitions"] == 2
