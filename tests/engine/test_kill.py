@@ -67,7 +67,7 @@ def test_the_driver_is_stopped_and_killed_and_started_again(command, tmp_path):
     process = start(command)
     wait_for_batches(process, tmp_path, 1)
     os.killpg(process.pid, signal.SIGINT)
-    said, complaint = process.communicate(timeout=60)
+    said, complaint = process.communicate(timeout=180)
     assert process.returncode == 0, complaint
     assert "the same command (without --fresh) resumes" in said
     assert "Traceback" not in complaint
@@ -108,7 +108,7 @@ def test_who_stops_all_its_processes_at_once_stops_a_run_as_who_stops_the_driver
         for number in [process.pid, *processes_below(process.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGTERM)
-    said, complaint = process.communicate(timeout=60)
+    said, complaint = process.communicate(timeout=180)
     assert process.returncode == 0, complaint
     assert "the same command (without --fresh) resumes" in said
     assert "Traceback" not in complaint
