@@ -75,15 +75,15 @@ def test_a_trigger_is_changed_while_the_query_runs(run_app):
 
 
 def test_a_gate_is_changed_by_starting_the_query_anew(run_app):
-    source = "generator:constant?rate=300&count=4500"
+    source = "generator:constant?rate=300&count=9000"
     other = f"{source}&min_rows=900&max_delay=8s"
     steered = Steered(after_2=Change(0.0, "Fewer.", {"Words": other}))
     result = run_app("counter", sources={"Words": source}, trigger=0.5, steering=steered)
     assert steered.restarts == [True]
     counts = result.report["counts"]
-    assert counts["accepted"] == counts["processed"] == 4500
+    assert counts["accepted"] == counts["processed"] == 9000
     assert (counts["lost"], counts["duplicated"], counts["queued"]) == (0, 0, 0)
-    assert max(event.seen for event in result.output("Out")) == 900
+    assert max(event.seen for event in result.output("Out")) == 1800
     assert np.max(gaps(steered, steered.changed_at[0])) > 2
 
 
