@@ -79,35 +79,17 @@ def cells(side: str) -> str:
     return text
 
 
+MADE = {"connectors": table, "kinds": kinds_of_fields, "metrics": metrics, "cells": cells}
+"""What makes the table that stands behind a mark."""
+TABLE = re.compile(rf"(<!-- ({'|'.join(MADE)})(?:: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
 def main() -> None:
     """Write, or check."""
     stale = []
     for path in DOCS.rglob("*.md"):
         text = path.read_text()
-        new = re.sub(
-            r"(<!-- connectors: (\w+) -->\n).*?(<!-- end -->)",
-            lambda match: f"{match[1]}\n{table(match[2])}\n\n{match[3]}",
-            text,
-            flags=re.DOTALL,
-        )
-        new = re.sub(
-            r"(<!-- kinds -->\n).*?(<!-- end -->)",
-            lambda match: f"{match[1]}\n{kinds_of_fields()}\n\n{match[2]}",
-            new,
-            flags=re.DOTALL,
-        )
-        new = re.sub(
-            r"(<!-- metrics -->\n).*?(<!-- end -->)",
-            lambda match: f"{match[1]}\n{metrics()}\n\n{match[2]}",
-            new,
-            flags=re.DOTALL,
-        )
-        new = re.sub(
-            r"(<!-- cells: (\w+) -->\n).*?(<!-- end -->)",
-            lambda match: f"{match[1]}\n{cells(match[2])}\n\n{match[3]}",
-            new,
-            flags=re.DOTALL,
-        )
+        new = TABLE.sub(lambda found: f"{found[1]}\n{MADE[found[2]](*filter(None, [found[3]]))}\n\n{found[4]}", text)
         if new != text:
             stale.append(path)
             if "--check" not in sys.argv:

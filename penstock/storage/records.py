@@ -39,10 +39,9 @@ csv.field_size_limit(2**31 - 1)  # the module's own is below what people have
 def text_in(path: Path, encoding: str | None, newline: str | None = "") -> io.TextIOWrapper:
     """A file's text; a mark at its beginning is none, and what is not of the encoding is `STRANGE`."""
     coding = codecs.lookup(encoding or "utf-8").name
-    content = io.BufferedReader(unpacked(path))  # type: ignore[type-var]  # what the packers' own types leave open
-    mark = _MARKS.get(coding, codecs.BOM_UTF8)
-    if content.peek(len(mark)).startswith(mark):
-        content.read(len(mark))
+    content, mark = unpacked(path), _MARKS.get(coding, codecs.BOM_UTF8)
+    if content.read(len(mark)) != mark:
+        content.seek(0)
     return io.TextIOWrapper(content, encoding=coding, errors="penstock.strange", newline=newline)
 
 

@@ -267,9 +267,8 @@ class Panes(Windowed):
         end = windowing.end(start)
         if end <= self._fired:
             raise self._late(time)
-        self._context.late_in_part += (
-            start + windowing.every_us <= self._fired
-        )  # the end of the first window it is part of
+        first_end = start + windowing.every_us
+        self._context.late_in_part += first_end <= self._fired
         part = self.open.get(start)
         if part is None:
             part = self.open[start] = Part(self.body(), end)

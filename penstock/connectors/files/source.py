@@ -177,7 +177,12 @@ class FileSource(BoundSource):
             )
         try:
             files = self._files()
-            for file in (*files, *self._divisions()):
+            for divided in self._divisions():
+                raise SourceError(
+                    f"Source {name}: {divided} is a directory that divides the rows by a value in its name, which is not read; write the "
+                    "rows with all their fields into files of one directory."
+                )
+            for file in files:
                 self._refuse_misread(file)
                 self._refuse_divided(file)
                 if file.suffix in UNCOUNTABLE and self._format != "parquet":
