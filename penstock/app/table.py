@@ -148,6 +148,8 @@ class Table:
         with text_in(Path(self._place), None) as lines:
             records = Records(lines)
             header = records.header()
+            if records.fault is not None:
+                raise SourceError(f"Table {self.shown}: its first line cannot be read: {records.fault}.")
             self._check_header(header)
             for number, fields in enumerate(records, 1):
                 if records.fault is not None:

@@ -11,6 +11,7 @@ from penstock.cli.arguments import PLACE, pairs
 from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SourceError
 from penstock.storage.journal import lines_of
+from penstock.storage.place import path_of
 
 MASKED = "***"
 
@@ -39,7 +40,7 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
     if partitions is None and not groups:
         raise ConfigurationError("Say what is to change: --partitions N, or --group ELEMENT=GROUP.")
     if "/" in name:  # the run's directory
-        runs, name = Path(name).parent, Path(name).name
+        runs, name = path_of(name).parent, path_of(name).name
     start = _last_start(runs / name)
     known = start["application"]
     if not known["file"]:

@@ -182,6 +182,8 @@ def rows_shown(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _shown(column: pa.Array) -> list[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     try:
         values: list[Any] = column.to_pylist()
     except (ValueError, ArithmeticError):

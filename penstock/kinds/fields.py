@@ -17,7 +17,7 @@ from penstock.kinds.table import KNOWN_ANEW, kinds
 
 Change = Callable[[Any], Any]
 
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 
 
 def is_flat(annotation: Any) -> bool:

@@ -23,6 +23,7 @@ from scipy.special import xlogy
 
 from penstock.errors import ConfigurationError, NotSolvableError
 from penstock.queueing import parameter
+from penstock.queueing.factor import expm1, log1p
 from penstock.queueing.joint import Joint
 from penstock.queueing.server import StreamServer
 
@@ -58,7 +59,7 @@ class ResponseTime:
             )
         transfer = np.ones_like(s) if math.isinf(server.transfer_rate) else 1 / (1 + s / server.transfer_rate)
         if modes > 1:
-            return _by_orders(server, ready, blocked, s, _served(server, modes, transfer, s, sum(ready.shape)))
+            return _by_orders(server, ready, blocked, s, _served(server, modes, s, sum(ready.shape)))
         from penstock.queueing.steps import by_steps  # which is compiled, and slow to load
 
         at_each = transfer if size == 1 else np.ones_like(s)  # every arrival stops the server, or none does
@@ -125,12 +126,14 @@ def _finite(size: float) -> int:
     return int(size) if math.isfinite(size) else 0
 
 
-def _served(server: StreamServer, modes: int, transfer: Complex, s: Complex, most: int) -> Complex:
+def _served(server: StreamServer, modes: int, s: Complex, most: int) -> Complex:
     """E[exp(-s T)] of the time T that a transfer and then 0, 1, ... services take, if every K-th arrival stops these, shape
     (most + 1, n)."""
-    w = transfer[:, None] ** (1 / modes) * np.exp(2j * np.pi * np.arange(modes) / modes)[None, :]
-    z = server.service_rate / (server.service_rate + s[:, None] + server.arrival_rate * (1 - w))
-    weights = (transfer - 1)[:, None] / (1 - 1 / w) / modes
+    # What is left of 1 where transfers are fast is reckoned from its logarithm, not from the difference.
+    turn = log1p(s / server.transfer_rate)[:, None] / modes - 2j * np.pi * np.fft.fftfreq(modes)[None, :]  # -log w
+    less, more = -expm1(turn), -expm1(-turn)  # 1 - 1 / w, and 1 - w
+    z = server.service_rate / (server.service_rate + s[:, None] + server.arrival_rate * more)
+    weights = (-s / (server.transfer_rate + s))[:, None] / less / modes
     served = np.empty((most + 1, len(s)), dtype=np.complex128)
     for n in range(most + 1):
         served[n] = weights.sum(axis=1)

@@ -6,9 +6,13 @@ import csv
 import gzip
 import io
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+LONGEST = 10_000
+"""Lines of a quoted field: beyond, it is a quote that nothing closes, and not the rest of the file."""
 
 STRANGE = "\udcff"
 """Stands for bytes that are not of a file's encoding: no text holds it."""
@@ -62,7 +66,7 @@ class Records:
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
         self._read: list[str] = []
-        self._again: list[str] = []
+        self._again: deque[str] = deque()
         self.fault: str | None = None
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -77,7 +81,7 @@ class Records:
             except csv.Error as error:
                 fields = []
                 self.fault = f"its quotes are not in order ({error}); a quote within a quoted field is written twice"
-                self._again[:0] = self._read[1:]
+                self._again.extendleft(reversed(self._read[1:]))
                 del self._read[1:]
                 reader = csv.reader(self._noted(), strict=True)  # the other has seen the end
             if fields or self.fault is not None:
@@ -102,8 +106,10 @@ class Records:
         return empty
 
     def _noted(self) -> Iterator[str]:
-        while (line := self._again.pop(0) if self._again else next(self._lines, None)) is not None:
+        while (line := self._again.popleft() if self._again else next(self._lines, None)) is not None:
             self._read.append(line)
+            if len(self._read) > LONGEST:
+                raise csv.Error(f"a quote is open for more than {LONGEST:,} lines")
             yield line
 
 

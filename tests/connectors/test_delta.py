@@ -227,7 +227,7 @@ def test_rows_that_a_constraint_refuses_are_dead_letters(tmp_path, key):
     events = [Sized(f"n{number}", size=-1 if number in (3, 70) else 1) for number in range(100)]
     letters, rows = refusing(tmp_path, events, key)
     assert letters.keys() == {"n3", "n70"}
-    assert all("positive (size > 0)" in error for error in letters.values())
+    assert all("it is against the table's positive (size > 0)" in error for error in letters.values())
     assert rows == sorted(event.name for event in events if event.size > 0)
 
 
@@ -297,3 +297,24 @@ class Alike(Event):
 def test_names_that_differ_in_case_alone_are_refused(tmp_path):
     with pytest.raises(ConfigurationError, match="Delta takes Key and key for one column"):
         bound(tmp_path, event_type=Alike)
+
+
+def test_what_fails_while_rows_are_looked_at_is_no_violation(tmp_path, monkeypatch):
+    DeltaTable.create(tmp_path / "table", Codec(Sized).schema)
+    DeltaTable(tmp_path / "table").alter.add_constraint({"positive": "size > 0"})
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(delta, "TemporaryDirectory", full)
+    with pytest.raises(SinkError, match="No space left on device"):
+        refusing(tmp_path, [Sized("a", size=1)])
+    assert not list((tmp_path / "letters").iterdir())
+
+
+def test_what_a_column_asks_of_its_values_is_asked_too(tmp_path):
+    asked = {"delta.invariants": json.dumps({"expression": {"expression": "size > 0"}})}
+    schema = pa.schema([field.with_metadata(asked if field.name == "size" else {}) for field in Codec(Sized).schema])
+    DeltaTable.create(tmp_path / "table", schema)
+    letters, rows = refusing(tmp_path, [Sized("a", size=1), Sized("b", size=-1)])
+    assert (list(letters), rows) == (["b"], ["a"])

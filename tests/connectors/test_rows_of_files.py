@@ -17,6 +17,7 @@ from penstock.connectors.declaration import SourceContext
 from penstock.connectors.files.reader import FileReader, lines_of_csv
 from penstock.connectors.registry import bind_source
 from penstock.errors import SourceError
+from penstock.kinds.arrow import rows_shown
 from penstock.runtime.codec import Codec
 from penstock.runtime.entrance import Misfit
 
@@ -348,13 +349,42 @@ def test_two_columns_of_one_name_are_dead_letters(tmp_path):
     assert (events, "names 'name' twice" in letter) == ([], True)
 
 
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [("", "divides the rows by a value"), ("city=Paris", "has city in the name"), ("*", "has city in the name")],
-)
-def test_directories_that_hold_a_field_are_refused(tmp_path, place, said):
-    (tmp_path / "in" / "city=Paris").mkdir(parents=True)
-    pq.write_table(pa.table({"name": ["Ada"]}), tmp_path / "in" / "city=Paris" / "x.parquet")
-    uri = f"parquet:{tmp_path / 'in' / place}" + ("/*.parquet" if place == "*" else "")
+DIVIDED = {
+    "by a field": ("city=Paris/x", "", "is named by a value, city=Paris"),
+    "by what is no field": ("day=1/x", "", "is named by a value, day=1"),
+    "by a field, in a pattern": ("city=Paris/x", "*/*.parquet", "is named by a value, city=Paris"),
+    "by what is no field, in a pattern": ("day=1/x", "*/*.parquet", None),
+    "above the source": ("city=Paris/x", "city=Paris", None),
+    "in the name of a file": ("city=Paris", "", None),
+}
+
+
+@pytest.mark.parametrize("how", DIVIDED)
+def test_directories_that_are_named_by_a_value_are_refused_where_no_row_holds_it(tmp_path, how):
+    file, place, said = DIVIDED[how]
+    path = tmp_path / "in" / f"{file}.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"name": ["Ada"], "city": ["Paris"]}), path)
+    source = Source("Rows", Row, uri=f"parquet:{tmp_path / 'in' / place}")
+    if said is None:
+        assert bind_source(source, None, SourceContext())._files() == [path]
+        return
     with pytest.raises(SourceError, match=said):
-        bind_source(Source("Rows", Row, uri=uri), None, SourceContext())
+        bind_source(source, None, SourceContext())
+
+
+def test_a_dictionary_of_texts_that_are_not_utf8_can_be_shown():
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\x01\0\0\0\x02\0\0\0"), pa.py_buffer(b"x\xff")]
+    )
+    rows = pa.record_batch({"city": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), bad)})
+    assert rows_shown(rows) == [{"city": "b'x'"}, {"city": "b'\\xff'"}]
+
+
+@pytest.mark.parametrize("opened", [1, 3])
+def test_a_quote_that_nothing_closes_costs_a_long_file_its_line_alone(tmp_path, opened):
+    lines = ["Ada,Paris"] * 30_000
+    lines[5 : 5 + opened] = ['Bob,"Rome'] * opened
+    path = csv_file(tmp_path, "\n".join(["name,city", *lines]))
+    events, letters = read(path, "csv")
+    assert (len(events), len(letters), lines_of_csv(path, None)) == (30_000 - opened, opened, 30_000)

@@ -83,3 +83,10 @@ def test_quantiles_are_where_the_distribution_is():
     response = solve(StreamServer(750, 1000, 40, 100, 900)).response_time
     for p in (0.001, 0.5, 0.9, 0.99, 0.99999):
         assert response.survival(response.quantile(p)) == pytest.approx(1 - p, rel=1e-5, abs=2e-8)
+
+
+def test_fast_transfers_are_the_limit_of_those_that_take_no_time():
+    instant = solve(StreamServer(750, 1000, 20, 100, math.inf)).response_time
+    for p in (0.5, 0.99, 0.999999):
+        fast = solve(StreamServer(750, 1000, 20, 100, 1e12)).response_time
+        assert fast.quantile(p) == pytest.approx(instant.quantile(p), rel=1e-7)

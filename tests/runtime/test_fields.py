@@ -241,3 +241,9 @@ def test_a_time_that_is_beyond_the_years_in_utc_goes_into_no_column(text):
     codec = Codec(At)
     with pytest.raises(ValueError, match="outside of the years 1 to 9999"):
         codec.to_columns([codec.decode_json(f'{{"at": "{text}"}}'.encode())])
+
+
+def test_a_long_row_of_digits_is_looked_at_once():
+    text = "1" * 100_000 + "x"
+    with pytest.raises(msgspec.ValidationError):
+        Codec(At).from_text({"at": text})

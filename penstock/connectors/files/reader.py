@@ -91,9 +91,14 @@ class FileReader:
     def _needed(self) -> list[str]:
         return [field.name for field in self.schema if not field.nullable]
 
-    def header_misfit(self, header: list[str]) -> str | None:
-        """Why the lines of a CSV file whose first line names these are no events; None where they may be."""
-        return misnamed(header, self._needed(), self.schema.names)
+    def header_misfit(self, path: Path) -> str | None:
+        """Why the lines of a CSV file are no events, by its first one; None where they may be."""
+        with text_in(path, self.encoding) as lines:
+            records = Records(lines)
+            return self._misnamed(records, records.header())
+
+    def _misnamed(self, records: Records, header: list[str]) -> str | None:
+        return records.fault or misnamed(header, self._needed(), self.schema.names)
 
     def _fitted(self, path: Path, rows: pa.RecordBatch) -> Iterator[Part]:
         """Rows in the events' columns; where one does not fit, those before it, itself, and those after it."""
@@ -121,7 +126,7 @@ class FileReader:
             records = Records(lines)
             header = records.header()
             wanted = [place for place, name in enumerate(header) if name in self.schema.names]
-            reason = records.fault or self.header_misfit(header)
+            reason = self._misnamed(records, header)
             part: list[Any] = []
             for fields in records:
                 if reason is not None:
@@ -162,12 +167,6 @@ class FileReader:
                     part = []
             if part:
                 yield part
-
-
-def header_of(path: Path, encoding: str | None) -> list[str]:
-    """The names that a CSV file's first line has for its fields; none of an empty file."""
-    with text_in(path, encoding) as lines:
-        return Records(lines).header()
 
 
 def lines_of_csv(path: Path, encoding: str | None) -> int:

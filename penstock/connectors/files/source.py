@@ -16,7 +16,7 @@ from typing import Any
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
 from penstock.connectors.declaration import COUNT, Kind, Option, Options, SourceConnector, SourceContext
-from penstock.connectors.files.reader import FileReader, header_of, lines_of_csv, unreadable
+from penstock.connectors.files.reader import FileReader, lines_of_csv, unreadable
 from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
@@ -136,7 +136,7 @@ class FileSource(BoundSource):
         last, before = _log_offset(position), _log_offset(position.previous)
         for file, offset in position.files(before, self._taken).items():
             if offset <= last:
-                self._refuse_divided(path_of(file))
+                self._refuse_divided(path_of(file), mend="; nothing of its batch was committed: start with --fresh")
                 self._refuse_misread(
                     path_of(file), "nothing of its batch was committed: rename it, and start with --fresh"
                 )
@@ -157,11 +157,6 @@ class FileSource(BoundSource):
         paths = [root] if root.exists() else _matching(self._path)
         return [path for path in paths if path.is_file() and path.name[0] not in "._" and path.stat().st_size]
 
-    def _divisions(self) -> list[Path]:
-        """Directories by which Spark would divide the source, and read what is in them."""
-        root = path_of(self._path)
-        return [path for path in root.iterdir() if "=" in path.name and path.is_dir()] if root.is_dir() else []
-
     def _check(self) -> None:
         root = path_of(self._path)
         name = self.source.name
@@ -177,19 +172,16 @@ class FileSource(BoundSource):
             )
         try:
             files = self._files()
-            for divided in self._divisions():
-                raise SourceError(
-                    f"Source {name}: {divided} is a directory that divides the rows by a value in its name, which is not read; write the "
-                    "rows with all their fields into files of one directory."
-                )
+            below = list(root.iterdir()) if root.is_dir() else []
+            for path in (*files, *(path for path in below if path.is_dir())):
+                self._refuse_divided(path, path.is_dir())
             for file in files:
                 self._refuse_misread(file)
-                self._refuse_divided(file)
                 if file.suffix in UNCOUNTABLE and self._format != "parquet":
                     _open(file)
             if self._format == "csv" and files:
                 with self._whole(files[0]):
-                    self._refuse_unfit(self._reader.header_misfit(header_of(files[0], self._encoding)), files[0])
+                    self._refuse_unfit(self._reader.header_misfit(files[0]), files[0])
             if self._format == "parquet" and files:
                 with self._whole(files[0]):
                     self._refuse_unfit(self._reader.misfit(schema_of(files[0])), files[0])
@@ -210,15 +202,30 @@ class FileSource(BoundSource):
                 f"files or none; {mend}."
             )
 
-    def _refuse_divided(self, path: Path) -> None:
-        """Refuse files whose directories hold a field's value, which is in none of their rows."""
-        for part in path.parts:
-            name, sign, _ = part.partition("=")
-            if sign and name in self._schema.names:
-                raise SourceError(
-                    f"Source {self.source.name}: {path} has {name} in the name of a directory, which is not read; write the rows "
-                    "with all their fields into files of one directory."
-                )
+    def _refuse_divided(self, path: Path, is_directory: bool = False, mend: str = "") -> None:
+        """Refuse what lies below the source in a directory that is named by a value, as `city=Paris`, which no row holds.
+
+        By a directory Spark divides a source; a pattern may name some, but not those of a field.
+
+        Parameters
+        ----------
+        path: a file of the source, or a directory in it.
+        """
+        fixed, wild, _ = self._path.partition("*")
+        root = path_of(fixed.rpartition("/")[0] if wild else fixed)
+        if not root.is_dir() or not path.is_relative_to(root):
+            return
+        parts = path.relative_to(root).parts
+        below = [part.partition("=") for part in (parts if is_directory else parts[:-1])]
+        named = next(
+            (f"{name}={value}" for name, sign, value in below if sign and (not wild or name in self._schema.names)),
+            None,
+        )
+        if named is not None:
+            raise SourceError(
+                f"Source {self.source.name}: {path} lies in a directory that is named by a value, {named}, which is not read; write the "
+                f"rows with all their fields into files of one directory{mend}."
+            )
 
     def _count(self, file: Path) -> int:
         key = (str(file), file.stat().st_size)

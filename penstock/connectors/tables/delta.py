@@ -32,7 +32,7 @@ from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
 
 with needs():
-    from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+    from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 OWNER = "penstock.run"
@@ -52,6 +52,9 @@ NO_ROWS = {
 
 NEWEST = 5
 """Versions that are read to learn whether others have added rows; all, where these do not say."""
+
+NUMBER = "penstock row"
+"""The column of a row's number, among rows that are asked about."""
 
 CONSTRAINT = "delta.constraints."
 """Begins the property of a table that holds a constraint."""
@@ -333,40 +336,39 @@ class DeltaSink(BoundSink):
 
 def _may_refuse(table: DeltaTable) -> bool:
     """Whether there are rows that a table would not take as they are: it is partitioned, or has constraints."""
-    return bool(table.metadata().partition_columns) or _has_constraints(table)
+    return bool(table.metadata().partition_columns or _constraints(table))
 
 
-def _has_constraints(table: DeltaTable) -> bool:
-    return any(name.startswith(CONSTRAINT) for name in table.metadata().configuration) or any(
-        "delta.invariants" in field.metadata for field in table.schema().fields
-    )
+def _constraints(table: DeltaTable) -> dict[str, str]:
+    """What a table asks of each of its rows, in SQL: its constraints by their names, and what columns ask by theirs."""
+    told = table.metadata().configuration
+    rules = {name.removeprefix(CONSTRAINT): rule for name, rule in told.items() if name.startswith(CONSTRAINT)}
+    for field in table.schema().fields:
+        if "delta.invariants" in field.metadata:
+            invariant = msgspec.json.decode(field.metadata["delta.invariants"])
+            rules[field.name] = invariant["expression"]["expression"]
+    return rules
 
 
 def _violations(table: DeltaTable, rows: pa.Table) -> dict[int, str]:
     """The rows that a table's constraints refuse, by their numbers, and what is said of each.
 
-    They are found by halves, in an empty table with the same constraints: only the format's own writer knows what they mean.
+    The format's own engine is asked, in a table of these rows alone: by the protocol a rule must be true, so null is not enough.
     """
-    if not _has_constraints(table):
+    rules = _constraints(table)
+    if not rules or not len(rows):
         return {}
-    told = table.metadata().configuration
-    rules = {name.removeprefix(CONSTRAINT): rule for name, rule in told.items() if name.startswith(CONSTRAINT)}
-    shown = ", ".join(f"{name} ({rule})" for name, rule in rules.items()) or "an invariant of a column"
+    for field in pa.schema(table.schema().to_arrow()):
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, pa.nulls(len(rows), field.type))
     found: dict[int, str] = {}
     with TemporaryDirectory() as place:
-        alike = DeltaTable.create(place, table.schema())
+        write_deltalake(place, rows.append_column(NUMBER, pa.array(range(len(rows)), pa.int64())))
+        asked = QueryBuilder().register("arrived", DeltaTable(place))
         for name, rule in rules.items():
-            alike.alter.add_constraint({name: rule})
-        parts = [(0, len(rows))]
-        while parts:
-            first, last = parts.pop()
-            try:
-                write_deltalake(alike, rows.slice(first, last - first), mode="overwrite", schema_mode="merge")
-            except DeltaError:
-                if last - first == 1:
-                    found[first] = f"it does not hold what the table asks of its rows: {shown}"
-                else:
-                    parts += [(first, (first + last) // 2), ((first + last) // 2, last)]
+            against = asked.execute(f"SELECT {_quoted(NUMBER)} FROM arrived WHERE ({rule}) IS NOT TRUE").read_all()
+            for number in pa.table(against)[NUMBER].to_pylist():
+                found.setdefault(number, f"it is against the table's {name} ({rule})")
     return found
 
 
