@@ -151,6 +151,8 @@ class HdfsPath(UPath):
     __slots__ = ()
 
     def __str__(self) -> str:
+        if not self.is_absolute():  # what `relative_to` makes has no host
+            return super().__str__()
         options = self.storage_options
         port = options.get("port")
         return f"{self.protocol}://{options['host']}{f':{port}' if port else ''}{self.path}"

@@ -36,6 +36,14 @@ def test_files_are_written_read_moved_and_removed(places):
     assert durable.names(places / "a") == []
 
 
+@pytest.mark.parametrize("place", ["hdfs://host:9000/a", "webhdfs://host:9870/a", "s3://bucket/a", "/a"])
+def test_a_path_below_another_is_told_by_its_parts(place):
+    below = path_of(place) / "b" / "c=1"
+    assert below.is_relative_to(path_of(place))
+    assert below.relative_to(path_of(place)).parts == ("b", "c=1")
+    assert str(below.relative_to(path_of(place))) == "b/c=1"
+
+
 def test_a_file_of_several_blocks_is_whole(places):
     durable.make(places)
     with durable.opened(places / "large") as file:
