@@ -46,12 +46,13 @@ __all__ = [
     "__version__",
     "reducers",
     "run",
+    "shared",
     "watch",
 ]
 
 
-_LATER = {"watch": "penstock.planner.watching", "run": "penstock.engine.starting"}
-"""What is imported when it is first asked for: it needs SciPy, or Spark, and `import penstock` does not."""
+_LATER = {"watch": "penstock.planner.watching", "run": "penstock.engine.starting", "shared": "penstock.app.shared"}
+"""What is imported when it is first asked for: it needs SciPy, Spark or asyncio, and `import penstock` does not."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """The examples give the figures that another method gives for the same input."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def test_divisibility_counts_every_multiple_of_three_once_for_each_key(example, 
     totals = {total.by: total.count for total in driver.output("Output")}
     assert totals["Three"] == 500 * keys
     assert totals["Eleven"] == keys * sum(text.isdigit() and int(text) % 11 == 0 for text in texts)
+
+
+def test_enrichment_prices_every_order_in_order():
+    script = EXAMPLES / "enrichment" / "compare.py"
+    said = subprocess.run([sys.executable, script, "20"], capture_output=True, text=True, check=True)
+    assert "20 events: " in said.stdout  # it checks the results itself
+    assert "nclosed" not in said.stderr
 
 
 @pytest.mark.spark

@@ -31,6 +31,11 @@ Pair = TypeVar("Pair", bound=Callable[..., Any])
 Value = TypeVar("Value", bool, int, float, str)
 Streams = Stream[Any] | Sequence[Stream[Any]]
 
+NO_ASYNC_THERE = (
+    "windows and events in order (window=, ordered=) await no calls, so concurrency=, timeout= and async def are not for it: make the "
+    "calls in an element before it or behind it."
+)
+
 
 class App:
     """An application under construction; see the tutorial for a whole one.
@@ -155,8 +160,13 @@ class App:
         window: Windowing | None = None,
         ordered: bool = False,
         at: str | None = None,
+        concurrency: int | None = None,
+        timeout: Duration | None = None,
     ) -> Callable[[Body], Body]:
         """Declare a PE in the event dialect: a function of one event, or a `ProcessingElement`.
+
+        An ``async`` function, or an ``async`` ``on_event``, is awaited for many events at once; those of one key one by one. What
+        they emit comes out in the order of the events.
 
         Parameters
         ----------
@@ -170,6 +180,8 @@ class App:
             out then depends neither on the order in which they come nor on the micro-batches.
         at: the field that holds the time of events that are ordered or have windows, where their streams are no sources with an
             ``event_time``.
+        concurrency: how many events of an asynchronous element are under way at once in each task, at most; 100 unless given.
+        timeout: how long each may take before it fails, as one that raises does; a minute unless given.
         """
         if window is not None and (every is not None or expires is not None or timers != "processing"):
             raise TopologyError(
@@ -184,13 +196,18 @@ class App:
         def decorate(body: Body) -> Body:
             if window is None:
                 element = declare(
-                    body, "event", inputs, emits, key=key, name=name, every=every, expires=expires, timers=clock
-                )
+                    body, "event", inputs, emits, key=key, name=name, every=every, expires=expires, timers=clock,
+                    concurrency=concurrency, timeout=timeout,
+                )  # fmt: skip
                 field = at
             else:
+                if concurrency is not None or timeout is not None:
+                    raise TopologyError(f"Element {name or 'with a window'}: {NO_ASYNC_THERE}")
                 by = window if at is None else window.by(at)
                 element, field = declare_windowed(body, inputs, emits, key=key, window=by, name=name), by.at
             if ordered:
+                if element.asynchronous:
+                    raise TopologyError(f"Element {element.name}: {NO_ASYNC_THERE}")
                 element = in_order(element, [own_time(element.name, stream, field) for stream in element.inputs])
             self._elements.append(element)
             return body

@@ -1,14 +1,14 @@
 """Processing elements (PEs): the classes and functions that users write, and their declarations."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from penstock.app.duration import Duration, seconds
-from penstock.app.functions import check_function
+from penstock.app.functions import check_function, is_asynchronous
 from penstock.app.shape import untold
 from penstock.app.spelling import did_you_mean
 from penstock.app.states import check_states
@@ -19,6 +19,11 @@ from penstock.kinds.event import Event
 
 Dialect = Literal["event", "batch", "query"]
 Emitted = Iterable[Emission] | Emission | None
+
+CONCURRENCY = 100
+"""How many calls of an asynchronous element are under way at once in a task, unless it says otherwise."""
+TIMEOUT_S = 60.0
+"""How long one of them may take, unless the element says otherwise."""
 
 
 class InstanceContext:
@@ -39,6 +44,12 @@ class InstanceContext:
         self.due: float | None = None
         self.late_in_part = 0
         self.windowed = WindowContext(self)
+
+    def of_its_own(self, due: float | None) -> "InstanceContext":
+        """The same for one instance alone, whose timer is given, while others are at work."""
+        own = InstanceContext(self.now, self.watermark, self.event_time, self.fired)
+        own.due = due
+        return own
 
 
 class WindowContext:
@@ -92,8 +103,11 @@ class ProcessingElement(msgspec.Struct, dict=True):
     """The window that a hook is called for, where the prototype is declared with one; see `penstock.app.window.Window`."""
     _context: ClassVar[Any] = None
 
-    def on_event(self, event: Any) -> Emitted:
-        """Called for each event, in the order in which the source delivered those of this key."""
+    def on_event(self, event: Any) -> Any:
+        """Called for each event, in the order in which the source delivered those of this key.
+
+        It may be ``async``: then instances are at work side by side, each with one event at a time.
+        """
 
     def on_batch(self) -> Emitted:
         """Called once per micro-batch, after its events, for each instance that they touched."""
@@ -184,11 +198,20 @@ class Element:
     """Whether its events are handed on in the order of their times."""
     note: str = ""
     """What a drawing says of it besides its key: its windows, or what it joins."""
+    concurrency: int = 1
+    """How many of its calls are under way at once in a task, at most."""
+    timeout: float | None = None
+    """How long one of them may take, in seconds; None where it is not asynchronous."""
 
     @property
     def keyed(self) -> bool:
         """Whether events reach this PE by key."""
         return bool(self.key)
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether its calls are awaited, many at once."""
+        return self.timeout is not None
 
     @property
     def judges_lateness(self) -> bool:
@@ -236,6 +259,8 @@ def declare(
     timers: Literal["processing", "event"] = "processing",
     state: type[Event] | None = None,
     on_timer: Callable[[Any], Any] | None = None,
+    concurrency: int | None = None,
+    timeout: Duration | None = None,
 ) -> Element:
     """Check one PE by itself and declare it; what concerns its neighbours `Topology` checks."""
     label = name or getattr(body, "__name__", None)
@@ -258,7 +283,27 @@ def declare(
         raise TopologyError(f"Element {label} listens to no stream: name at least one.")
     _check_body(element)
     check_state(element)
-    return element
+    return _awaiting(element, concurrency, timeout)
+
+
+def _awaiting(element: Element, concurrency: int | None, timeout: Duration | None) -> Element:
+    """An element with the bounds of its calls, where they are asynchronous."""
+    call = element.body if element.prototype is None else element.prototype.on_event
+    if not is_asynchronous(call):
+        if concurrency is None and timeout is None:
+            return element
+        raise TopologyError(
+            f"Element {element.name}: concurrency= and timeout= are bounds of asynchronous calls, and it makes none: write async def, "
+            "or leave them out."
+        )
+    at_once = CONCURRENCY if concurrency is None else concurrency
+    longest = TIMEOUT_S if timeout is None else seconds(timeout)
+    if at_once < 1:
+        raise TopologyError(f"Element {element.name}: concurrency={at_once} lets no call begin: at least 1.")
+    if not longest:
+        raise TopologyError(f"Element {element.name}: timeout= must be longer than zero.")
+    note = f"async, {at_once} at once, {longest:g} s each"
+    return replace(element, concurrency=at_once, timeout=longest, note=note)
 
 
 def _streams(element: str, role: str, given: Any) -> tuple[Stream[Any], ...]:
@@ -313,7 +358,8 @@ def _check_hooks(element: Element) -> None:
     name, prototype = element.name, element.prototype
     if prototype is None:
         given, what = _handed(element)
-        check_function(element.body, given, f"Element {name}", f"it must accept {what}")
+        may_wait = element.dialect == "event"
+        check_function(element.body, given, f"Element {name}", f"it must accept {what}", awaited=may_wait)
         if element.on_timer is not None:
             check_function(element.on_timer, 1, f"Element {name}: on_timer", "it must accept the states that are due")
         return
@@ -322,7 +368,10 @@ def _check_hooks(element: Element) -> None:
         ("on_timer", 1, "def on_timer(self)"), ("on_interval", 1, "def on_interval(self)"),
     ):  # fmt: skip
         if overrides(prototype, hook):
-            check_function(getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}")
+            awaited = hook == "on_event"
+            check_function(
+                getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}", awaited=awaited
+            )
     check_methods(name, prototype, HOOKS)
 
 

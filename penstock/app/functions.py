@@ -7,8 +7,18 @@ from typing import Any
 from penstock.errors import TopologyError
 
 
-def check_function(function: Any, given: int, what: str, mend: str) -> None:
+def is_asynchronous(function: Any) -> bool:
+    """Whether what a call returns is to be awaited, or iterated with ``async for``."""
+    calls = (function, getattr(function, "__call__", None))  # noqa: B004  # of an object, what calls it
+    return any(inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call) for call in calls)
+
+
+def check_function(function: Any, given: int, what: str, mend: str, *, awaited: bool = False) -> None:
     """See that something can be called with so many arguments, and that the call does what it says.
+
+    Parameters
+    ----------
+    awaited: whether it may be asynchronous.
 
     Raises
     ------
@@ -16,7 +26,7 @@ def check_function(function: Any, given: int, what: str, mend: str) -> None:
     """
     if not callable(function):
         raise TopologyError(f"{what} is {function!r}, which cannot be called: {mend}.")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    if is_asynchronous(function) and not awaited:
         raise TopologyError(
             f"{what} is asynchronous, and nothing here awaits it: {mend}, with def in place of async def."
         )

@@ -19,7 +19,8 @@ from penstock.app.topology import Topology
 from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
-from penstock.storage.place import path_of
+from penstock.runtime.log import ELEMENT_LOG, LOG_LEVELS
+from penstock.storage.place import here_of, path_of
 
 if TYPE_CHECKING:
     from penstock.engine import RunOptions, RunResult
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
 )
 @click.option("--retain", type=click.IntRange(100), default=50_000, show_default=True, metavar="N",
               help="Micro-batches that the recording keeps one by one; of older ones it keeps the sums.")  # fmt: skip
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True,
+              help="The least that is kept of what elements log, in elements.log of the run's directory.")  # fmt: skip
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Run as a plan says.")
 @click.option(
     "--adapt", is_flag=True, help="Keep to a bound on the latency as rates change; needs --p95, --p99, --p50 or --mean."
@@ -127,6 +130,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         archives=given["archives"],
         conf=pairs("--conf", given["conf"]),
         retain=given["retain"],
+        log_level=given["log_level"],
     )
     if given["plan_file"] is not None:
         from penstock.planner.plan import read_plan
@@ -324,6 +328,8 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         lines.append(f"  late events         {counts['late']:,}{part}")
     if counts["dead_letters"]:
         lines.append(f"  dead letters        {counts['dead_letters']:,} in {_relative(directory / 'dead-letters')}/")
+    if (here_of(directory) / ELEMENT_LOG).exists():
+        lines.append(f"  said by elements    {_relative(here_of(directory) / ELEMENT_LOG)}")
     lines.append(f"  report              {_relative(directory / 'report.json')}")
     return "\n".join(lines)
 

@@ -311,8 +311,9 @@ class Binding:
     def wiring(self, group: Group, partitions: int, sinks: tuple[SinkFiles, ...] = ()) -> WiringReference:
         """How workers get at a group."""
         return WiringReference(
-            self.application, group.elements, group.hops, group.sources, partitions, sinks, self.app.on_error
-        )
+            self.application, group.elements, group.hops, group.sources, partitions, sinks, self.app.on_error,
+            self.options.log_level,
+        )  # fmt: skip
 
     def open_sources(self, group: Group) -> list[BoundSource]:
         """What a group reads: sources, and what other groups leave for it."""

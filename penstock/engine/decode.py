@@ -11,6 +11,7 @@ from pyspark import TaskContext
 
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.log import listen
 from penstock.runtime.output import BORN, ColumnsOutput, FileOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import WiringReference
@@ -38,6 +39,7 @@ def decoder(
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         wiring = reference.resolve()
+        listen(reference.log_level)
         stage = Stage(wiring, 0, partition, output(wiring.sinks, f"0-{partition:05d}"))
         entrance = Entrance(stage, wiring.topology.sources[number])
         now, coming = None, copy(rows)
@@ -62,6 +64,7 @@ def typed(
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wiring = reference.resolve()
+        listen(reference.log_level)
         output = ColumnsOutput()
         entrance = Entrance(Stage(wiring, 0, 0, output), wiring.topology.sources[number])
         for batch in batches:

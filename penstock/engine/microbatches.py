@@ -18,6 +18,7 @@ from penstock.connectors.source import BoundSource, Reckoning
 from penstock.engine.agreement import agree
 from penstock.engine.binding import Binding, BoundGroup
 from penstock.engine.compile import compile_group
+from penstock.engine.element_log import ElementLog
 from penstock.engine.ending import (
     Ending,
     first_end,
@@ -65,6 +66,7 @@ class MicroBatches:
         self._watermarks: dict[str, Watermarks] = {}
         self._delivered: dict[tuple[str, int], dict[str, float]] = {}
         self._quiet = Quiet()
+        self._element_log = ElementLog(binding.recording.here)
         self._move = Move(binding) if binding.wanted != binding.layout else None
 
     @property
@@ -117,6 +119,7 @@ class MicroBatches:
                     query.stop()
                 with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
                     _close(every)
+                    self._element_log.close()
         try:
             self._note_progress(every)
             return self._report(every)
@@ -335,6 +338,7 @@ class MicroBatches:
                 if not group.ledger.commit(record):
                     return
                 self._totals.add(record, external, handed_on)
+            self._element_log.write(group.group.name, number, counted)
             self._delivered[group.group.name, number] = group.ledger.delivered
             if self._steering is not None:
                 self._steering.committed(group.group.name, record)

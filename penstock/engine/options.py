@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import ConfigurationError
+from penstock.runtime.log import LOG_LEVELS, LogLevel
 from penstock.storage.place import path_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class RunOptions:
     conf: settings handed to Spark as they are.
     retain: how many micro-batches of each group the recording keeps one by one; of those before it keeps the sums.
     quiet: show no live line.
+    log_level: the least that is kept of what elements log, in ``elements.log`` of the run's directory; what they print is kept, too.
     spark: a session to run in, as notebooks have one; it is left running. Otherwise one is started on ``master``.
     """
 
@@ -63,7 +65,12 @@ class RunOptions:
     retain: int = RETAIN
     quiet: bool = False
     take_over: bool = False
+    log_level: LogLevel = "info"
     spark: "SparkSession | None" = None
+
+    def __post_init__(self) -> None:
+        if self.log_level not in LOG_LEVELS:
+            raise ConfigurationError(f"log_level={self.log_level!r}: choose {', '.join(LOG_LEVELS)}.")
 
     def directory(self, name: str) -> Path:
         """That of the run of an application.

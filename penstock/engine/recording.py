@@ -34,7 +34,8 @@ LOCK_PATIENCE = 30.0
 MANIFEST, REPORT, LOG = "manifest.json", "report.json", "spark.log"
 OUTPUT, HOPS, CHECKPOINT, MOVING = "output", "hops", "checkpoint", "moving"
 OURS = (
-    r"manifest\.json|report\.json|spark\.log|log4j2\.properties|application-[0-9a-f]{16}\.(?:zip|draft)|kafka~.*\.json"
+    r"manifest\.json|report\.json|spark\.log|elements\.log(?:\.\d)?|log4j2\.properties|application-[0-9a-f]{16}\.(?:zip|draft)|"
+    r"kafka~.*\.json"
 )
 DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
 NOTES = r"kafka~.*\.json"

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from penstock.errors import TopologyError
 from penstock.runtime.arrivals import Arrivals
 from penstock.runtime.hop import Hop
+from penstock.runtime.log import listen
 from penstock.runtime.output import FileOutput
 from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK
@@ -107,6 +108,7 @@ class HopProcessor(StatefulProcessor):
 
     def _stage(self, wiring: Wiring, key: Any, call: str = "") -> Stage:
         """The stage of a partition; ``call`` tells apart those of one micro-batch."""
+        listen(self._reference.log_level)
         partition = self._labels.index(int(key[0]))
         output = FileOutput(wiring.sinks, f"{self._hop}-{partition:05d}{call}")
         return Stage(wiring, self._hop, partition, output)

@@ -1,17 +1,20 @@
 """Calling the bodies of keyless elements: on each event, or on record batches."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.app.element import Element, overrides
 from penstock.errors import EmissionError
+from penstock.runtime.awaiting import Outcome, outcome, run, side_by_side
 from penstock.runtime.codec import Codec
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import FAULTS, DeadLetters
 from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
+from penstock.runtime.log import AtWork, Lines, working
 from penstock.runtime.tally import Tally
 from penstock.runtime.wiring import Wiring
 
@@ -28,23 +31,43 @@ def run_event_body(
     instance = element.prototype() if element.prototype else None
     handle = instance.on_event if instance else element.body
     emitter = Emitter(element, wiring, batch.lineage, tally.partition)
-    events = batch.events(wiring)
-    element.prepare()
-    for row in tally.element(element.name).timed(range(len(events))):
-        try:
-            emissions = emitter.collect(handle(handed[row]))
-        except FAULTS as error:
-            letters.bury(element.name, batch.stream, events[row], error, batch.lineage.row(row))
+    events, counted = batch.events(wiring), tally.element(element.name)
+    rows: Iterable[int] = range(len(events))
+    with working(AtWork(tally.log, element.name)):
+        element.prepare()
+        if element.asynchronous:
+            with counted.timed_together(len(events)):
+                handle, handed = Outcome.get, _outcomes(element, handle, handed, tally.log)
         else:
-            if emissions:
-                emitter.add(emissions, row)
-    if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
-        born = int(batch.lineage.born.max())
-        try:
-            emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
-        except FAULTS as error:
-            letters.bury(element.name, batch.stream, None, error, Lineage(born, NONE, LAST, tally.partition))
+            rows = counted.timed(range(len(events)))
+        for row in rows:
+            try:
+                emissions = emitter.collect(handle(handed[row]))
+            except FAULTS as error:
+                letters.bury(element.name, batch.stream, events[row], error, batch.lineage.row(row))
+            else:
+                if emissions:
+                    emitter.add(emissions, row)
+        if instance is not None and element.prototype and overrides(element.prototype, "on_batch"):
+            born = int(batch.lineage.born.max())
+            try:
+                emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
+            except FAULTS as error:
+                letters.bury(element.name, batch.stream, None, error, Lineage(born, NONE, LAST, tally.partition))
     return list(emitter.batches())
+
+
+def _outcomes(element: Element, call: Callable[[Any], Any], events: list[Any], log: Lines) -> list[Outcome]:
+    """What came of an asynchronous call for each event, with as many under way at once as the element allows."""
+    assert element.timeout is not None
+    outcomes: list[Any] = [None] * len(events)
+
+    async def handle(row: int, timeout: float = element.timeout) -> None:
+        with working(AtWork(log, element.name)):
+            outcomes[row] = await outcome(call, events[row], timeout)
+
+    run(side_by_side((partial(handle, row) for row in range(len(events))), element.concurrency))
+    return outcomes
 
 
 def run_batch_body(
@@ -52,7 +75,7 @@ def run_batch_body(
 ) -> list[EventBatch]:
     """Call an element of the batch dialect on a record batch; what it returned."""
     body = _BatchBody(element, batch, wiring, letters)
-    with tally.element(element.name).timed_together(len(batch)):
+    with tally.element(element.name).timed_together(len(batch)), working(AtWork(tally.log, element.name)):
         outputs = body.call(columns, batch.lineage)
     return [EventBatch(element.emits[0], lineage, columns=output) for output, lineage in outputs]
 

@@ -4,7 +4,7 @@ import math
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -17,12 +17,14 @@ from penstock.app.stream import Emission
 from penstock.errors import LateEventError, StateError
 from penstock.kinds.annotations import demanding
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+from penstock.runtime.awaiting import outcome, run, side_by_side
 from penstock.runtime.delivery import Delivery
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS, Failure, described
 from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
+from penstock.runtime.log import AtWork, working
 from penstock.runtime.pages import Page, Pages, PageStore
 from penstock.runtime.stage import Stage
 
@@ -72,6 +74,7 @@ class Container:
         self._tally = stage.tally.element(element.name)
         self._latecomers = Latecomers(element, stage)
         self._key = stage.wiring.keys[element.name]
+        self._work = AtWork(stage.tally.log, element.name, self._key.decode)
         self._pages = Pages(element.name, store)
         self._context = InstanceContext(now, watermark, element.timers == "event", self._pages.header.fired)
         self._clock = now if element.timers == "processing" else watermark
@@ -99,12 +102,23 @@ class Container:
         self._batch = batch = _Batch(self._key.identities(events), delivery, late)
         self._tally.hottest.merge(Hottest.of(batch.identities, self._key.decode))
         self._open_all(batch)
+        if self.element.asynchronous:
+            with self._tally.timed_together(len(events)):
+                self._await_all(batch)
+            return
+        with working(self._work):
+            self._apply_all(batch, delivery)
+
+    def _apply_all(self, batch: "_Batch", delivery: Delivery) -> None:
+        """Apply a delivery's events, one by one."""
+        late, events, lineage = batch.late, delivery.events, delivery.lineage
         live, context, identities = self._live, self._context, batch.identities
         collect, add, timers, saved = self._emitter.collect, self._emitter.add, self._has_timers, batch.saved
+        work = self._work
         for row in self._tally.timed(range(len(events))):
             if row in late:
                 continue
-            identity = identities[row]
+            work.identity = identity = identities[row]
             instance = live[identity]
             if timers:
                 context.due = instance.due
@@ -130,6 +144,36 @@ class Container:
                 saved[identity].since.append(row)
         self._tally.late_in_part += context.late_in_part
         context.late_in_part = 0
+
+    def _await_all(self, batch: "_Batch") -> None:
+        """Apply a delivery's events where that is to be awaited: many instances at once, each with one event after another."""
+        applied: dict[int, Sequence[Emission]] = {}
+        chains = [partial(self._await_each, identity, rows, applied) for identity, rows in batch.chains()]
+        run(side_by_side(chains, self.element.concurrency))
+        for row in sorted(applied):
+            self._emitter.add(applied[row], row)
+
+    async def _await_each(self, identity: bytes, rows: list[int], applied: dict[int, Sequence[Emission]]) -> None:
+        """Apply an instance's events. It is saved after each, so that none has to be applied again, with all its calls, if one fails."""
+        batch, key, instance = self._batch, self._live[identity].state.key, self._live[identity]
+        before, timeout = self._encode(instance), self.element.timeout
+        assert timeout is not None
+        with working(self._work.of(identity)):
+            for row in rows:
+                context = instance.state._context = self._context.of_its_own(instance.due)
+                came = await outcome(instance.state.on_event, batch.delivery.events[row], timeout)
+                try:
+                    emissions = self._emitter.collect(came.get())
+                    instance.due = context.due
+                    self._keepable(identity, instance)
+                except FAULTS as error:
+                    batch.failed[row] = Failure.of(error)
+                    instance = self._decode(before)
+                    self._adopt(identity, key, instance)
+                else:
+                    before, applied[row] = self._encode(instance), emissions
+        instance.state._context = self._context
+        batch.saved[identity] = _Saved(before, [])
 
     def settle(self) -> None:
         """Be done with a delivery, after which another comes: its events are applied for good, and what they caused is routed."""
@@ -172,6 +216,7 @@ class Container:
         """Call ``on_batch`` on the instances that were touched, see that their state can be kept, bury what failed."""
         self._note_touched()
         for identity, born in list(self._touched.items()):
+            self._work.identity = identity
             try:
                 self._end_batch(identity, born)
             except FAULTS as error:
@@ -235,6 +280,9 @@ class Container:
         Returns whether there was any; otherwise all is as it was, but for the instance, which is as before ``on_batch``.
         """
         batch, key = self._batch, self._live[identity].state.key
+        if self.element.asynchronous:  # each of whose events has been looked at
+            self._restore(identity, len(batch.identities))
+            return False
         batch.saved.pop(identity, None)
         self._restore(identity, len(batch.identities))
         try:
@@ -267,8 +315,9 @@ class Container:
 
         Returns the time at which a timer of this container is next due, if there is one.
         """
-        self._finish_batch()
-        self._fire()
+        with working(self._work):
+            self._finish_batch()
+            self._fire()
         self._drop_empty()
         self._note_timers()
         self._sweep()
@@ -364,10 +413,14 @@ class Container:
         """Call the hook for an event once more, or what takes it in without its result, if that has failed."""
         instance = self._live[identity]
         self._context.due = instance.due
+        self._work.muted = True
         leaves_out = row in self._batch.without_result
         hook = instance.state.without_result if leaves_out else instance.state.on_event
         counted = self._context.late_in_part
-        emissions = self._emitter.collect(hook(self._batch.delivery.again(row)))
+        try:
+            emissions = self._emitter.collect(hook(self._batch.delivery.again(row)))
+        finally:
+            self._work.muted = False
         self._context.late_in_part = counted
         return emissions
 
@@ -418,9 +471,10 @@ class Container:
                 if due is not None and self._expired(entry) and due <= self._fires_until(entry):
                     self._adopt(identity, self._key.decode(identity), entry, page)
         if self._live:
-            for _ in range(REARMED_AT_MOST):
-                if not self._fire_once():
-                    break
+            with working(self._work):
+                for _ in range(REARMED_AT_MOST):
+                    if not self._fire_once():
+                        break
             for identity in list(self._live):
                 self._forget(identity)
             self._route()
@@ -476,7 +530,7 @@ class Container:
         """Call a hook that a timer causes, wholly or not at all."""
         entry = self._live[identity]
         before = self._encode(entry)
-        self._context.due = entry.due
+        self._context.due, self._work.identity = entry.due, identity
         try:
             emissions = self._emitter.collect(getattr(entry.state, hook)())
             self._keepable(identity, entry)
@@ -583,6 +637,11 @@ class _Batch:
     def rows_of(self, identity: bytes) -> list[int]:
         """An instance's events; it may have none, where it was touched by an earlier delivery."""
         return self._by_identity.get(identity, [])
+
+    def chains(self) -> list[tuple[bytes, list[int]]]:
+        """Each instance's events that are not late, where it has any; in the order of their first ones."""
+        of = {identity: [row for row in rows if row not in self.late] for identity, rows in self._by_identity.items()}
+        return [(identity, rows) for identity, rows in of.items() if rows]
 
     @cached_property
     def _by_identity(self) -> dict[bytes, list[int]]:

@@ -1,6 +1,7 @@
 """What an element emits, checked and gathered while it is handed many events."""
 
 from collections.abc import Iterable, Sequence
+from inspect import isasyncgen, isawaitable
 from typing import Any, NoReturn
 
 from penstock.app.element import Element
@@ -43,7 +44,7 @@ class Emitter:
         try:
             emissions = [result] if isinstance(result, Emission) else list(result)
         except TypeError:
-            if isinstance(result, Event):
+            if isinstance(result, Event) or isawaitable(result) or isasyncgen(result):
                 self._refuse(result)
             raise
         for index, emission in enumerate(emissions):
@@ -85,6 +86,10 @@ class Emitter:
                 yield EventBatch(stream, lineage.take(rows), events=events)
 
     def _refuse(self, thing: Any) -> NoReturn:
+        if isawaitable(thing) or isasyncgen(thing):
+            raise EmissionError(
+                f"{self._element.name} returned something to be awaited, and is no asynchronous function itself: write it as async def."
+            )
         declared = ", ".join(stream.name for stream in self._emitted) or "no stream"
         if isinstance(thing, Event) and self._emitted:
             first = next(iter(self._emitted)).name

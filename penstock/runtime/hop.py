@@ -11,6 +11,7 @@ from penstock.runtime.arrivals import Arrivals
 from penstock.runtime.column_container import ColumnContainer, ColumnDelivery
 from penstock.runtime.container import Container
 from penstock.runtime.lineage import in_order, joined
+from penstock.runtime.log import AtWork, working
 from penstock.runtime.pages import PageStore
 from penstock.runtime.stage import Stage
 
@@ -61,7 +62,7 @@ class Hop:
     def _run_columns(self, element: Element) -> None:
         """Hand an element whose instances lie in columns its events, all at once."""
         container = ColumnContainer(element, self._stage, self._store, self._now, self._watermark)
-        with collector_paused():
+        with collector_paused(), working(AtWork(self._stage.tally.log, element.name)):
             delivery = self._columns_in_order(element)
             self._stage.tally.count("received", element.name, len(delivery))
             container.handle(delivery)

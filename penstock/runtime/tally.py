@@ -14,6 +14,7 @@ import numpy as np
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.lineage import NONE, Ints
+from penstock.runtime.log import Lines
 from penstock.runtime.output import StagedFile
 
 Item = TypeVar("Item")
@@ -182,6 +183,8 @@ class Tally(Counts, kw_only=True):
     partition: int
     files: list[StagedFile] = []
     births: list[Births] = []
+    log: Lines = msgspec.field(default_factory=Lines)
+    """What elements have printed and logged."""
     failed: list[tuple[int, int]] = []
     """The identities of source events that, or whose descendants, became dead letters."""
 

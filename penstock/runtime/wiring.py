@@ -13,6 +13,7 @@ from penstock.kinds.event import Event
 from penstock.runtime.codec import Codec
 from penstock.runtime.key import KeyReader
 from penstock.runtime.key_columns import KeyColumns
+from penstock.runtime.log import LogLevel
 from penstock.runtime.output import SinkFiles, label
 
 
@@ -28,6 +29,8 @@ class WiringReference(msgspec.Struct, frozen=True):
     partitions: int
     sinks: tuple[SinkFiles, ...]
     on_error: Literal["dead-letter", "stop"]
+    log_level: LogLevel = "info"
+    """The least that is kept of what elements log."""
 
     def resolve(self) -> "Wiring":
         """The wiring, made once a process."""

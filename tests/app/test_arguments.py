@@ -156,8 +156,9 @@ def test_functions_that_answer_nothing_are_refused(function):
             lambda one, other: None
         )
     if function is not yielding:
-        with pytest.raises(PenstockError, match="Element"):
-            app.element(words, emits=others, name="one")(function)
+        join = app.join(words, others, key="text", within=("-1 s", "1 s"), emits=others, at=("at", "at"), name="one")
+        with pytest.raises(PenstockError, match="one"):
+            join(function)
 
 
 def test_where_leaves_the_reducer_as_it_was_and_all_conditions_hold():

@@ -48,5 +48,5 @@ def test_the_public_names_are_these():
         "App", "Count", "Emission", "Event", "Global", "PenstockError", "ProcessingElement", "Session", "Sink", "Sliding", "Source",
         "States",
         "Stream", "Topology", "Tumbling", "Window",
-        "__version__", "reducers", "run", "watch",
+        "__version__", "reducers", "run", "shared", "watch",
     }  # fmt: skip

@@ -1,0 +1,157 @@
+"""What elements print and log, with who was at work: it travels to the driver with the tally, up to a bound for each task."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, TextIO, get_args
+
+import msgspec
+
+KEPT = 1 << 16
+"""Characters of a task in one micro-batch, of which more are not kept, but counted."""
+PRINTED = "PRINT"
+ELEMENT_LOG = "elements.log"
+"""The file of a run in which it is kept."""
+LogLevel = Literal["debug", "info", "warning", "error"]
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+
+
+class Line(msgspec.Struct, array_like=True):
+    """A line, or a record with all its lines."""
+
+    time: float
+    """Seconds since the epoch."""
+    level: str
+    element: str
+    key: str | None
+    text: str
+
+
+class Lines(msgspec.Struct):
+    """What a task has kept."""
+
+    lines: list[Line] = []
+    left_out: int = 0
+    room: int = KEPT
+
+    def add(self, line: Line) -> None:
+        """Keep a line while there is room."""
+        if self.room <= 0:
+            self.left_out += 1
+            return
+        line.text = line.text[: self.room]
+        self.room -= len(line.text) + 1
+        self.lines.append(line)
+
+
+class AtWork:
+    """The element whose hooks are called, and for which key.
+
+    Parameters
+    ----------
+    decode: makes a key of its identity.
+    """
+
+    __slots__ = ("_begun", "_decode", "_element", "_lines", "identity", "muted")
+
+    def __init__(self, lines: Lines, element: str, decode: Callable[[bytes], Any] | None = None) -> None:
+        self._lines, self._element, self._decode, self._begun = lines, element, decode, ""
+        self.identity: bytes | None = None
+        self.muted = False
+        """Whether what has happened before happens again."""
+
+    def of(self, identity: bytes) -> "AtWork":
+        """The same, for one key alone."""
+        alone = AtWork(self._lines, self._element, self._decode)
+        alone.identity = identity
+        return alone
+
+    def write(self, text: str) -> None:
+        """Take what is printed; a line is kept once it has ended."""
+        *whole, self._begun = (self._begun + text).split("\n")
+        for line in whole:
+            self.keep(PRINTED, line)
+        if len(self._begun) > KEPT:
+            self.end()
+
+    def end(self) -> None:
+        """Keep a line that has not ended."""
+        if self._begun:
+            self.keep(PRINTED, self._begun)
+            self._begun = ""
+
+    def keep(self, level: str, text: str) -> None:
+        """Keep a line, or the lines of a record."""
+        if not self.muted:
+            key = None if self._decode is None or self.identity is None else repr(self._decode(self.identity))
+            self._lines.add(Line(time.time(), level, self._element, key, text))
+
+
+_at_work: ContextVar[AtWork | None] = ContextVar("at_work", default=None)
+
+
+@contextmanager
+def working(work: AtWork) -> Iterator[AtWork]:
+    """Within the block, hooks are those of an element."""
+    before = _at_work.set(work)
+    try:
+        yield work
+    finally:
+        work.end()
+        _at_work.reset(before)
+
+
+def listen(level: LogLevel) -> None:
+    """From now on, keep what this process prints and logs while an element is at work; all goes where it went before, too.
+
+    Parameters
+    ----------
+    level: the least that records must have, as `logging` names it.
+    """
+    if not isinstance(sys.stdout, _Heard):
+        sys.stdout, sys.stderr = _Heard(sys.stdout), _Heard(sys.stderr)
+        ours = _Handler()
+        ours.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logging.getLogger().addHandler(ours)
+    root, least = logging.getLogger(), level.upper()
+    root.setLevel(min(root.level, logging.getLevelNamesMapping()[least]))
+    for handler in root.handlers:
+        if isinstance(handler, _Handler):
+            handler.setLevel(least)
+
+
+class _Heard:
+    """A stream of the process, of which is kept what elements write."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        work = _at_work.get()
+        if work is not None:
+            work.write(text)
+        return self._stream.write(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Handler(logging.Handler):
+    """Keeps the records of elements; all are written where Python writes those that nobody else handles."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text, work = self.format(record), _at_work.get()
+            if work is not None:
+                work.keep(record.levelname, text)
+            if logging.getLogger().handlers == [self]:
+                print(record.levelname, text, file=sys.__stderr__)
+        except Exception:  # what is to be logged cannot be shown
+            self.handleError(record)
