@@ -24,10 +24,11 @@ from penstock.app.loader import load_app
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.connectors.kafka.place import JARS
 from penstock.engine.execution import run
-from penstock.engine.ledger import BatchRecord, Ledger
+from penstock.engine.ledger import Ledger
 from penstock.engine.maven import jars_of
 from penstock.engine.options import RunOptions
 from penstock.engine.session import start_session
+from penstock.runs.batches import BatchRecord
 from penstock.runtime.histogram import Histogram
 
 HERE = Path(__file__).parent

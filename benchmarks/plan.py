@@ -30,15 +30,19 @@ from scipy.stats import kendalltau
 from penstock.allocation import allocate, streaming_cost
 from penstock.app.loader import load_app
 from penstock.engine.execution import run
-from penstock.engine.ledger import BatchRecord, Ledger, records_in
+from penstock.engine.ledger import Ledger
 from penstock.engine.options import RunOptions
 from penstock.engine.session import start_session
 from penstock.engine.steering import Change, Steering
 from penstock.planner import Target, make_plan, observe
 from penstock.planner.adapting import Adapting
 from penstock.planner.calibration import calibrate
-from penstock.planner.decisions import decisions
 from penstock.planner.grouping import Elements, groupings
+from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.decisions import decisions
+from penstock.runs.files import ledger_of
+from penstock.runs.manifest import manifest_of
+from penstock.runs.report import report_of_run
 from penstock.runtime.histogram import Histogram
 
 HERE = Path(__file__).parent
@@ -209,18 +213,18 @@ def observed(place: Path) -> Elements:
 
 def path_latencies(recording: Path) -> dict[str, Any]:
     """By sink, the mean wait of its results, seconds: that of the results of the query that makes them."""
-    report = json.loads((recording / "report.json").read_text())["counts"]
-    manifest = json.loads((recording / "manifest.json").read_text())
+    report, manifest = report_of_run(recording), manifest_of(recording)
+    assert report is not None
     makers = {
-        stream: one["name"] for one in manifest["topology"]["elements"] for stream in one["emits"]
+        stream: one.name for one in manifest.topology.elements for stream in one.emits
     }  # of which each has one here
     found = {}
-    for sink in manifest["topology"]["sinks"]:
-        records = list(records_in(recording / f"batches-{manifest['groups'][makers[sink['stream']]]}.jsonl"))
+    for sink in manifest.topology.sinks:
+        records = list(records_in(ledger_of(recording, manifest.groups[makers[sink.stream]])))
         began = records[0].committed_us / 1e6 + WARM_UP_S
-        found[sink["name"]] = (merged(one for one in records if one.committed_us / 1e6 >= began).mean or 0.0) / 1e3
-    groups = manifest["layout"]["grouping"]
-    return {"groups": groups, "paths": found, "lost": report["lost"], "duplicated": report["duplicated"]}
+        found[sink.name] = (merged(one for one in records if one.committed_us / 1e6 >= began).mean or 0.0) / 1e3
+    groups, counts = manifest.layout.grouping, report.counts
+    return {"groups": groups, "paths": found, "lost": counts.lost, "duplicated": counts.duplicated}
 
 
 def paths(place: Path) -> list[str]:

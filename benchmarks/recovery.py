@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.engine.ledger import BatchRecord
 from penstock.planner import Setting, calibrate, observe, recover
 from penstock.planner.reading import find
+from penstock.runs.batches import BatchRecord
 
 HERE = Path(__file__).parent
 

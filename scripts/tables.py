@@ -1,9 +1,11 @@
-"""Write the tables of connectors and of kinds of fields in the documents from the code; with --check, only see whether they fit."""
+"""Write the tables of connectors, kinds of fields and rooms in the documents from the code; with --check, only see whether they fit."""
 
 import re
 import sys
 from importlib import import_module
 from pathlib import Path
+
+import rooms
 
 from penstock.connectors.admission import ADMISSION
 from penstock.connectors.declaration import TEXT, Option
@@ -79,7 +81,12 @@ def cells(side: str) -> str:
     return text
 
 
-MADE = {"connectors": table, "kinds": kinds_of_fields, "metrics": metrics, "cells": cells}
+def rooms_as(what: str) -> str:
+    """The rooms of the package: their table, or their drawing."""
+    return rooms.table() if what == "table" else rooms.drawing()
+
+
+MADE = {"connectors": table, "kinds": kinds_of_fields, "metrics": metrics, "cells": cells, "rooms": rooms_as}
 """What makes the table that stands behind a mark."""
 TABLE = re.compile(rf"(<!-- ({'|'.join(MADE)})(?:: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -87,7 +94,7 @@ TABLE = re.compile(rf"(<!-- ({'|'.join(MADE)})(?:: (\w+))? -->\n).*?(<!-- end --
 def main() -> None:
     """Write, or check."""
     stale = []
-    for path in DOCS.rglob("*.md"):
+    for path in (*DOCS.rglob("*.md"), DOCS.parent / "CONTRIBUTING.md"):
         text = path.read_text()
         new = TABLE.sub(lambda found: f"{found[1]}\n{MADE[found[2]](*filter(None, [found[3]]))}\n\n{found[4]}", text)
         if new != text:

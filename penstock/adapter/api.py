@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from penstock.adapter.access import Access, Role
 from penstock.adapter.asked import Asked, Problem, refusal
 from penstock.adapter.body import MOST_EVENTS, Malformed, Rejection, gunzip
-from penstock.adapter.door import Gate, KeyReused
+from penstock.adapter.door import KeyReused
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.names import Names, key_of, unwrap
 from penstock.adapter.openapi import description
@@ -34,6 +34,7 @@ from penstock.connectors.log import Parcel
 from penstock.errors import ConfigurationError, PenstockError, SinkError
 from penstock.kinds.coding import json_schema
 from penstock.kinds.text import key_of_path
+from penstock.runs.gate import Gate
 
 IDLE_POLL_S = (0.01, 0.25)
 """How often a consumer's stream is looked at: at first, and after nothing has come for a while."""

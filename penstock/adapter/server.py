@@ -21,7 +21,6 @@ import uvloop
 
 from penstock.adapter.access import Access
 from penstock.adapter.api import Api
-from penstock.adapter.door import Gate
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.protocol import BoundedProtocol
 from penstock.adapter.store import LogStore, Store
@@ -30,6 +29,7 @@ from penstock.app.topology import Topology
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.log.log import EventLog
 from penstock.errors import ConfigurationError, PortInUseError
+from penstock.runs.gate import Gate
 
 if TYPE_CHECKING:
     from penstock.adapter.mirror import KafkaMirror

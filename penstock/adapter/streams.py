@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader
-from penstock.adapter.door import Door, Gate
+from penstock.adapter.door import Door
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
 from penstock.adapter.transfers import Transfer, Transfers
 from penstock.app.topology import Topology
 from penstock.errors import ConfigurationError
 from penstock.kinds.event import Event
+from penstock.runs.gate import Gate
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """A topology as boxes and arrows, and as a Mermaid flowchart of them."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from penstock.app.description import Description
 from penstock.app.topology import Topology
 
 
@@ -24,37 +24,28 @@ class Edge(NamedTuple):
     label: str
 
 
-def nodes_and_edges(topology: Mapping[str, Any]) -> tuple[list[Node], list[Edge]]:
-    """Boxes for sources, elements and sinks; arrows for the streams between them.
-
-    Parameters
-    ----------
-    topology: as `Topology.to_json` and a run's manifest have it.
-    """
-    streams, elements, sinks = topology["streams"], topology["elements"], topology["sinks"]
-    nodes = [Node(f"source_{one['name']}", "source", one["name"], one["event"]) for one in streams if one["source"]]
+def nodes_and_edges(topology: Description) -> tuple[list[Node], list[Edge]]:
+    """Boxes for sources, elements and sinks; arrows for the streams between them."""
+    elements, sinks = topology.elements, topology.sinks
+    nodes = [Node(f"source_{source.name}", "source", source.name, source.event) for source in topology.sources]
     for element in elements:
-        note = f"key: {', '.join(element['key'])}" if element["key"] else element["dialect"]
-        note += f"; {element['note']}" if element.get("note") else ""
-        nodes.append(
-            Node(f"element_{element['name']}", "keyed" if element["key"] else "element", element["name"], note)
-        )
-    nodes += [Node(f"sink_{sink['name']}", "sink", sink["name"], "sink") for sink in sinks]
+        note = f"key: {', '.join(element.key)}" if element.key else element.dialect
+        note += f"; {element.note}" if element.note else ""
+        nodes.append(Node(f"element_{element.name}", "keyed" if element.key else "element", element.name, note))
+    nodes += [Node(f"sink_{sink.name}", "sink", sink.name, "sink") for sink in sinks]
     edges = []
-    for stream in streams:
-        name = stream["name"]
-        starts = [f"element_{element['name']}" for element in elements if name in element["emits"]]
-        ends = [f"element_{element['name']}" for element in elements if name in element["inputs"]]
-        ends += [f"sink_{sink['name']}" for sink in sinks if sink["stream"] == name]
-        edges += [
-            Edge(start, end, name) for start in ([f"source_{name}"] if stream["source"] else starts) for end in ends
-        ]
+    for stream in topology.streams:
+        makers = [f"element_{element.name}" for element in elements if stream.name in element.emits]
+        ends = [f"element_{element.name}" for element in elements if stream.name in element.inputs]
+        ends += [f"sink_{sink.name}" for sink in sinks if sink.stream == stream.name]
+        starts = [f"source_{stream.name}"] if stream.source else makers
+        edges += [Edge(start, end, stream.name) for start in starts for end in ends]
     return nodes, edges
 
 
 def mermaid(topology: Topology) -> str:
     """The topology as a Mermaid flowchart."""
-    nodes, edges = nodes_and_edges(topology.to_json())
+    nodes, edges = nodes_and_edges(topology.describe())
     shape = {"source": ("([", "])"), "sink": ("[(", ")]"), "element": ("[", "]"), "keyed": ("[[", "]]")}
     lines = ["flowchart LR"]
     for node in nodes:

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 def svg(topology: Topology) -> str:
     """The topology as an SVG picture."""
-    return drawn(*nodes_and_edges(topology.to_json()), topology.application)
+    return drawn(*nodes_and_edges(topology.describe()), topology.application)
 
 
 def drawn(nodes: list[Node], edges: list[Edge], application: str) -> str:

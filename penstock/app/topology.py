@@ -6,6 +6,15 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import msgspec
+
+from penstock.app.description import (
+    Description,
+    ElementDescription,
+    EventTimeDescription,
+    SinkDescription,
+    StreamDescription,
+)
 from penstock.app.element import Element, check_cases
 from penstock.app.stream import Sink, Source, Stream
 from penstock.errors import CyclicTopologyError, TopologyError
@@ -141,37 +150,33 @@ class Topology:
             (*kept, *away),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """The topology as plain data: what a recording keeps and other tools read."""
-        return {
-            "application": self.application,
-            "streams": [
-                {
-                    "name": stream.name,
-                    "event": stream.event_type.__name__,
-                    "fields": {name: _spell(kind) for name, kind in field_types(stream.event_type).items()},
-                    "source": isinstance(stream, Source),
-                    **_event_time(stream),
-                }
+    def describe(self) -> Description:
+        """The topology as plain data: what a recording keeps and what is drawn."""
+        return Description(
+            self.application,
+            [
+                StreamDescription(
+                    stream.name, stream.event_type.__name__,
+                    {name: _spell(kind) for name, kind in field_types(stream.event_type).items()},
+                    isinstance(stream, Source), _event_time(stream),
+                )
                 for stream in self.streams
             ],
-            "elements": [
-                {
-                    "name": element.name,
-                    "dialect": element.dialect,
-                    "key": list(element.key),
-                    "inputs": [stream.name for stream in element.inputs],
-                    "emits": [stream.name for stream in element.emits],
-                    "stage": self.depths[element.name],
-                    "every_s": element.every,
-                    "expires_s": element.expires,
-                    "timers": element.timers,
-                    **({"note": element.note} if element.note else {}),
-                }
+            [
+                ElementDescription(
+                    element.name, element.dialect, list(element.key), [stream.name for stream in element.inputs],
+                    [stream.name for stream in element.emits], self.depths[element.name], element.every, element.expires,
+                    element.timers, element.note,
+                )
                 for element in self.elements
             ],
-            "sinks": [{"name": sink.name, "stream": sink.stream.name} for sink in self.sinks],
-        }
+            [SinkDescription(sink.name, sink.stream.name) for sink in self.sinks],
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """The description in JSON's types, for other tools."""
+        described: dict[str, Any] = msgspec.to_builtins(self.describe())
+        return described
 
     def _check_element(self, element: Element) -> None:
         for stream in (*element.inputs, *element.emits):
@@ -257,11 +262,9 @@ def _check_names(kind: str, names: list[str]) -> None:
             )
 
 
-def _event_time(stream: Stream[Any]) -> dict[str, Any]:
-    if not isinstance(stream, Source) or stream.event_time is None:
-        return {}
-    own = stream.event_time
-    return {"event_time": {"field": own.field, "lateness_s": own.lateness, "late": own.late, "idle_s": own.idle}}
+def _event_time(stream: Stream[Any]) -> EventTimeDescription | None:
+    own = stream.event_time if isinstance(stream, Source) else None
+    return None if own is None else EventTimeDescription(own.field, own.lateness, own.late, own.idle)
 
 
 def _spell(annotation: Any) -> str:

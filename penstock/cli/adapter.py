@@ -109,7 +109,7 @@ def _place(uri: str) -> KafkaPlace:
 
 
 def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
-    from penstock.adapter.door import Gate
+    from penstock.runs.gate import Gate
 
     gates = {}
     if plan is not None:

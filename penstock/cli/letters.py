@@ -15,7 +15,7 @@ from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SinkError
 
 if TYPE_CHECKING:
-    from penstock.engine.letters import Letter
+    from penstock.runs.letters import Letter
 
 
 @command()
@@ -37,7 +37,7 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
       penstock letters runs/divisibility
       penstock letters runs/divisibility --of "decoding RawWords" --replay again.jsonl
     """
-    from penstock.engine.letters import letters_of
+    from penstock.runs.letters import letters_of
 
     found = [letter for letter in letters_of(run) if place in (None, letter.place)]
     if place is not None and not found:

@@ -1,16 +1,18 @@
 """``penstock rescale``."""
 
-import json
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
+import msgspec
 
 from penstock.app.loader import load_app
 from penstock.cli.arguments import PLACE, pairs
 from penstock.cli.command import command
 from penstock.errors import ConfigurationError, SourceError
-from penstock.storage.journal import lines_of
+from penstock.runs.manifest import manifest_of
+from penstock.runs.moves import moves_of
+from penstock.runs.starts import Start, last_start
 from penstock.storage.place import path_of
 
 MASKED = "***"
@@ -41,54 +43,49 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
         raise ConfigurationError("Say what is to change: --partitions N, or --group ELEMENT=GROUP.")
     if "/" in name:  # the run's directory
         runs, name = path_of(name).parent, path_of(name).name
-    start = _last_start(runs / name)
-    known = start["application"]
-    if not known["file"]:
+    run = runs / name
+    start = _last_start(run)
+    known = start.application
+    if not known.file:
         raise ConfigurationError(
             f"{name} was started from Python, so its file is not known: call penstock.run with partitions= there."
         )
-    uris = [*start["sources"].values(), *start["sinks"].values(), start["hops"] or ""]
-    settings = {**start["conf"], **known["parameters"]}
+    uris = [*start.sources.values(), *start.sinks.values(), start.hops or ""]
+    settings = {**start.conf, **known.parameters}
     hidden = [*(uri for uri in uris if MASKED in uri), *(name for name, value in settings.items() if value == MASKED)]
     if hidden:
         raise ConfigurationError(
             f"{name} was started with {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` instead, "
             "which moves it and goes on."
         )
-    app, reference = load_app(f"{known['file']}:{known['name']}", known["parameters"])
+    app, reference = load_app(f"{known.file}:{known.name}", known.parameters)
     options = RunOptions(
-        name=name, runs=runs, sources=start["sources"], sinks=start["sinks"], master=start["master"], partitions=partitions,
-        groups=pairs("--group", groups), hops=start["hops"], conf=start["conf"], archives=tuple(start["archives"]),
-        trigger=start["trigger"],
+        name=name, runs=runs, sources=start.sources, sinks=start.sinks, master=start.master, partitions=partitions,
+        groups=pairs("--group", groups), hops=start.hops, conf=start.conf, archives=tuple(start.archives),
+        trigger=start.trigger,
     )  # fmt: skip
-    before = _moves(runs / name)
+    before = len(list(moves_of(run)))
     move(app, options, application=reference)
-    moved = [json.loads(line) for line in _moves(runs / name)[len(before) :]]
+    moved = next(islice(moves_of(run), before, None), None)
     if as_json:
-        click.echo(json.dumps(moved[0] if moved else {}))
-    elif moved:
+        click.echo("{}" if moved is None else msgspec.json.encode(moved).decode())
+    elif moved is not None:
         click.echo(
-            f"{name}: {moved[0]['instances']:,} instances were moved in {moved[0]['took_s']:.1f} s, and counted again (measured)."
+            f"{name}: {moved.instances:,} instances were moved in {moved.took_s:.1f} s, and counted again (measured)."
         )
     else:
         click.echo(f"{name} has its new layout; there was no state to move.")
 
 
-def _moves(run: Path) -> list[str]:
-    return [line.decode() for line in lines_of(run / "moves.jsonl")]
-
-
-def _last_start(run: Path) -> dict[str, Any]:
+def _last_start(run: Path) -> Start:
     """How a run was last started.
 
     Raises
     ------
-    SourceError: there is no such run, or it was started by a version that did not keep it.
+    SourceError: there is no such run.
     """
-    try:
-        start: dict[str, Any] = json.loads(list(lines_of(run / "starts.jsonl"))[-1])
-    except (OSError, ValueError, IndexError) as error:
-        raise SourceError(f"{run} is no run that was started: name one that `penstock status` shows.") from error
-    if "application" not in start:
-        raise SourceError(f"{run} was last started by an older version of Penstock: start it once with this one.")
+    manifest_of(run)  # which refuses what is no run
+    start = last_start(run)
+    if start is None:
+        raise SourceError(f"{run} is no run that was started: name one that `penstock status` shows.")
     return start

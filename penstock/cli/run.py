@@ -232,7 +232,7 @@ def adapting(
         return options, None
     from penstock.cli.setting import target_of
     from penstock.planner.adapting import Adapting
-    from penstock.planner.decisions import in_force
+    from penstock.runs.decisions import in_force
 
     target = target_of(asked_for)
     if options.trigger is not None and given["plan_file"] is None:

@@ -13,7 +13,7 @@ from penstock.cli.arguments import PLACE, RUN
 from penstock.cli.command import command
 
 if TYPE_CHECKING:
-    from penstock.engine.overview import Overview
+    from penstock.runs.overview import Overview
 
 WIDTH = 160
 """Of what is no terminal."""
@@ -41,7 +41,7 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from penstock.engine.overview import overview, runs_in
+    from penstock.runs.overview import overview, runs_in
 
     found = [overview(run) for run in runs or runs_in(directory)]
     if as_json:

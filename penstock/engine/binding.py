@@ -3,10 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
-
-import msgspec
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference
@@ -25,14 +23,17 @@ from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
 from penstock.engine.agreement import keeps
 from penstock.engine.group import Group, group_elements
-from penstock.engine.ledger import Ledger, records_in
-from penstock.engine.moving.layout import Layout, changed
+from penstock.engine.ledger import Ledger
 from penstock.engine.options import RunOptions
 from penstock.engine.recording import Recording
 from penstock.engine.steering import Change
 from penstock.engine.stores import jars_for, schemes_of
 from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
 from penstock.masked import is_secret, masked, shown
+from penstock.runs.batches import records_in
+from penstock.runs.layout import Layout, changed
+from penstock.runs.manifest import Manifest, Mode, Reads
+from penstock.runs.starts import Environment, Loaded, Start
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
 
@@ -81,7 +82,10 @@ class BoundGroup:
         ]
 
 
-Mode = Literal["micro-batches", "real time"]
+AS_THEY_ARE = (
+    "master", "name", "partitions", "duration", "until_idle", "fresh", "take_over", "checkpoint_every", "retain", "quiet", "log_level",
+)  # fmt: skip
+"""Options that a start keeps as they were given."""
 
 
 class Binding:
@@ -116,7 +120,7 @@ class Binding:
         self.recording = Recording(options.directory(app.name), options.retain, take_over=options.take_over)
         try:
             stored = None if options.fresh else self.recording.stored()
-            self.layout = Layout.of(stored, options.groups, options.partitions)
+            self.layout = Layout.beginning(options.groups, options.partitions) if stored is None else stored.layout
             known = {element.name for element in topology.elements}  # code may have lost an element since
             if stored is not None:
                 kept = {name: group for name, group in self.layout.grouping.items() if name in known}
@@ -153,19 +157,20 @@ class Binding:
         ------
         ConfigurationError, TopologyError: there cannot be such groups.
         """
-        return layout.named(group_elements(self.topology, layout.grouping))
+        groups = group_elements(self.topology, layout.grouping)
+        return [replace(group, name=layout.full_name(group.name)) for group in groups]
 
     def settle_partitions(self, partitions: int) -> None:
         """Keep the number of partitions that the first start has found."""
         self.layout = changed(self.layout, partitions=partitions)
         self.wanted = changed(self.wanted, partitions=self.wanted.partitions or partitions)
-        self.recording.keep_layout(self._laid_out())
+        self.recording.keep(**self._laid_out())
 
     def move_to(self, layout: Layout) -> None:
         """Have another layout from now on; the one moment at which a run changes from the one to the other."""
         self.layout = self.wanted = layout
         self.groups = self.groups_of(layout)
-        self.recording.keep_layout(self._laid_out())
+        self.recording.keep(**self._laid_out())
 
     def claim(self) -> bool:
         """Begin the recording, or resume it, and make every sink's place this run's; returns whether it resumes.
@@ -182,12 +187,12 @@ class Binding:
                 sink.inspect(run, () if sink.place and sink.files.name in known else discarded)
 
         resumed = recording.prepare(self._manifest(), fresh=options.fresh, inspect=inspect)
-        known = recording.manifest["places"] if resumed else {}
+        known = recording.manifest.places if resumed else ()
         for sink in sinks:
             # A place that is shared is nobody's; of another, a run that goes on discards nothing more, wherever --sink leads.
             once = bool(sink.place) and sink.files.name in known
-            sink.claim(recording.manifest["run"], () if once else recording.manifest["discarded"])
-        self._note_configuration(resumed=resumed)
+            sink.claim(recording.manifest.run, () if once else recording.manifest.discarded)
+        self._note_start(resumed=resumed)
         return resumed
 
     def check_hops(self, groups: Sequence[BoundGroup]) -> None:
@@ -197,7 +202,7 @@ class Binding:
         ------
         IncompatibleStateError: a stream between groups has another type of event, and not all that was handed on has been read.
         """
-        kept: dict[str, Any] = self.recording.manifest["handed"]
+        kept: dict[str, Any] = self.recording.manifest.handed
         before = dict(kept)
         for group in groups:
             for bound, position in group.positions():
@@ -213,7 +218,7 @@ class Binding:
                     )
                 kept[name] = shape
         if kept != before:
-            self.recording.keep_layout({"handed": kept})
+            self.recording.keep(handed=kept)
 
     def check_sinks(self, groups: Sequence[BoundGroup]) -> None:
         """See that all sinks still hold what has been delivered to them, by groups of now and by those that these continue.
@@ -248,18 +253,24 @@ class Binding:
             if source.name in change.sources:
                 context = SourceContext(self.application)
                 self.sources[source.name] = bind_source(source, change.sources[source.name], context)
-        self._note_configuration(resumed=True, changed=True)
+        self._note_start(resumed=True, changed=True)
 
-    def _note_configuration(self, **how: bool) -> None:
-        options = self.options
-        where = self.application
-        application = {
-            "file": str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None,
-            "name": where.name, "parameters": {name: "***" if is_secret(name) else value for name, value in where.parameters},
-        }  # fmt: skip
-        self.recording.note_configuration(
-            {"master": options.master, **how, **_plain(options), "trigger": self.trigger, "application": application}
-        )
+    def _note_start(self, *, resumed: bool, changed: bool = False) -> None:
+        options, where = self.options, self.application
+        file = str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None
+        parameters = {name: "***" if is_secret(name) else str(value) for name, value in where.parameters}
+
+        def start(time: float, environment: Environment) -> Start:
+            return Start(
+                time=time, environment=environment, application=Loaded(file, where.name, parameters), resumed=resumed, changed=changed,
+                trigger=self.trigger, sources={name: masked(uri) for name, uri in options.sources.items()},
+                sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf=shown(options.conf),
+                hops=options.hops and masked(options.hops), archives=list(options.archives), runs=str(options.runs),
+                report=None if options.report is None else str(options.report), spark=None if options.spark is None else "given",
+                **{name: getattr(options, name) for name in AS_THEY_ARE},
+            )  # fmt: skip
+
+        self.recording.note_start(start)
 
     @property
     def trigger(self) -> float:
@@ -298,7 +309,7 @@ class Binding:
             self.layout.first.get(group.name, 0),
             self.options.retain,
         )
-        wiring = self.wiring(group, int(self.recording.manifest["partitions"]), tuple(sink.files for sink in sinks))
+        wiring = self.wiring(group, self.recording.manifest.partitions or 1, tuple(sink.files for sink in sinks))
         places = tuple(range(len(sources)))
         return BoundGroup(
             group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring, places
@@ -323,32 +334,28 @@ class Binding:
             for source in topology.sources
         ]
 
-    def _manifest(self) -> dict[str, Any]:
-        return {
-            "application": self.app.name,
-            "mode": self._mode,
-            "topology": self.topology.to_json(),
-            "state": describe_state(self.topology),
-            "sources": {name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
-            "identities": {name: bound.identity() for name, bound in self.sources.items()},
-            "parameters": {name: str(value) for name, value in self.app.values.items() if not is_secret(name)},
-            **self._laid_out(),
-        }
+    def _manifest(self) -> Manifest:
+        return Manifest(
+            application=self.app.name, mode=self._mode, topology=self.topology.describe(), state=describe_state(self.topology),
+            sources={name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
+            identities={name: bound.identity() for name, bound in self.sources.items()},
+            parameters={name: str(value) for name, value in self.app.values.items() if not is_secret(name)}, **self._laid_out(),
+        )  # fmt: skip
 
     def _laid_out(self) -> dict[str, Any]:
-        """What the manifest says of the layout."""
+        """The manifest's fields that say how the run is divided."""
+        parts = {group: self.part(group) for group in self.groups}
         return {
             "groups": {name: group.name for group in self.groups for name in group.elements},
-            "hops": {group.name: self.part(group).hops for group in self.groups},
+            "hops": {group.name: part.hops for group, part in parts.items()},
             "reads": {
-                group.name: {
-                    "sources": list(group.sources),
-                    "handed_on": [one.name for one in self.part(group).sources if one.name not in group.sources],
-                }
-                for group in self.groups
+                group.name: Reads(
+                    list(group.sources), [one.name for one in part.sources if one.name not in group.sources]
+                )
+                for group, part in parts.items()
             },
             "partitions": self.layout.partitions,
-            "layout": msgspec.to_builtins(self.layout),
+            "layout": self.layout,
         }
 
     def _hop_source(self, topology: Topology, name: str) -> BoundSource:
@@ -370,7 +377,7 @@ class Binding:
             from penstock.connectors.kafka.sink import KafkaHopSink  # needs an extra
 
             sink = KafkaHopSink(self.topology.stream(stream), topic, self.recording.directory, files)
-        sink.claim(self.recording.manifest["run"], ())
+        sink.claim(self.recording.manifest.run, ())
         return sink
 
     def _hop_topic(self, stream: str) -> KafkaPlace | None:
@@ -379,7 +386,7 @@ class Binding:
         uri = Uri.parse(self.options.hops)
         place = KafkaPlace.of(replace(uri, place=f"{uri.place}/hop"))
         name = quote(stream, safe="").replace("%", "_")
-        return replace(place, topic=f"penstock-{self.recording.manifest['run']}-{name}")
+        return replace(place, topic=f"penstock-{self.recording.manifest.run}-{name}")
 
 
 def _check_names(flag: str, given: Any, known: list[str]) -> None:
@@ -388,13 +395,3 @@ def _check_names(flag: str, given: Any, known: list[str]) -> None:
             raise ConfigurationError(
                 f"{flag} {name}=...: there is no {name}; the application has {', '.join(known) or 'none'}."
             )
-
-
-def _plain(options: RunOptions) -> dict[str, Any]:
-    text = {name: str(value) if isinstance(value, Path) else value for name, value in vars(replace(options)).items()}
-    text["sources"] = {name: masked(uri) for name, uri in options.sources.items()}
-    text["sinks"] = {name: masked(uri) for name, uri in options.sinks.items()}
-    text["spark"] = None if options.spark is None else "given"
-    text["conf"] = shown(options.conf)
-    text["hops"] = options.hops and masked(options.hops)
-    return text

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,7 @@ from penstock.engine.steering import Steering
 from penstock.engine.stores import settings_for
 from penstock.engine.watch import Watch, interruptible
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
+from penstock.runs.report import Report
 from penstock.secret import conf_of
 from penstock.storage.place import is_local
 from penstock.storage.reach import is_of_store, refusal
@@ -68,7 +70,7 @@ class Way(Protocol):
     def names(self) -> Collection[str]:
         """What its queries are called."""
 
-    def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+    def stream(self, spark: SparkSession, watch: Watch) -> Report:
         """Run until the watch says that it is over; returns the report."""
 
     def delivered(self, query: str, batch: int) -> dict[str, float]:
@@ -133,7 +135,7 @@ class _Mover:
         """What its queries are called."""
         return self.run.names
 
-    def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+    def stream(self, spark: SparkSession, watch: Watch) -> Report:
         """Move; returns the report."""
         return self.run.move(spark, watch)
 
@@ -176,7 +178,9 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
     finally:
         live.close()
         recording.release()
-    return RunResult(report, recording.directory, watch.interrupted, binding.sinks, binding.letters)
+    return RunResult(
+        msgspec.to_builtins(report), recording.directory, watch.interrupted, binding.sinks, binding.letters
+    )
 
 
 @contextmanager
@@ -191,7 +195,7 @@ def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) 
             if progress.get("name") in way.names:  # a session that is given may have other queries
                 delivered = way.delivered(progress["name"], progress.get("batchId", -1))
                 recording.note_progress({**progress, "delivered": delivered} if delivered else progress)
-                live.waiting(waiting_in(progress, recording.manifest.get("orders", {}).get(progress["name"], ())))
+                live.waiting(waiting_in(progress, recording.manifest.orders.get(progress["name"], ())))
                 if steering is not None:
                     steering.progressed(progress)
 

@@ -10,8 +10,7 @@ from penstock.app.element import Element
 from penstock.app.stream import Source, Stream
 from penstock.app.topology import Topology
 from penstock.errors import ConfigurationError, TopologyError
-
-MAIN = "main"
+from penstock.runs.layout import MAIN
 
 
 @dataclass(frozen=True)

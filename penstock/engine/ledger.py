@@ -8,7 +8,6 @@ So all sinks of a group commit a batch together, and once.
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,75 +16,10 @@ from msgspec import structs
 from penstock.connectors.sink import BoundSink, present
 from penstock.engine.options import RETAIN
 from penstock.errors import RunFailedError, SinkError
-from penstock.runtime.histogram import Histogram
+from penstock.runs.batches import BatchRecord, sum_of
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
-from penstock.runtime.tally import Counts, Tally
 from penstock.storage import durable, journal
 from penstock.storage.place import is_local, path_of
-
-
-class BatchRecord(Counts, kw_only=True):
-    """What is kept of a committed micro-batch; times are in microseconds since the epoch."""
-
-    batch: int
-    committed_us: int
-    files: list[StagedFile] = []
-    latency_ms: Histogram = msgspec.field(default_factory=Histogram)
-    dead_lettered: int = 0
-    """Source events that, or a descendant of which, became a dead letter."""
-    offsets: str = ""
-    """A checksum of how far the batch has read its sources, as Spark's checkpoint had it."""
-    moved: bool = False
-    """Whether it is no micro-batch but what a group began with that another has handed its instances to."""
-    summed: int = 0
-    """How many micro-batches it is the sum of, the last of which gives it its number; 0 for a single one."""
-    reached: dict[str, int] = {}
-    """Of a sum: the last micro-batch that had something for each output, by the outputs' labels."""
-
-    @property
-    def batches(self) -> int:
-        """How many micro-batches it stands for."""
-        return self.summed or int(not self.moved)
-
-    @property
-    def delivered(self) -> dict[str, int]:
-        """The last micro-batch with something for each output, as far as this record knows."""
-        return {**self.reached, **{file.sink: self.batch for file in self.files}}
-
-    @classmethod
-    def of(cls, batch: int, committed_us: int, tallies: list[Tally], offsets: str = "") -> "BatchRecord":
-        """The record that the tallies of a batch's stages and partitions add up to."""
-        record = cls(batch=batch, committed_us=committed_us, offsets=offsets)
-        for tally in tallies:
-            record.merge(tally)
-            for births in tally.births:
-                record.latency_ms.merge(births.latencies_ms(committed_us))
-        record.dead_lettered = len({origin for tally in tallies for origin in tally.failed})
-        return record
-
-
-def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
-    """Successive records, at least one, as one: their counts added up, and the number of the last."""
-    counts, latency_ms, dead_lettered, summed = Counts(), Histogram(), 0, 0
-    reached: dict[str, int] = {}
-    for record in records:
-        reached |= record.delivered
-        counts.merge(record)
-        latency_ms.merge(record.latency_ms)
-        dead_lettered += record.dead_lettered
-        summed += record.batches
-    return BatchRecord(
-        batch=record.batch, committed_us=record.committed_us, offsets=record.offsets, latency_ms=latency_ms,
-        dead_lettered=dead_lettered, moved=not summed, summed=summed, reached=reached, **structs.asdict(counts),
-    )  # fmt: skip
-
-
-def records_in(path: Path) -> Iterator[BatchRecord]:
-    """The committed batches that a ledger's file holds; a torn last line, which no batch relied on, is left out."""
-    decode = msgspec.json.Decoder(BatchRecord).decode
-    for line in journal.lines_of(path):
-        with suppress(msgspec.DecodeError):
-            yield decode(line)
 
 
 class Ledger:

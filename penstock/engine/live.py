@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.status import Status
 
 from penstock.connectors.lag import Waiting, said
-from penstock.engine.ledger import BatchRecord
+from penstock.runs.batches import BatchRecord
 
 
 class Snapshot(NamedTuple):

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -30,19 +29,22 @@ from penstock.engine.ending import (
     waits,
 )
 from penstock.engine.inputs import Inputs
-from penstock.engine.ledger import BatchRecord, clear_staging, records_in
+from penstock.engine.ledger import clear_staging
 from penstock.engine.live import Live, Snapshot
 from penstock.engine.moving.move import Move
 from penstock.engine.native import NativeWriter, compile_native
 from penstock.engine.queries import settings_for
 from penstock.engine.quiet import Quiet
-from penstock.engine.report import Totals, report_of, watermarks_of
+from penstock.engine.report import report_of, watermarks_of
 from penstock.engine.session import having, settle
 from penstock.engine.steering import Steering, retime
 from penstock.engine.warmup import warm_up
 from penstock.engine.watch import POLL_S, Watch, lost_a_part
 from penstock.engine.watermarks import Watermarks
 from penstock.errors import PenstockError
+from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.report import Report
+from penstock.runs.totals import Totals
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY
 
@@ -78,7 +80,7 @@ class MicroBatches:
         """Seconds that each sink has taken for a micro-batch; asked once."""
         return self._delivered.pop((query, batch), {})
 
-    def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+    def stream(self, spark: SparkSession, watch: Watch) -> Report:
         """Run until the watch says that it is over; returns the report.
 
         Of an input that has ended, in a start that was killed before it could say so, only the report is left to make.
@@ -126,7 +128,7 @@ class MicroBatches:
         except PenstockError as error:  # what a query has failed of is said, and not that its source cannot be counted
             raise watch.failure or error from None
 
-    def move(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+    def move(self, spark: SparkSession, watch: Watch) -> Report:
         """Move the run to where it is wanted, and read nothing that is not begun; returns the report."""
         groups = self._where_wanted(spark, watch)
         _close(groups)
@@ -394,7 +396,7 @@ class MicroBatches:
             watermarks = watermarks_of(self._binding.topology, self._totals)
         return Snapshot(taken, left, dead, watermarks)
 
-    def _report(self, groups: list[BoundGroup]) -> dict[str, Any]:
+    def _report(self, groups: list[BoundGroup]) -> Report:
         reckonings: dict[str, Reckoning] = {
             bound.source.name: self._reckoned(bound, position)
             for group in groups

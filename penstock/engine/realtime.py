@@ -30,13 +30,14 @@ from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import ID_HEADER, Topic, name_of
 from penstock.engine.binding import Binding
 from penstock.engine.execution import RunResult, execute
-from penstock.engine.letters import topic_of_letters
 from penstock.engine.live import Live
 from penstock.engine.native import conform, encoded_columns, in_json, joined_texts
 from penstock.engine.options import RunOptions
 from penstock.engine.watch import Watch
 from penstock.errors import ConfigurationError
 from penstock.kinds.fields import raw_fields
+from penstock.runs.letters import topic_of_letters
+from penstock.runs.report import Outcome, Report
 from penstock.runtime.codec import Codec
 from penstock.storage import durable
 
@@ -151,7 +152,7 @@ class RealTime:
                     f"Sink {sink.name} has a schema registry; real-time mode writes JSON only, in Spark's own code."
                 )
 
-    def stream(self, spark: SparkSession, watch: Watch) -> dict[str, Any]:
+    def stream(self, spark: SparkSession, watch: Watch) -> Report:
         """Run until the watch says that it is over; returns the report."""
         self._check_slots(spark)
         queries: dict[str, StreamingQuery] = {}
@@ -294,24 +295,16 @@ class RealTime:
             found |= {name_of(one) or "": one.value() or b"" for several in topic.read(lows, ends) for one in several}
         return [letter for name, letter in found.items() if _is_within(name, spans)]
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self) -> Report:
         spans = self._spans().values()
         accepted, queued = sum(span.end - span.first for span in spans), sum(span.end - span.done for span in spans)
         dead = len(self.letters())
-        return {
-            "application": self._topology.application,
-            "engine": f"spark {pyspark.__version__}, real-time mode",
-            "master": self._options.master,
-            "delivery": "at least once",
-            "counts": {
-                "accepted": accepted,
-                "processed": accepted - queued - dead,
-                "dead_lettered": dead,
-                "queued": queued,
-            },
-            "dead_letter_topics": [dead_letters_of(bound.place).topic for bound in self._kafka()],
-            "units": {"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
-        }
+        return Report(
+            application=self._topology.application, engine=f"spark {pyspark.__version__}, real-time mode", master=self._options.master,
+            delivery="at least once", counts=Outcome(accepted, accepted - queued - dead, dead, queued),
+            dead_letter_topics=[dead_letters_of(bound.place).topic for bound in self._kafka()],
+            units={"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
+        )  # fmt: skip
 
 
 def dead_letters_of(place: KafkaPlace) -> KafkaPlace:

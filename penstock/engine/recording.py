@@ -1,7 +1,6 @@
 """The recording of a run: one directory that is report, fixture and bug report at once."""
 
 import fcntl
-import json
 import os
 import platform
 import re
@@ -9,11 +8,11 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyspark
+from msgspec import structs
 
 import penstock
 from penstock.app.state import check_state_fits
@@ -21,28 +20,33 @@ from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
 from penstock.connectors.source import BoundSource
 from penstock.engine.options import RETAIN
-from penstock.engine.overview import mode_of
-from penstock.engine.progress import ProgressFile, Sums
 from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
+from penstock.runs.files import (
+    BEFORE_MANIFEST,
+    CHECKPOINT,
+    DRAFTS,
+    HOPS,
+    JOURNALS,
+    LOG,
+    MANIFEST,
+    MOVING,
+    NOTES,
+    OURS,
+    OUTPUT,
+    PROGRESS,
+    REPORT,
+    ledger_of,
+)
+from penstock.runs.manifest import Driver, Head, Manifest, SinkPlace, head_of, stored_manifest
+from penstock.runs.progress import ProgressFile, Sums
+from penstock.runs.report import Report, report_of_run
+from penstock.runs.starts import Environment, Start, note_start
 from penstock.runtime.output import DEAD_LETTERS
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, here_of, is_local, make_here
 from penstock.storage.reach import check, is_of_store
 
 LOCK_PATIENCE = 30.0
-
-MANIFEST, REPORT, LOG = "manifest.json", "report.json", "spark.log"
-OUTPUT, HOPS, CHECKPOINT, MOVING = "output", "hops", "checkpoint", "moving"
-OURS = (
-    r"manifest\.json|report\.json|spark\.log|elements\.log(?:\.\d)?|log4j2\.properties|application-[0-9a-f]{16}\.(?:zip|draft)|"
-    r"kafka~.*\.json"
-)
-DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
-NOTES = r"kafka~.*\.json"
-JOURNALS = r"(?:batches-.*|progress|starts|moves|decisions)\.jsonl"
-"""Names of what a run writes, as regular expressions. Nothing else in its directory is ever removed."""
-BEFORE_MANIFEST = rf"spark\.log|log4j2\.properties|{DRAFTS}"
-"""What a start that was killed early may leave."""
 
 Inspect = Callable[[str, list[str], Collection[str]], None]
 """Called with a run, those that it discards, and the sinks that it has claimed before; raises what forbids the start."""
@@ -77,14 +81,15 @@ class Recording:
             raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
         if not take_over:
             self._lock()
-        self.manifest: dict[str, Any] = {}
+        self._manifest: Manifest | None = None
         self._retain = retain
-        self._driver = {
-            "id": uuid.uuid4().hex,
-            "host": socket.gethostname(),
-            "process": os.getpid(),
-            "since": time.time(),
-        }
+        self._driver = Driver(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
+
+    @property
+    def manifest(self) -> Manifest:
+        """What is kept from one start to the next; there once the run is prepared."""
+        assert self._manifest is not None
+        return self._manifest
 
     def checkpoint(self, group: str) -> Path:
         """Spark's checkpoint of a group."""
@@ -92,7 +97,7 @@ class Recording:
 
     def ledger(self, group: str) -> Path:
         """The committed batches of a group."""
-        return self.directory / f"batches-{group}.jsonl"
+        return ledger_of(self.directory, group)
 
     @property
     def hops(self) -> Path:
@@ -104,19 +109,17 @@ class Recording:
         """Where sinks without a URI write."""
         return self.directory / OUTPUT
 
-    def stored(self) -> dict[str, Any] | None:
+    def stored(self) -> Manifest | None:
         """The manifest of an earlier start that is to be resumed, if there is one."""
-        path = self.directory / MANIFEST
-        stored = _read(path)
-        return None if stored is None or stored.get("discarding") else stored
+        stored = stored_manifest(self.directory)
+        return None if stored is None or stored.discarding else stored
 
-    def prepare(self, manifest: dict[str, Any], *, fresh: bool, inspect: Inspect) -> bool:
+    def prepare(self, manifest: Manifest, *, fresh: bool, inspect: Inspect) -> bool:
         """Begin a run, or resume it; returns whether it is resumed.
 
         Parameters
         ----------
-        manifest: what must not change from one start to the next: topology, state, sources,
-            parameters, groups. An earlier one's ``run`` is kept.
+        manifest: what must not change from one start to the next: topology, state, sources, parameters, groups.
         fresh: discard what there is.
         inspect: what else may refuse the start.
 
@@ -124,32 +127,30 @@ class Recording:
         ------
         IncompatibleStateError, ConfigurationError: what there is does not fit; nothing was changed.
         """
-        path = self.directory / MANIFEST
-        stored = _read(path)
-        resumed = stored is not None and not fresh and not stored.get("discarding")
-        if resumed:
-            assert stored is not None
+        earlier, stored = head_of(self.directory), None if fresh else self.stored()
+        if stored is not None:
             self._check(stored, manifest)
-            manifest |= {name: stored[name] for name in ("run", "discarded", "place")}
-            manifest |= {"orders": stored.get("orders", {}), "ended": stored.get("ended", False)}
-            manifest |= {name: stored.get(name, {}) for name in ("places", "beginnings", "handed")}
-            inspect(manifest["run"], manifest["discarded"], manifest["places"])
+            for name in ("run", "discarded", "place", "orders", "ended", "places", "beginnings", "handed"):
+                setattr(manifest, name, getattr(stored, name))
+            inspect(manifest.run, manifest.discarded, manifest.places)
         else:
-            manifest |= {"place": str(self.directory), **_identity(stored)}
-            manifest |= {name: {} for name in ("places", "beginnings", "handed")}
-            inspect(manifest["run"], manifest["discarded"], ())
-            if stored is not None:
+            manifest.place = str(self.directory)
+            manifest.run, manifest.discarded = _identity(earlier)
+            inspect(manifest.run, manifest.discarded, ())
+            if earlier is not None:
                 # Which runs are discarded is written down first, so that a kill in between is resumed.
-                _write_atomically(path, {**manifest, "discarding": True})
-                self._discard(manifest["discarded"])
-        self.manifest = manifest | {"driver": self._driver}
-        _write_atomically(path, self.manifest)
-        self._progress = ProgressFile(self.directory / "progress.jsonl", self._retain)
-        return resumed
+                structs.replace(manifest, discarding=True).write(self.directory)
+                self._discard(manifest.discarded)
+        manifest.driver = self._driver
+        self._manifest = manifest
+        manifest.write(self.directory)
+        self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
+        return stored is not None
 
-    def keep_layout(self, layout: dict[str, Any]) -> None:
-        """Keep how the run is divided, which its checkpoints fix."""
-        self.manifest |= layout
+    def keep(self, **changes: Any) -> None:
+        """Keep other values of the manifest's fields: how the run is divided, say, which its checkpoints fix."""
+        for name, value in changes.items():
+            setattr(self.manifest, name, value)
         self._keep_manifest()
 
     def fix_order(self, group: str, sources: list[str]) -> None:
@@ -159,7 +160,7 @@ class Recording:
         ------
         IncompatibleStateError: an earlier start has read them in another.
         """
-        orders = self.manifest.setdefault("orders", {})
+        orders = self.manifest.orders
         if orders.setdefault(group, sources) != sources:
             raise IncompatibleStateError(
                 f"The query of {group} has read {', '.join(orders[group])} in this order when this run began, and now reads "
@@ -176,19 +177,17 @@ class Recording:
         sinks: their places, by name.
         committed: the last batch of each group so far, as sinks count.
         """
-        kept: dict[str, Any] = self.manifest["places"]
-        before = {name: place.get("place") for name, place in kept.items()}
+        kept, before = self.manifest.places, dict(self.manifest.places)
         for name, place in sinks.items():
-            if before.get(name) != place:
-                kept[name] = {"place": place, "since": dict(committed) if name in before else {}}
-        if before != {name: place["place"] for name, place in kept.items()}:
+            if name not in before or before[name].place != place:
+                kept[name] = SinkPlace(place, dict(committed) if name in before else {})
+        if kept != before:
             self._keep_manifest()
-        return {name: kept[name]["since"] for name in sinks}
+        return {name: kept[name].since for name in sinks}
 
     def beginning(self, bound: BoundSource, started_us: int) -> Any:
         """Where the run has begun to read a source: what that says at its first start, whether or not there is anything to read."""
-        known: dict[str, Any] = self.manifest["beginnings"]
-        name = bound.source.name
+        known, name = self.manifest.beginnings, bound.source.name
         if known.get(name) is None:
             known[name] = bound.beginning(started_us)
             if known[name] is not None:
@@ -198,38 +197,33 @@ class Recording:
     @property
     def ended(self) -> bool:
         """Whether the input has ended; at a start, that an earlier one was killed before it had written its report."""
-        return bool(self.manifest.get("ended"))
+        return self.manifest.ended
 
     def note_end(self) -> None:
         """Keep that the input has ended, after which no event can come."""
-        self.manifest["ended"] = True
-        self._keep_manifest()
+        self.keep(ended=True)
 
     def _keep_manifest(self) -> None:
         self._refuse_taken_over()
-        _write_atomically(self.directory / MANIFEST, self.manifest)
+        self.manifest.write(self.directory)
 
     def _refuse_taken_over(self) -> None:
-        """What is no micro-batch is not fenced; a driver that another has followed had better not write it."""
-        path = self.directory / MANIFEST
-        now = (_read(path) or {}).get("driver")
-        if now is not None and now["id"] != self._driver["id"]:
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now["since"]))
+        """Refuse to write where another driver has taken the run over. Commits are fenced by the ledger, and other files by this."""
+        stored = stored_manifest(self.directory)
+        now = None if stored is None else stored.driver
+        if now is not None and now.id != self._driver.id:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now.since))
             raise RunLockedError(
-                f"Another driver has taken over {self.directory.name} (process {now['process']} on {now['host']}, {since}), so this "
+                f"Another driver has taken over {self.directory.name} (process {now.process} on {now.host}, {since}), so this "
                 "one has stopped and commits nothing more. Nothing is lost: the other goes on."
             )
 
-    def note_configuration(self, configuration: dict[str, Any]) -> None:
-        """Keep the options and the environment of this start, after those of earlier ones."""
-        environment = {
-            "penstock": penstock.__version__,
-            "pyspark": pyspark.__version__,
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            "cores": os.cpu_count(),
-        }
-        self._append("starts.jsonl", {"time": time.time(), **configuration, "environment": environment})
+    def note_start(self, start: Callable[[float, Environment], Start]) -> None:
+        """Keep a start, or a change of settings during one, with its time and environment."""
+        environment = Environment(
+            penstock.__version__, pyspark.__version__, platform.python_version(), platform.platform(), os.cpu_count()
+        )
+        note_start(self.directory, start(time.time(), environment))
 
     def note_progress(self, progress: dict[str, Any]) -> None:
         """Keep a progress of Spark's."""
@@ -239,7 +233,7 @@ class Recording:
         """The sums of all progresses that were kept."""
         return self._progress.sums()
 
-    def write_report(self, report: dict[str, Any], copy: Path | None) -> None:
+    def write_report(self, report: Report, copy: Path | None) -> None:
         """Write ``report.json``, and a copy where one is wanted.
 
         Raises
@@ -247,29 +241,26 @@ class Recording:
         RunLockedError: another driver has taken the run over.
         """
         self._refuse_taken_over()
-        report |= {"ended": self.ended}
-        _write_atomically(self.directory / REPORT, report)
+        report.ended = self.ended
+        report.write(self.directory / REPORT)
         if copy is not None:
             try:
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                _write_atomically(copy, report, mode=0o666)
+                report.write(copy, mode=0o666)
             except OSError as error:
                 raise SinkError(f"The report cannot be written to {copy} ({error.strerror}).") from error
 
     def release(self) -> None:
         """Let another process run this run; called once nothing of this one is left."""
-        if self.manifest and not is_local(self.directory):  # the lock is of this machine
+        if self._manifest is not None and not is_local(self.directory):  # the lock is of this machine
             try:
-                self._driver["released"] = time.time()
+                self._driver.released = time.time()
                 self._keep_manifest()
             except Exception as error:  # what has stopped the run is said, and not what stops this
                 if not (isinstance(error, PenstockError) or is_of_store(error)):
                     raise
         fcntl.flock(self.log, fcntl.LOCK_UN)
         self.log.close()
-
-    def _append(self, name: str, record: dict[str, Any]) -> None:
-        journal.add(self.directory / name, json.dumps(record, default=str).encode())
 
     def _lock(self) -> None:
         """Lock the log file. Spark's JVM and workers inherit it, so a driver that was killed holds
@@ -316,61 +307,61 @@ class Recording:
         durable.remove(self.directory / MOVING)
         os.truncate(self.log.name, 0)
 
-    def _check(self, stored: dict[str, Any], present: dict[str, Any]) -> None:
-        if stored.get("ended") and (_read(self.directory / REPORT) or {}).get("ended"):
+    def _check(self, stored: Manifest, present: Manifest) -> None:
+        report = report_of_run(self.directory)
+        if stored.ended and report is not None and report.ended:
             raise ConfigurationError(
                 f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. Start "
                 "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
             )
         self._refuse_moved(stored)
-        check_state_fits(stored["state"], present["state"])
+        check_state_fits(stored.state, present.state)
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
-        before = mode_of(self.directory, stored)
-        if before != present["mode"]:
+        if stored.mode != present.mode:
             raise ConfigurationError(
-                f"{self.directory.name} was begun in {before}, and would now run in {present['mode']} and read all of its input again: {mend}."
+                f"{self.directory.name} was begun in {stored.mode}, and would now run in {present.mode} and read all of its input again: {mend}."
             )
-        if list(stored["sources"]) != list(present["sources"]):
+        if list(stored.sources) != list(present.sources):
             raise ConfigurationError(
-                f"The sources were {', '.join(stored['sources'])} when this run began, and are now "
-                f"{', '.join(present['sources'])}; Spark knows them by their order: {mend}."
+                f"The sources were {', '.join(stored.sources)} when this run began, and are now "
+                f"{', '.join(present.sources)}; Spark knows them by their order: {mend}."
             )
-        for name, place in stored["sources"].items():
-            now = present["sources"].get(name)
+        for name, place in stored.sources.items():
+            now = present.sources.get(name)
             if now != place:
                 raise ConfigurationError(
                     f"Source {name} was read from {place} when this run began, and now from {now}: {mend}."
                 )
-        for name, identity in stored.get("identities", {}).items():
-            now = present["identities"].get(name)
+        for name, identity in stored.identities.items():
+            now = present.identities.get(name)
             if identity is not None and now != identity:
                 raise ConfigurationError(
-                    f"Source {name} is another {present['sources'][name].partition(':')[0]} than the one that this run began "
+                    f"Source {name} is another {present.sources[name].partition(':')[0]} than the one that this run began "
                     f"with, though in the same place: what has been read of the old one says nothing of it: put that back, "
                     f"or start afresh with --fresh, or under another --name than {self.directory.name}."
                 )
-        for name, value in stored["parameters"].items():
-            if present["parameters"].get(name) != value:
+        for name, value in stored.parameters.items():
+            if present.parameters.get(name) != value:
                 raise ConfigurationError(
-                    f"Parameter --{name} was {value} when this run began, and is now {present['parameters'].get(name)}: {mend}."
+                    f"Parameter --{name} was {value} when this run began, and is now {present.parameters.get(name)}: {mend}."
                 )
-        for name, group in stored["groups"].items():
-            if present["groups"].get(name, group) != group:
+        for name, group in stored.groups.items():
+            if present.groups.get(name, group) != group:
                 raise IncompatibleStateError(
-                    f"Element {name} was in group {group} when this run began, and is now in {present['groups'][name]}, "
+                    f"Element {name} was in group {group} when this run began, and is now in {present.groups[name]}, "
                     f"which has another checkpoint: {mend}."
                 )
-        if stored["hops"] != present["hops"]:
+        if stored.hops != present.hops:
             raise IncompatibleStateError(
-                f"The groups had {stored['hops']} keyed hops when this run began, and now have {present['hops']}; Spark's "
+                f"The groups had {stored.hops} keyed hops when this run began, and now have {present.hops}; Spark's "
                 f"checkpoint fixes them: {mend}."
             )
 
-    def _refuse_moved(self, stored: dict[str, Any]) -> None:
+    def _refuse_moved(self, stored: Manifest) -> None:
         """Refuse a directory that lay elsewhere: Spark's checkpoint says of the files of state where they lay."""
-        place = stored.get("place", str(self.directory))
+        place = stored.place
         here = is_local(self.directory) and Path(place).exists() and self.directory.samefile(place)
-        if here or place == str(self.directory) or not stored["state"]:
+        if here or place == str(self.directory) or not stored.state:
             return
         raise IncompatibleStateError(
             f"{self.directory} was {place} when this run began, and Spark's checkpoint names the files of its state by that: move it "
@@ -397,31 +388,15 @@ def _refuse_no_run(directory: Path) -> None:
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    with suppress(FileNotFoundError):
-        try:
-            content: dict[str, Any] = json.loads(durable.read(path))
-        except ValueError as error:
-            raise ConfigurationError(
-                f"{path} is damaged ({error}), so nothing in its directory is touched: put it back as it was, or choose another --name."
-            ) from error
-        return content
-    return None
-
-
 def _within(directory: Path) -> list[Path]:
     """The directories in a directory."""
     return [path for name in durable.names(directory) if (path := directory / name).is_dir()]
 
 
-def _identity(stored: dict[str, Any] | None) -> dict[str, Any]:
+def _identity(earlier: Head | None) -> tuple[str, list[str]]:
     """What a run that begins anew is called, and the runs that it discards."""
-    if stored is None:
-        return {"run": uuid.uuid4().hex, "discarded": []}
-    if stored.get("discarding"):
-        return {"run": stored["run"], "discarded": stored["discarded"]}
-    return {"run": uuid.uuid4().hex, "discarded": [stored["run"], *stored["discarded"]]}
-
-
-def _write_atomically(path: Path, content: dict[str, Any], mode: int = durable.PRIVATE) -> None:
-    durable.write(path, json.dumps(content, indent=2, default=str) + "\n", mode)
+    if earlier is None:
+        return uuid.uuid4().hex, []
+    if earlier.discarding:
+        return earlier.run, earlier.discarded
+    return uuid.uuid4().hex, [earlier.run, *earlier.discarded]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.engine.ledger import BatchRecord
+from penstock.runs.batches import BatchRecord
 
 
 class Change(NamedTuple):

@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.adapter.door import Gate
-from penstock.engine.ledger import BatchRecord
 from penstock.engine.steering import Change
 from penstock.errors import PenstockError, SourceError
 from penstock.planner.arrivals import arrivals_of
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.change import RateChange, rate_change
-from penstock.planner.decisions import Decision, note
 from penstock.planner.door import Passage
 from penstock.planner.doors import Doors
 from penstock.planner.observation import Observation, observe_running
 from penstock.planner.pace import pace_of
 from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Prediction
-from penstock.planner.record import Record, record_of
 from penstock.planner.series import Real, Series
 from penstock.planner.setting import Setting
 from penstock.planner.tuning import STEPS, Target
+from penstock.runs.batches import BatchRecord
+from penstock.runs.decisions import Decision, note
+from penstock.runs.gate import Gate
+from penstock.runs.record import Record, record_of
 from penstock.runtime.histogram import Histogram
 
 LOOK_EVERY_S = 5.0

@@ -1,6 +1,6 @@
 """The adapter's door as a queue: requests wait for a transfer, which K events or the timer of the oldest begin.
 
-The rule is the adapter's own (`penstock.adapter.door.Gate`), followed transfer by transfer, with requests and transfers like
+The rule is the adapter's own (`penstock.runs.gate.Gate`), followed transfer by transfer, with requests and transfers like
 those that the adapter measures.
 """
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.adapter.arrivals import Measured
-from penstock.adapter.door import Gate
 from penstock.adapter.transfers import MeasuredTransfers
 from penstock.planner.prediction import summary
+from penstock.runs.gate import Gate
 
 Real = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ import httpx
 import msgspec
 
 from penstock.adapter.arrivals import Measured
-from penstock.adapter.door import Gate
 from penstock.adapter.transfers import MeasuredTransfers
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.door import Door
+from penstock.runs.gate import Gate
 
 TIMEOUT_S = 2.0
 Told = TypeVar("Told")

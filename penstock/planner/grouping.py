@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from penstock.allocation import StreamGraph
-from penstock.engine.group import MAIN
 from penstock.errors import ConfigurationError
 from penstock.planner.observation import Observation
 from penstock.planner.prediction import Prediction
+from penstock.runs.layout import MAIN
 
 MOST = 9
 """Elements up to which all groupings are tried."""
@@ -85,24 +85,25 @@ class Elements:
         chosen: for its rate and trigger.
         fixed, per_row: seconds of a micro-batch, and of a row, of all elements together.
         """
-        topology = observation.manifest.get("topology", {})
-        elements = topology.get("elements", ())
-        seen = observation.queries[0]
-        if len(observation.queries) != 1 or any(one["name"] not in seen.service_us for one in elements):
+        if observation.manifest is None:
             return None
-        if not elements or any(one["dialect"] == "query" for one in elements):
+        topology, seen = observation.manifest.topology, observation.queries[0]
+        elements = topology.elements
+        if len(observation.queries) != 1 or any(one.name not in seen.service_us for one in elements):
+            return None
+        if not elements or any(one.dialect == "query" for one in elements):
             return None
         cores = chosen.setting.cores or 1.0
         own = {name: seen.events[name] * service / 1e6 / cores for name, service in seen.service_us.items()}
         # Not all that a row costs is in an element's hands: the rest is decoding and the way there, so much an event.
         rest = max(0.0, per_row - sum(own.values())) / sum(seen.events.values())
         work = {name: value + seen.events[name] * rest for name, value in own.items()}
-        keyed = {one["name"]: bool(one["key"]) for one in elements}
-        hops = max((one["stage"] for one in elements), default=0)
+        keyed = {one.name: bool(one.key) for one in elements}
+        hops = max((one.stage for one in elements), default=0)
         base = fixed / (1 + HOP_SHARE * hops)
         return cls(
-            {one["name"]: one["inputs"] for one in elements}, {one["name"]: one["emits"] for one in elements}, keyed,
-            [one["name"] for one in topology["streams"] if one["source"]], work, base, HOP_SHARE * base, chosen.rate,
+            {one.name: one.inputs for one in elements}, {one.name: one.emits for one in elements}, keyed,
+            [source.name for source in topology.sources], work, base, HOP_SHARE * base, chosen.rate,
             chosen.setting.interval,
         )  # fmt: skip
 

@@ -1,32 +1,32 @@
 """What recordings say of a query, or of the queries of a run that are joined by hops."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from penstock.app.description import ElementDescription
 from penstock.app.display import table
 from penstock.connectors.admission import DEFAULT_MAX_ROWS
 from penstock.connectors.registry import is_gated
 from penstock.connectors.uri import Uri
-from penstock.engine.ledger import BatchRecord, records_in
-from penstock.engine.overview import is_real_time, mode_of
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.arrivals import Flow
 from penstock.planner.gate import Passage
 from penstock.planner.prediction import QUANTILES, summary
 from penstock.planner.reading import Found, find
-from penstock.planner.record import Record
 from penstock.planner.series import Series, series_of
 from penstock.planner.setting import Setting
+from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.files import ledger_of
+from penstock.runs.manifest import Manifest, is_run, manifest_of
+from penstock.runs.record import Record
+from penstock.runs.starts import Start, last_start
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.tally import ElementTally
-from penstock.storage.journal import lines_of
 from penstock.storage.place import path_of
 from penstock.storage.reach import meet
 
@@ -116,15 +116,15 @@ class Observation:
     queries: those that others read from first.
     tasks: of an event log, of each task its stage, its seconds, and those of garbage collection.
     edges: from element to element, of a run of Penstock.
-    manifest, start: of the last recording, what a run of Penstock is and how it was last started; empty for others.
+    manifest, start: of the last recording, what a run of Penstock is and how it was last started; None for others.
     """
 
     queries: tuple[QueryObservation, ...]
     notes: tuple[Note, ...]
     tasks: tuple[tuple[int, float, float], ...]
     edges: tuple[tuple[str, str], ...]
-    manifest: Mapping[str, Any] = field(default_factory=dict)
-    start: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Manifest | None = None
+    start: Start | None = None
 
     def plot(self, query: str | None = None) -> "Plot":
         """Duration, rate and what waits over time, drawn: a figure of matplotlib's, which a notebook shows.
@@ -226,15 +226,15 @@ class _Recording:
 
     found: Found
     queries: dict[str, list[Record]]
-    manifest: dict[str, Any] = field(default_factory=dict)
-    start: dict[str, Any] = field(default_factory=dict)
+    manifest: Manifest | None = None
+    start: Start | None = None
     ledgers: dict[str, list[BatchRecord]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path) -> "_Recording":
         recording = cls.made(find(path))
-        if recording.manifest:
-            recording.ledgers = {name: _records(path / f"batches-{name}.jsonl") for name in recording.queries}
+        if recording.manifest is not None:
+            recording.ledgers = {name: _records(ledger_of(path, name)) for name in recording.queries}
         return recording
 
     @classmethod
@@ -253,18 +253,15 @@ class _Recording:
             called[record.query] = names.setdefault(kind, record.name or record.query[:8] or "query")
             queries.setdefault(called[record.query], []).append(record)
         recording = cls(found, queries)
-        if (path / "manifest.json").is_file():
-            manifest = json.loads((path / "manifest.json").read_text())
-            recording.manifest = manifest | {"mode": mode_of(path, manifest)}
-            if is_real_time(recording.manifest):
+        if is_run(path):
+            recording.manifest = manifest = manifest_of(path)
+            if manifest.is_real_time:
                 raise SourceError(
                     f"{path} ran in real time, where events do not wait for micro-batches; the models are of micro-batches: record the "
                     "application without --real-time."
                 )
-            starts = [line for line in _lines(path / "starts.jsonl") if line]
-            recording.start = starts[-1] if starts else {}
-            moved = recording.manifest.get("layout", {}).get("moves")
-            present = recording.manifest.get("hops", {}) if moved else {}  # it has had other groups
+            recording.start = last_start(path)
+            present = manifest.hops if manifest.layout.moves else {}  # it has had other groups
             recording.queries = {name: records for name, records in queries.items() if name in present or not present}
             if not recording.queries:
                 raise SourceError(
@@ -279,18 +276,22 @@ class _Recording:
         self.ledgers = {name: self.ledgers.get(known, [])}
 
     @property
+    def elements(self) -> list[ElementDescription]:
+        """Of a run of Penstock."""
+        return [] if self.manifest is None else self.manifest.topology.elements
+
+    @property
     def upstream(self) -> dict[str, str]:
         """The query that each query reads from, by the streams of the topology."""
-        groups: Mapping[str, str] = self.manifest.get("groups", {})
-        elements = self.manifest.get("topology", {}).get("elements", ())
+        groups = {} if self.manifest is None else self.manifest.groups
         emitted: dict[str, set[str]] = {}
-        for element in elements:
-            for stream in element["emits"]:
-                emitted.setdefault(stream, set()).add(groups[element["name"]])
+        for element in self.elements:
+            for stream in element.emits:
+                emitted.setdefault(stream, set()).add(groups[element.name])
         reads: dict[str, set[str]] = {}
-        for element in elements:
-            own = groups[element["name"]]
-            for stream in element["inputs"]:
+        for element in self.elements:
+            own = groups[element.name]
+            for stream in element.inputs:
                 reads.setdefault(own, set()).update(emitted.get(stream, set()) - {own})
         several = sorted(name for name, others in reads.items() if len(others) > 1)
         if several:
@@ -310,20 +311,22 @@ class _Recording:
 
     def setting(self, name: str, warm: Sequence[Series], cores: float | None) -> tuple[Setting, bool]:
         """The gate of the last start, and whether its trigger was inferred."""
-        trigger = self.start.get("trigger")
+        trigger = None if self.start is None else self.start.trigger
         inferred = trigger is None
         if inferred and warm:
             trigger = warm[-1].trigger()
         gate: dict[str, Any] = {}
         if not self.upstream.get(name):
-            if any(is_gated(str(uri)) for uri in self.manifest.get("sources", {}).values()):
+            if self.manifest is not None and any(map(is_gated, self.manifest.sources.values())):
                 gate["max_rows"] = float(DEFAULT_MAX_ROWS)
-            for uri in self.start.get("sources", {}).values():
-                options = Uri.parse(str(uri)).options
+            for uri in () if self.start is None else self.start.sources.values():
+                options = Uri.parse(uri).options
                 gate |= {key: float(options[key]) for key in ("min_rows", "max_rows") if key in options}
                 gate |= {key: options[key] for key in ("max_delay",) if key in options}
         found = cores or _cores(self.start)
-        partitions = self.manifest.get("partitions") or max((r.partitions or 0 for r in self.queries[name]), default=0)
+        partitions = (self.manifest and self.manifest.partitions) or max(
+            (r.partitions or 0 for r in self.queries[name]), default=0
+        )
         return Setting(trigger=trigger, cores=found, partitions=partitions or None, **gate), inferred
 
     def rows_per_source_row(self, name: str) -> float:
@@ -360,8 +363,7 @@ class _Recording:
         """Of the keyed elements that keep theirs for ever, after each micro-batch; of a partition that had no events its last count
         stands. Instances that expire, and windows, come and go.
         """
-        elements = self.manifest.get("topology", {}).get("elements", ())
-        passing = {one["name"] for one in elements if one.get("expires_s") is not None or one.get("note")}
+        passing = {element.name for element in self.elements if element.expires_s is not None or element.note}
         alive: dict[tuple[str, int], int] = {}
         found = []
         for record in self.ledgers.get(name, ()):
@@ -386,12 +388,11 @@ class _Recording:
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """From element to element, by the streams of the topology."""
-        elements = self.manifest.get("topology", {}).get("elements", ())
         return tuple(
-            (one["name"], other["name"])
-            for one in elements
-            for other in elements
-            if set(one["emits"]) & set(other["inputs"])
+            (one.name, other.name)
+            for one in self.elements
+            for other in self.elements
+            if set(one.emits) & set(other.inputs)
         )
 
     def notes(self, names: Iterable[str]) -> list[Note]:
@@ -431,7 +432,7 @@ def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:
         if len(found) != 1:
             raise ConfigurationError(f"There is no one query {query}: choose among {', '.join(names)}.")
         return found
-    if len(names) > 1 and not all(recording.manifest for recording in recordings):
+    if len(names) > 1 and any(recording.manifest is None for recording in recordings):
         raise ConfigurationError(
             f"The recording has {len(names)} queries ({', '.join(names)}): choose one with --query (query= in Python)."
         )
@@ -472,20 +473,11 @@ def _ordered(queries: Sequence[QueryObservation]) -> list[QueryObservation]:
     return done
 
 
-def _cores(start: Mapping[str, Any]) -> float | None:
-    environment = start.get("environment", {})
-    match = re.fullmatch(r"local\[(\d+|\*)\]", str(start.get("master", "")))
-    if match is None:
+def _cores(start: Start | None) -> float | None:
+    match = None if start is None else re.fullmatch(r"local\[(\d+|\*)\]", start.master)
+    if start is None or match is None:
         return None
-    return environment.get("cores") if match[1] == "*" else int(match[1])
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    found = []
-    for line in lines_of(path):
-        with suppress(json.JSONDecodeError):
-            found.append(json.loads(line))
-    return found
+    return start.environment.cores if match[1] == "*" else int(match[1])
 
 
 def _records(path: Path) -> list[BatchRecord]:

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from penstock.app.description import Description
 from penstock.app.topology import Topology
 from penstock.connectors.registry import is_gated, read_uri
-from penstock.engine.group import MAIN
 from penstock.engine.options import RunOptions
 from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.runs.layout import MAIN
 
 VERSION = 1
 
@@ -129,7 +130,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 f"The plan is of application {self.application}, and this is {topology.application}: make one for it with "
                 "`penstock plan`."
             )
-        if self.topology != digest(topology):
+        if self.topology != digest(topology.describe()):
             raise ConfigurationError(
                 f"The plan was made for other code: the elements or streams of {topology.application} have changed since. Record "
                 "the application as it is now, and make the plan anew."
@@ -212,12 +213,8 @@ def read_plan(path: Path) -> Plan:
         ) from error
 
 
-def digest(topology: Topology | Mapping[str, Any]) -> str:
+def digest(topology: Description) -> str:
     """What tells a topology from another: its elements, their keys, and the streams between them."""
-    plain = topology.to_json() if isinstance(topology, Topology) else topology
-    kept = [
-        [element[name] for name in ("name", "dialect", "key", "inputs", "emits")]
-        for element in plain.get("elements", ())
-    ]
-    streams = [[stream["name"], stream["fields"]] for stream in plain.get("streams", ())]
+    kept = [[one.name, one.dialect, one.key, one.inputs, one.emits] for one in topology.elements]
+    streams = [[stream.name, stream.fields] for stream in topology.streams]
     return sha256(json.dumps([kept, streams], sort_keys=True).encode()).hexdigest()[:16]

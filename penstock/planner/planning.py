@@ -76,7 +76,7 @@ def make_plan(
     calibration = calibrate(observation)
     if isinstance(goal, Prices):
         chosen, today, tried, reason = _cheapest(
-            calibration, goal, what_if, gated=all(map(is_gated, observation.manifest.get("sources", {}).values()))
+            calibration, goal, what_if, gated=all(map(is_gated, _sources(observation).values()))
         )
         holds_to = None
     else:
@@ -110,10 +110,10 @@ def plan_of(
     )
     goals = {goal.name: goal.seconds} if isinstance(goal, Target) else {} if goal is None else goal.to_json()
     return Plan(
-        application=manifest.get("application"),
-        topology=digest(manifest["topology"]) if "topology" in manifest else None,
+        application=None if manifest is None else manifest.application,
+        topology=None if manifest is None else digest(manifest.topology),
         trigger_s=setting.interval,
-        sources=dict.fromkeys(manifest.get("sources", ()), gate) if gate.options() else {},
+        sources=dict.fromkeys(_sources(observation), gate) if gate.options() else {},
         groups=_grouping(observation),
         cores=int(setting.cores) if fixes_cores and setting.cores else None,
         goal=goals,
@@ -146,8 +146,12 @@ def _grouped(observation: Observation, calibration: Calibration, chosen: Predict
 
 def _grouping(observation: Observation) -> dict[str, str]:
     """The groups that were recorded, by element."""
-    layout = observation.manifest.get("layout")
-    return dict(layout["grouping"] if layout else observation.start.get("groups") or {})
+    return {} if observation.manifest is None else dict(observation.manifest.layout.grouping)
+
+
+def _sources(observation: Observation) -> dict[str, str]:
+    """Where the sources were read, of a run of Penstock."""
+    return {} if observation.manifest is None else observation.manifest.sources
 
 
 def _fewest(calibration: Calibration, target: Target, what_if: Setting | None) -> Tuning:

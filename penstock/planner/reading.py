@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import SourceError
-from penstock.planner.record import Record, idle_of, record_of
+from penstock.runs.files import PROGRESS
+from penstock.runs.record import Record, idle_of, record_of
 from penstock.storage.journal import lines_of
 from penstock.storage.place import is_local
 
@@ -59,11 +60,11 @@ def find(path: Path) -> Found:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    if (path / "progress.jsonl").exists():
-        return [path / "progress.jsonl"]
+    if (path / PROGRESS).exists():
+        return [path / PROGRESS]
     parts = sorted(path.glob("events_*"), key=lambda part: int(part.name.split("_")[1]))  # of a rolling event log
     if not parts:
-        raise SourceError(f"{path} has neither progress.jsonl nor events_*: {WANTED}.")
+        raise SourceError(f"{path} has neither {PROGRESS} nor events_*: {WANTED}.")
     return parts
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.planner.record import Record
+from penstock.runs.record import Record
 
 Real = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from penstock.planner.durations import DurationModel, durations_of
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
-from penstock.planner.record import Record
 from penstock.planner.series import Real, Series
 from penstock.planner.trend import trend_of
+from penstock.runs.record import Record
 
 RISING = 0.2
 """A rate, a backlog or a state that changes by so much over a recording is no steady state."""

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from penstock.engine.overview import is_real_time
-from penstock.planner.record import SourceRecord
+from penstock.app.description import EventTimeDescription
 from penstock.planner.verdict import Verdict
-from penstock.ui.follower import Follower
+from penstock.runs.files import PROGRESS
+from penstock.runs.follower import Follower
+from penstock.runs.record import SourceRecord
 
 RECENT = 30
 """Micro-batches that are looked at for dead letters and late events."""
@@ -66,7 +67,7 @@ def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[
     if state != "running":
         last = "its input is over" if state == "ended" else "it may be resumed"
         return [Cause(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
-    if is_real_time(follower.manifest):
+    if follower.manifest.is_real_time:
         return [
             Cause("real time", "Events pass as they come; no micro-batch says how long.", "", sure=False, fault=False)
         ]
@@ -123,7 +124,7 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
             letters[name] = letters.get(name, 0) + tally.dead_letters
             late[name] = late.get(name, 0) + tally.late
             in_part += tally.late_in_part
-    buries = all(one["late"] == "dead-letter" for one in _event_times(follower))
+    buries = all(one.late == "dead-letter" for one in _event_times(follower))
     buried_late = {name: min(late[name], letters[name]) if buries else 0 for name in letters}
     dead = sum(record.dead_lettered for record in records) - sum(buried_late.values())
     if dead > 0:
@@ -161,9 +162,9 @@ def _lagging(told: SourceRecord) -> str | None:
     return name if rows >= LAGGED_BY * told.lag.rows else None
 
 
-def _event_times(follower: Follower) -> list[dict[str, Any]]:
+def _event_times(follower: Follower) -> list[EventTimeDescription]:
     """What sources say of the times of their events, and of late ones."""
-    return [one["event_time"] for one in follower.manifest["topology"]["streams"] if "event_time" in one]
+    return [source.event_time for source in follower.manifest.topology.sources if source.event_time is not None]
 
 
 def silent_for(follower: Follower) -> int:
@@ -171,10 +172,10 @@ def silent_for(follower: Follower) -> int:
     last = max((seen.records[-1].committed_us / 1e6 for seen in follower.groups.values() if seen.records), default=None)
     if last is None or follower.state != "running":
         return 0
-    reported = follower.run / "progress.jsonl"  # Spark reports every ten seconds that there is nothing to do
+    reported = follower.run / PROGRESS  # Spark reports every ten seconds that there is nothing to do
     with suppress(OSError):  # of a directory in a store there may be no such time
         last = max(last, reported.stat().st_mtime)
-    trigger = float(follower.starts[-1].get("trigger") or 0.0) if follower.starts else 0.0
+    trigger = follower.starts[-1].trigger if follower.starts else 0.0
     lasted = max((record.duration for record in list(follower.progress)[-LASTED:]), default=0.0)
     silent = time.time() - last
     return int(silent // 60) if silent > max(SILENT_S, 3 * trigger, 3 * lasted) else 0

@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engine.overview import is_real_time
 from penstock.errors import PenstockError
 from penstock.planner.calibration import calibrate
 from penstock.planner.observation import Observation, observe_running
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.verdict import Verdict, verdicts
-from penstock.ui.follower import Follower
+from penstock.runs.follower import Follower
 from penstock.ui.whatif import WhatIf
 
 EARLY_S, EVERY_S, LATEST_S = 10.0, 45.0, 180.0
@@ -40,7 +39,7 @@ class Forecast:
 
     def refresh(self, follower: Follower, *, wait: bool = False) -> None:
         """Fit anew where that is due and there is something new, beside whoever asks."""
-        if is_real_time(follower.manifest):
+        if follower.manifest.is_real_time:
             self.why_not = "The models are of micro-batches, and this run is in real time."
             return
         with self._lock:

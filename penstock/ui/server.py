@@ -24,12 +24,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.adapter.access import Access
-from penstock.engine.overview import is_real_time, manifest_of, overview, runs_in, state_of
 from penstock.errors import ConfigurationError, PenstockError, PortInUseError, SourceError
+from penstock.runs.follower import Follower
+from penstock.runs.manifest import is_run, manifest_of
+from penstock.runs.overview import overview, runs_in, state_of
 from penstock.storage import durable
 from penstock.storage.journal import extent
 from penstock.ui.causes import silent_for
-from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import picture, snapshot
@@ -222,7 +223,7 @@ class Page:
     def _overview(self, run: Path) -> dict[str, Any]:
         """A run at a glance, read anew where its ledgers or its state have changed."""
         manifest = manifest_of(run)
-        if is_real_time(manifest):
+        if manifest.is_real_time:
             return overview(run).to_json()
         sizes = sorted((path.name, extent(path)) for path in durable.matching(run, "batches-*.jsonl"))
         key = (state_of(run, manifest), tuple(sizes))
@@ -243,7 +244,7 @@ class Page:
 
 def _runs(directory: Path) -> list[Path]:
     """The runs in a directory, or the directory itself where it is one; none where there are none yet."""
-    if (directory / "manifest.json").exists():
+    if is_run(directory):
         return [directory]
     try:
         return runs_in(directory)

@@ -1,7 +1,7 @@
 """What the page shows of a run, as plain data: a pure function of what was followed and forecast."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -10,14 +10,15 @@ from typing import Any
 from penstock.app.drawing import nodes_and_edges
 from penstock.app.picture import drawn
 from penstock.connectors.lag import said
-from penstock.engine.ledger import BatchRecord
-from penstock.engine.letters import last_letters, topics_of_letters
-from penstock.engine.overview import counted_in_real_time, is_real_time
-from penstock.planner.record import Record
+from penstock.runs.batches import BatchRecord
+from penstock.runs.follower import Follower
+from penstock.runs.letters import last_letters, topics_of_letters
+from penstock.runs.overview import counted_in_real_time
+from penstock.runs.record import Record
+from penstock.runs.report import Outcome
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
-from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
 
 POINTS = 300
@@ -35,43 +36,44 @@ OUTCOMES = ("accepted", "processed", "dead_lettered", "queued", "lost", "duplica
 
 def picture(follower: Follower) -> str:
     """The topology, drawn, with room for figures in the boxes; with the queries that elements run in, if there are several."""
-    nodes, edges = nodes_and_edges(follower.manifest["topology"])
-    groups = follower.manifest["groups"] if len(set(follower.manifest["groups"].values())) > 1 else {}
+    nodes, edges = nodes_and_edges(follower.manifest.topology)
+    groups = follower.manifest.groups if len(set(follower.manifest.groups.values())) > 1 else {}
     roomy = [
         node._replace(
             note=max(node.note, WIDEST, key=len), group=groups.get(node.identity.removeprefix("element_"), "")
         )
         for node in nodes
     ]
-    return drawn(roomy, edges, follower.manifest["application"])
+    return drawn(roomy, edges, follower.manifest.application)
 
 
 def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
     """All that changes while a run is on."""
     state = follower.state
     found = causes(follower, forecast.verdicts, state)
-    trigger = follower.starts[-1].get("trigger") if follower.starts else None
+    trigger = follower.starts[-1].trigger if follower.starts else None
     return {
-        "run": follower.manifest["run"], "name": follower.run.name, "path": str(follower.run), "application": follower.manifest["application"], "state": state,
+        "run": follower.manifest.run, "name": follower.run.name, "path": str(follower.run), "application": follower.manifest.application, "state": state,
         "causes": [one._asdict() for one in found], "healthy": not any(one.fault for one in found),
         "counts": _counts(follower, state), "batches": follower.totals.batches, "lately": _lately(follower), "series": _series(follower),
-        "master": follower.starts[-1].get("master") if follower.starts else None,
+        "master": follower.starts[-1].master if follower.starts else None,
         "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,
-        "real_time": is_real_time(follower.manifest), "letters": _letters(follower), "letters_in": topics_of_letters(follower.manifest), "groups": follower.manifest["groups"], "partitions": follower.manifest.get("partitions"),
+        "real_time": follower.manifest.is_real_time, "letters": _letters(follower), "letters_in": topics_of_letters(follower.manifest), "groups": follower.manifest.groups, "partitions": follower.manifest.partitions,
     }  # fmt: skip
 
 
 def _counts(follower: Follower, state: str) -> dict[str, Any]:
     """accepted = processed + dead-lettered + queued; while a run is on, what is queued is what Spark's offsets say."""
-    if is_real_time(follower.manifest):
+    if follower.manifest.is_real_time:
         reported = None if state == "running" else counted_in_real_time(follower.run)
         if reported is None:
             return {**dict.fromkeys(OUTCOMES), "kind": "a run in real time is counted when it stops"}
         return _as_reported(reported)
-    reported = follower.report.get("counts")
-    last = follower.report.get("batches", follower.totals.batches) == follower.totals.batches  # it is of the last stop
-    if reported is not None and last and state != "running":
-        return _as_reported(reported)
+    report = follower.report
+    if (
+        report is not None and report.batches == follower.totals.batches and state != "running"
+    ):  # it is of the last stop
+        return _as_reported(report.counts)
     decoded = sum(source.accepted for source in follower.totals.sources.values())
     dead = follower.totals.dead_lettered
     waiting = _waiting(follower)
@@ -83,8 +85,8 @@ def _counts(follower: Follower, state: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _as_reported(counts: Mapping[str, int]) -> dict[str, Any]:
-    return {**{name: counts.get(name) for name in OUTCOMES}, "kind": "counted when the run stopped"}
+def _as_reported(counts: Outcome) -> dict[str, Any]:
+    return {**{name: getattr(counts, name) for name in OUTCOMES}, "kind": "counted when the run stopped"}
 
 
 def _waiting(follower: Follower) -> float | None:
@@ -204,15 +206,15 @@ def _place(stride: int, record: BatchRecord) -> int:
 
 def _marks(follower: Follower) -> list[dict[str, Any]]:
     """Restarts, plans and moves, at their times."""
-    marks = [{"at": start["time"], "kind": "start"} for start in follower.starts if not start.get("changed")]
+    marks: list[dict[str, Any]] = [
+        {"at": start.time, "kind": "start"} for start in follower.starts if not start.changed
+    ]
     marks += [
         {"at": one.time, "kind": one.kind, "why": one.why}
         for one in follower.decisions
         if one.kind in ("apply", "revert")
     ]
-    marks += [
-        {"at": one["time"], "kind": "move", "why": f"{one['instances']:,} instances moved"} for one in follower.moves
-    ]
+    marks += [{"at": one.time, "kind": "move", "why": f"{one.instances:,} instances moved"} for one in follower.moves]
     return marks
 
 

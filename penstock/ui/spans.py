@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
 import penstock
-from penstock.engine.ledger import BatchRecord
 from penstock.errors import PenstockError
-from penstock.planner.record import Record
-from penstock.ui.follower import Follower
+from penstock.runs.batches import BatchRecord
+from penstock.runs.follower import Follower
+from penstock.runs.record import Record
 
 EVERY_S = 1.0
 GRACE_S = 3.0

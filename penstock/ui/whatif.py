@@ -146,8 +146,8 @@ class WhatIf:
 
     def _offered_thresholds(self) -> list[float]:
         """Rows that open the gate, the first of which is none; empty, where a source has no gate."""
-        sources = self._observation.manifest.get("sources", {}).values()
-        if not sources or not all(is_gated(str(uri)) for uri in sources):
+        manifest = self._observation.manifest
+        if manifest is None or not manifest.sources or not all(map(is_gated, manifest.sources.values())):
             return []
         least, most = (seconds * self._present for seconds in THRESHOLDS_S)
         round_ones = [float(digit * 10**power) for power in range(8) for digit in (1, 2, 5)]

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from penstock.adapter import EventLog
 from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader, Malformed
-from penstock.adapter.door import Door, Gate
+from penstock.adapter.door import Door
 from penstock.adapter.transfers import Transfer, Transfers
 from penstock.connectors.log.log import Parcel
 from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.event import Event
+from penstock.runs.gate import Gate
 
 
 class Word(Event):

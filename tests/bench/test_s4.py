@@ -15,8 +15,8 @@ from penstock.bench.s4.report import Report, write_parquet
 from penstock.bench.s4.search import BOUND_S, Search, searches_of, sustained
 from penstock.bench.s4.workload import expected, words_file
 from penstock.cli import main
-from penstock.engine.ledger import BatchRecord
 from penstock.errors import ConfigurationError
+from penstock.runs.batches import BatchRecord
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.tally import SourceTally
 

@@ -38,17 +38,17 @@ from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import Topic, name_of
 from penstock.connectors.registry import bind_sinks, connector
 from penstock.engine import RunOptions, run
-from penstock.engine.letters import letters_of
 from penstock.engine.native import conform
-from penstock.engine.overview import overview
 from penstock.engine.realtime import messages as messages_of
 from penstock.engine.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.kinds.text import joined, text_of
 from penstock.planner import observe
+from penstock.runs.follower import Follower
+from penstock.runs.letters import letters_of
+from penstock.runs.overview import overview
 from penstock.testing.contracts import Sample, stage
 from penstock.ui.causes import causes
-from penstock.ui.follower import Follower
 from penstock.ui.forecast import Forecast
 from penstock.ui.snapshot import snapshot
 

@@ -4,8 +4,8 @@ import io
 import sys
 
 from penstock.connectors.lag import waiting_of
-from penstock.engine.ledger import BatchRecord
 from penstock.engine.live import Live, Snapshot
+from penstock.runs.batches import BatchRecord
 
 
 class Screen(io.StringIO):

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from penstock.cli.main import main
 from penstock.engine.ledger import Ledger
 from penstock.engine.moving.move import Move
-from penstock.engine.overview import overview
 from penstock.errors import IncompatibleStateError, RunFailedError
+from penstock.runs.overview import overview
 
 FILE = Path(__file__).parent / "apps_moving.py"
 START = datetime(2026, 1, 1, tzinfo=UTC)

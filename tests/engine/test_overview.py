@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from conftest import APPS
 
 from penstock.cli.main import cli, main
-from penstock.engine.letters import letters_of
-from penstock.engine.overview import overview
 from penstock.errors import ConfigurationError, SinkError, SourceError
+from penstock.runs.letters import letters_of
+from penstock.runs.overview import overview
 
 
 def said(*arguments):

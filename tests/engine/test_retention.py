@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from penstock.cli.main import main
-from penstock.engine.ledger import BatchRecord, Ledger, records_in
-from penstock.engine.overview import overview
-from penstock.engine.progress import ProgressFile, Sums
-from penstock.engine.report import Totals
+from penstock.engine.ledger import Ledger
+from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.overview import overview
+from penstock.runs.progress import ProgressFile, Sums
+from penstock.runs.tail import Tail
+from penstock.runs.totals import Totals
 from penstock.runtime.tally import ElementTally, SourceTally
-from penstock.ui.tail import Tail
 
 APP = Path(__file__).parent / "apps_moving.py"
 

@@ -17,9 +17,9 @@ from pyiceberg.catalog import load_catalog
 from support import TOPOLOGIES, load
 
 from penstock.adapter import EventLog
-from penstock.engine.letters import letters_of
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
-from penstock.planner.record import record_of
+from penstock.runs.letters import letters_of
+from penstock.runs.record import record_of
 from penstock.runtime.codec import Codec
 
 WORDS = [("a", 1), ("b", 2), ("a", 3)]

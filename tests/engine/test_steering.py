@@ -17,7 +17,7 @@ import pytest
 
 from penstock.bench.servers.process import free_port
 from penstock.engine.steering import Change
-from penstock.planner.decisions import decisions
+from penstock.runs.decisions import decisions
 
 pytestmark = pytest.mark.slow
 

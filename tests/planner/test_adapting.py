@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from planner.queries import BEGAN, tell
 
-from penstock.engine.ledger import BatchRecord
 from penstock.planner import Target
 from penstock.planner.adapting import Adapting
-from penstock.planner.decisions import DECISIONS, decisions, in_force
+from penstock.runs.batches import BatchRecord
+from penstock.runs.decisions import DECISIONS, decisions, in_force
 
 
 class Simulated:

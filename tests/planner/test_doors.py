@@ -8,11 +8,11 @@ import pytest
 from adapters import RunningAdapter
 from planner.test_adapting import TARGET, Simulated
 
-from penstock.adapter.door import Gate
 from penstock.errors import ConfigurationError, SourceError
-from penstock.planner.decisions import decisions, in_force
 from penstock.planner.door import Door
 from penstock.planner.doors import Doors
+from penstock.runs.decisions import decisions, in_force
+from penstock.runs.gate import Gate
 
 LARGE = 1_000_000
 

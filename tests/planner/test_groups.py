@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from planner.queries import progress, written
 
+from penstock.app.description import Description, ElementDescription
 from penstock.errors import ConfigurationError
 from penstock.planner import Setting, calibrate, observe
+from penstock.runs.layout import Layout
+from penstock.runs.manifest import Manifest
+from penstock.runs.starts import Environment, Loaded, Start, note_start
 
 FIRST, SECOND = {"fixed": 0.4, "per_row": 1e-4}, {"fixed": 0.7, "per_row": 2e-4}
 
@@ -28,22 +32,23 @@ def run_of(path, told, trigger, edges=(("one", "two"),)):
     path.mkdir()
     written(path / "progress.jsonl", told)
     elements = [
-        {"name": name, "inputs": [f"to {name}"], "emits": [f"to {after}" for before, after in edges if before == name]}
-        for name in ("one", "two", "three")
-    ]
-    groups = {"one": "first", "two": "second", "three": "third"}
-    (path / "manifest.json").write_text(
-        json.dumps(
-            {
-                "topology": {"elements": elements},
-                "groups": groups,
-                "sources": {"S": "generator:poisson"},
-                "partitions": 2,
-            }
+        ElementDescription(
+            name, "event", [], [f"to {name}"], [f"to {after}" for before, after in edges if before == name], 0, None, None, "processing",
         )
-    )
-    start = {"trigger": trigger, "master": "local[2]", "sources": {}, "environment": {"cores": 2}}
-    (path / "starts.jsonl").write_text(json.dumps(start) + "\n")
+        for name in ("one", "two", "three")
+    ]  # fmt: skip
+    groups = {"one": "first", "two": "second", "three": "third"}
+    Manifest(
+        run="recorded", application="recorded", mode="micro-batches", topology=Description("recorded", [], elements, []), state={},
+        sources={"S": "generator:poisson"}, identities={}, parameters={}, groups=groups, hops={}, reads={}, partitions=2, layout=Layout(),
+    ).write(path)  # fmt: skip
+    environment = Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2)
+    note_start(
+        path,
+        Start(
+            time=0.0, environment=environment, application=Loaded(None, "app", {}), master="local[2]", trigger=trigger, resumed=False,
+        ),
+    )  # fmt: skip
     for group in ("first", "second", "third"):
         (path / f"batches-{group}.jsonl").touch()
     return path

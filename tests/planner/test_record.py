@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.planner.record import record_of
+from penstock.runs.record import record_of
 
 
 def progress(**source):

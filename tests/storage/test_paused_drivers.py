@@ -3,8 +3,9 @@
 import pytest
 
 from penstock.connectors.files.sink import DirectorySink
-from penstock.engine.ledger import BatchRecord, Ledger, clear_staging, records_in
+from penstock.engine.ledger import Ledger, clear_staging
 from penstock.errors import RunLockedError
+from penstock.runs.batches import BatchRecord, records_in
 from penstock.runtime.output import FileOutput, SinkFiles
 from penstock.runtime.tally import Tally
 from penstock.storage import durable, journal

@@ -8,19 +8,20 @@ import os
 import msgspec
 import pytest
 
-from penstock.engine.ledger import BatchRecord, records_in
-from penstock.engine.overview import overview
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner import calibrate, observe
 from penstock.planner.setting import Setting
 from penstock.planner.verdict import Verdict
+from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.follower import Follower
+from penstock.runs.overview import overview
+from penstock.runs.report import Outcome, Report
+from penstock.runs.tail import Tail
 from penstock.runtime.tally import ElementTally
 from penstock.ui.causes import causes
-from penstock.ui.follower import Follower
 from penstock.ui.forecast import QUICK, Forecast, _shown
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import snapshot
-from penstock.ui.tail import Tail
 from penstock.ui.whatif import Place
 
 
@@ -67,7 +68,7 @@ def test_what_a_run_adds_is_taken_in(runs):
 
 def test_a_report_counts_for_a_run_that_has_stopped(runs):
     counts = {"accepted": 10, "processed": 7, "dead_lettered": 1, "queued": 2, "lost": 0, "duplicated": 0, "late": 0}
-    (runs / "keyed" / "report.json").write_text(json.dumps({"counts": counts}))
+    report(runs / "keyed", Outcome(**counts), batches=80)
     shown = snapshot(Follower(runs / "keyed"), Forecast())["counts"]
     assert {name: shown[name] for name in counts} == counts
 
@@ -165,15 +166,19 @@ def test_a_run_started_afresh_is_another(runs):
     assert (before, Follower(run).totals.batches) == (80, 0)
 
 
+def report(run, counts, batches=None):
+    Report(application="keyed", engine="", master="", counts=counts, units={}, batches=batches).write(
+        run / "report.json"
+    )
+
+
 def test_a_report_of_an_earlier_stop_does_not_count(runs):
-    counts = {"accepted": 10, "processed": 10, "dead_lettered": 0, "queued": 0}
-    (runs / "keyed" / "report.json").write_text(json.dumps({"counts": counts, "batches": 3}))
+    report(runs / "keyed", Outcome(10, 10, 0, 0), batches=3)
     assert snapshot(Follower(runs / "keyed"), Forecast())["counts"]["processed"] > 10
 
 
 def test_a_report_of_a_run_in_real_time_has_no_losses_to_tell(runs):
-    counts = {"accepted": 10, "processed": 10, "dead_lettered": 0, "queued": 0}
-    (runs / "keyed" / "report.json").write_text(json.dumps({"counts": counts}))
+    report(runs / "keyed", Outcome(10, 10, 0, 0))
     assert snapshot(Follower(runs / "keyed"), Forecast())["counts"]["lost"] is None
 
 
@@ -187,7 +192,7 @@ def test_a_run_in_real_time_is_shown_as_one(runs):
         json.dumps({**manifest, "mode": "real time", "sources": {"Words": "kafka:b:1/in"}})
     )
     counts = {"accepted": 10, "processed": 9, "dead_lettered": 1, "queued": 0}
-    (run / "report.json").write_text(json.dumps({"counts": counts}))
+    report(run, Outcome(**counts))
     follower, forecast = Follower(run), Forecast()
     forecast.refresh(follower, wait=True)
     shown = snapshot(follower, forecast)
@@ -258,7 +263,7 @@ def test_late_events_that_were_dropped_hide_no_dead_letters(runs):
 
     changed(runs / "keyed", both)
     manifest = json.loads((runs / "keyed" / "manifest.json").read_text())
-    manifest["topology"]["streams"][0]["event_time"] = {"field": "at", "late": "drop"}
+    manifest["topology"]["streams"][0]["event_time"] = {"field": "at", "lateness_s": 0.0, "late": "drop"}
     (runs / "keyed" / "manifest.json").write_text(json.dumps(manifest))
     found = causes(Follower(runs / "keyed"), [], "running")
     assert [one.kind for one in found if one.fault] == ["dead letters", "late events"]

@@ -115,7 +115,7 @@ def test_a_page_is_saved_as_one_file(runs, tmp_path, capsys):
 @pytest.mark.parametrize(("arguments", "said"), [
     (["ui", "--host", "0.0.0.0"], "say who may look with --tokens"),
     (["ui", "nowhere", "--save", "page.html"], "not the directory of a run"),
-    (["ui", "foreign", "--save", "page.html"], "has not run, application"),
+    (["ui", "foreign", "--save", "page.html"], "its manifest.json is of something else"),
 ])  # fmt: skip
 def test_wrong_use_is_a_sentence(arguments, said, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

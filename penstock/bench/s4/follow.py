@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.engine.ledger import BatchRecord
+from penstock.runs.batches import BatchRecord
 from penstock.runtime.histogram import Histogram
 
 SOURCE = "RawWords"

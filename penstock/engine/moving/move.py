@@ -8,7 +8,6 @@ moment has the old layout, and after it the new one.
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -16,9 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.connectors.checkpoint import batches, clear_checkpoint, offsets_checksum
 from penstock.engine.binding import Binding
 from penstock.engine.group import Group
-from penstock.engine.ledger import BatchRecord
 from penstock.engine.moving.continuing import Begun, continue_in
-from penstock.engine.moving.layout import MOVED, Former, Layout, changed, full_name
 from penstock.engine.moving.seeding import (
     UNREADABLE,
     Counted,
@@ -34,33 +31,16 @@ from penstock.engine.moving.seeding import (
 )
 from penstock.engine.stateful import time_mode_of
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
+from penstock.runs.batches import BatchRecord
+from penstock.runs.layout import MOVED, Former, Layout, changed, full_name
+from penstock.runs.moves import Division, MoveRecord, note_move
 from penstock.runtime.tally import ElementTally
 from penstock.storage import durable, journal
 
 ASSUMED_S, ASSUMED_RATE = 23.0, 65_000.0
 """What a move is expected to last: Spark's jobs, and so many instances a second; measured on two cores (`benchmarks/moving.py`)."""
-MOVES = "moves.jsonl"
 
 Say = Callable[[str], None]
-
-
-class MoveRecord(msgspec.Struct, kw_only=True):
-    """What the run's directory keeps of a move of state; times in seconds.
-
-    Parameters
-    ----------
-    before, after: group by element, and partitions.
-    instances, checksum: counted in the old checkpoints, and the same in the new ones.
-    expected_s: assumed before it began. took_s: measured, from when all was settled until the new layout was in force.
-    """
-
-    time: float
-    before: dict[str, Any]
-    after: dict[str, Any]
-    instances: int
-    checksum: int
-    expected_s: float
-    took_s: float
 
 
 class Move:
@@ -114,7 +94,7 @@ class Move:
                 time=time.time(), before=before, after=self._described(layout, self._binding.groups),
                 instances=moved.total, checksum=moved.checksum, expected_s=round(_expected(moved), 1), took_s=round(took, 2),
             )  # fmt: skip
-            journal.add(self._recording.directory / MOVES, msgspec.json.encode(record))
+            note_move(self._recording.directory, record)
             say(f"{moved.total:,} instances were moved in {took:.1f} s, and counted again where they are now.")
         self.tidy(self._binding)
 
@@ -183,7 +163,7 @@ class Move:
         completed = batches(checkpoint, "commits")
         if not completed:
             return None
-        order = self._recording.manifest.get("orders", {}).get(group.name) or self._reads(group)
+        order = self._recording.manifest.orders.get(group.name) or self._reads(group)
         return Begun(group, checkpoint, completed[-1], order, self._is_timed(group))
 
     def _is_timed(self, group: Group) -> bool:
@@ -264,11 +244,8 @@ class Move:
         )  # fmt: skip
 
     @staticmethod
-    def _described(layout: Layout, groups: list[Group]) -> dict[str, Any]:
-        return {
-            "groups": {name: group.name for group in groups for name in group.elements},
-            "partitions": layout.partitions,
-        }
+    def _described(layout: Layout, groups: list[Group]) -> Division:
+        return Division({name: group.name for group in groups for name in group.elements}, layout.partitions)
 
 
 def _shares(group: Group, reads: Collection[str], old: Group, sources: Collection[str]) -> bool:

@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.adapter.door import Gate
 from penstock.errors import SinkError
+from penstock.runs.files import DECISIONS
+from penstock.runs.gate import Gate
 from penstock.storage import journal
-
-DECISIONS = "decisions.jsonl"
 
 Kind = Literal["apply", "keep", "propose", "check", "revert"]
 

@@ -1,13 +1,13 @@
 """The dead letters of a run, read from its directory: what failed, why, and the events to be read again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from penstock.engine.overview import is_real_time, manifest_of
 from penstock.errors import SourceError
+from penstock.runs.manifest import Manifest, manifest_of
 from penstock.runtime.output import DEAD_LETTERS
 from penstock.storage import durable
 
@@ -49,7 +49,7 @@ def letters_of(run: Path) -> Iterator[Letter]:
     SourceError: it is not the directory of a run, or of one in real time.
     """
     manifest = manifest_of(run)
-    if is_real_time(manifest):
+    if manifest.is_real_time:
         topics = ", ".join(topics_of_letters(manifest))
         raise SourceError(f"{run} ran in real time, where dead letters are messages of {topics}: read them there.")
     decode = msgspec.json.Decoder(Letter).decode
@@ -57,9 +57,9 @@ def letters_of(run: Path) -> Iterator[Letter]:
         yield from map(decode, path.read_bytes().splitlines())
 
 
-def topics_of_letters(manifest: Mapping[str, Any]) -> list[str]:
+def topics_of_letters(manifest: Manifest) -> list[str]:
     """Where a run in real time leaves its dead letters; none of other runs."""
-    return list(map(topic_of_letters, manifest["sources"].values())) if is_real_time(manifest) else []
+    return list(map(topic_of_letters, manifest.sources.values())) if manifest.is_real_time else []
 
 
 def topic_of_letters(topic: str) -> str:

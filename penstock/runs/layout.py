@@ -1,13 +1,12 @@
 """The layout of a run: which elements share a query, in how many partitions, and which checkpoints hold that since it was moved."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from penstock.engine.group import MAIN, Group
-
+MAIN = "main"
+"""The group of the elements for which none is asked."""
 MOVED = "@"
 """Before the number of a move in the full name of a group; no name of a source, an element or a group holds it."""
 
@@ -46,13 +45,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     former: list[Former] = []
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any] | None, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
-        """That of a run, or the one it is to begin with."""
-        if manifest is None:
-            return cls(grouping=_plain(grouping), partitions=partitions)
-        if "layout" not in manifest:  # of an earlier version, which knew no other than the first
-            return cls(grouping=_plain(grouping), partitions=manifest["partitions"])
-        return msgspec.convert(manifest["layout"], cls)
+    def beginning(cls, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
+        """The one that a run is to begin with."""
+        return cls(grouping=_plain(grouping), partitions=partitions)
 
     def asked(self, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
         """The same with what is asked for; what is not stays as it is."""
@@ -60,9 +55,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             self, grouping=_plain(grouping) if grouping else self.grouping, partitions=partitions or self.partitions
         )
 
-    def named(self, groups: Iterable[Group]) -> list[Group]:
-        """Groups under the full names of their checkpoints."""
-        return [replace(group, name=full_name(group.name, self.generations.get(group.name, 0))) for group in groups]
+    def full_name(self, group: str) -> str:
+        """A group's name with the move that made its checkpoint."""
+        return full_name(group, self.generations.get(group, 0))
 
 
 def _plain(grouping: Mapping[str, str]) -> dict[str, str]:

@@ -6,20 +6,24 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from penstock.connectors.lag import Waiting
-from penstock.engine.ledger import BatchRecord
-from penstock.engine.moving.layout import Former, Layout
-from penstock.engine.overview import manifest_of, state_of
-from penstock.engine.report import Totals
 from penstock.errors import SourceError
-from penstock.planner.decisions import Decision
-from penstock.planner.record import Record, SourceRecord, record_of
+from penstock.runs.batches import BatchRecord
+from penstock.runs.decisions import Decision
+from penstock.runs.files import DECISIONS, MOVES, PROGRESS, STARTS, ledger_of
+from penstock.runs.layout import Former
+from penstock.runs.manifest import Manifest, manifest_of
+from penstock.runs.moves import MoveRecord
+from penstock.runs.overview import state_of
+from penstock.runs.record import Record, SourceRecord, record_of
+from penstock.runs.report import Report, report_of_run
+from penstock.runs.starts import Start
+from penstock.runs.tail import Tail
+from penstock.runs.totals import Totals
 from penstock.runtime.histogram import Histogram
-from penstock.ui.tail import Tail
 
 KEPT = 1000
 """Micro-batches of each group that are remembered: what the page shows, and models are fitted to."""
@@ -73,24 +77,25 @@ class Follower:
         self.run = run
         self.totals = Totals()
         self.progress: deque[Record] = deque(maxlen=4 * KEPT)
-        self.starts: list[dict[str, Any]] = []
+        self.starts: list[Start] = []
         self.decisions: list[Decision] = []
-        self.moves: list[dict[str, Any]] = []
+        self.moves: list[MoveRecord] = []
         self.groups: dict[str, GroupSeen] = {}
         self._former: set[str] = set()
         self._decode = msgspec.json.Decoder(BatchRecord).decode
-        self._tails = {name: Tail(run / f"{name}.jsonl") for name in ("progress", "starts", "decisions", "moves")}
+        self._tails = {name: Tail(run / name) for name in (PROGRESS, STARTS, DECISIONS, MOVES)}
         self._takers: dict[str, tuple[Callable[[bytes], None], Callable[[], None]]] = {
-            "progress": (self._take_progress, self.progress.clear),
-            "starts": (lambda line: self.starts.append(json.loads(line)), self.starts.clear),
-            "moves": (lambda line: self.moves.append(json.loads(line)), self.moves.clear),
-            "decisions": (
+            PROGRESS: (self._take_progress, self.progress.clear),
+            STARTS: (lambda line: self.starts.append(msgspec.json.decode(line, type=Start)), self.starts.clear),
+            MOVES: (lambda line: self.moves.append(msgspec.json.decode(line, type=MoveRecord)), self.moves.clear),
+            DECISIONS: (
                 lambda line: self.decisions.append(msgspec.json.decode(line, type=Decision)),
                 self.decisions.clear,
             ),
         }
-        self.manifest: dict[str, Any] = {}
-        self.report: dict[str, Any] = {}
+        self.manifest: Manifest = manifest_of(run)
+        self.report: Report | None = None
+        self._find_groups()
         self.read()
 
     def read(self) -> bool:
@@ -101,7 +106,7 @@ class Follower:
         SourceError: the run is gone.
         """
         manifest = manifest_of(self.run)
-        if manifest.get("discarding"):  # the files of the run before are being removed
+        if manifest.discarding:  # the files of the run before are being removed
             return False
         news = bool(manifest != self.manifest)
         self.manifest = manifest
@@ -122,8 +127,8 @@ class Follower:
                 with suppress(ValueError):  # a torn line, or another version's
                     take(line)
                     news = True
-        with suppress(OSError, ValueError):
-            report = json.loads((self.run / "report.json").read_text())
+        with suppress(OSError):
+            report = report_of_run(self.run)
             news, self.report = news or report != self.report, report
         return news
 
@@ -138,7 +143,7 @@ class Follower:
         """Whether the directory holds another run by now, which was started afresh."""
         with suppress(SourceError):
             manifest = manifest_of(self.run)
-            return bool(self.manifest) and not manifest.get("discarding") and manifest["run"] != self.manifest["run"]
+            return not manifest.discarding and manifest.run != self.manifest.run
         return False
 
     @property
@@ -158,7 +163,7 @@ class Follower:
         ----------
         last: of so many micro-batches.
         """
-        orders = self.manifest.get("orders", {})
+        orders = self.manifest.orders
         by_query: dict[str | None, deque[Record]] = {name: deque(maxlen=last) for name in self.present}
         for record in self.progress:
             if record.sources and record.name in by_query:
@@ -176,16 +181,11 @@ class Follower:
         return {name: waiting for name, several in self.told().items() if (waiting := several[-1].lag) is not None}
 
     def _find_groups(self) -> None:
-        layout = Layout.of(self.manifest, {}, None)
-        sources = [stream["name"] for stream in self.manifest["topology"]["streams"] if stream["source"]]
-        alone = {"main": {"sources": sources, "handed_on": []}}  # of a run of an earlier version
-        reads = self.manifest.get("reads", alone)
-        present = [Former(name, one["sources"], one["handed_on"]) for name, one in reads.items()]
-        self._former = {former.name for former in layout.former}
-        for former in (*layout.former, *present):
-            if former.name not in self.groups:
-                self.groups[former.name] = GroupSeen(
-                    frozenset(former.external),
-                    frozenset(former.handed_on),
-                    Tail(self.run / f"batches-{former.name}.jsonl"),
+        former = self.manifest.layout.former
+        self._former = {one.name for one in former}
+        present = [Former(name, reads.sources, reads.handed_on) for name, reads in self.manifest.reads.items()]
+        for group in (*former, *present):
+            if group.name not in self.groups:
+                self.groups[group.name] = GroupSeen(
+                    frozenset(group.external), frozenset(group.handed_on), Tail(ledger_of(self.run, group.name))
                 )

@@ -1,8 +1,6 @@
 """What a run's directory says of it, without Spark: whether it is on, how far it is, how fresh its results are."""
 
 import fcntl
-import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,11 +8,14 @@ from socket import gethostname
 from typing import Any, Literal
 
 from penstock.connectors.checkpoint import last_commit
-from penstock.engine.ledger import BatchRecord, records_in
-from penstock.errors import SourceError, StoreError
+from penstock.errors import SourceError
+from penstock.runs.batches import BatchRecord, records_in
+from penstock.runs.files import CHECKPOINT, LOG, REPORT
+from penstock.runs.manifest import Manifest, is_run, manifest_of
+from penstock.runs.report import Outcome, report_of_run
+from penstock.runs.starts import last_start
 from penstock.runtime.histogram import Histogram
 from penstock.storage import durable
-from penstock.storage.journal import lines_of
 from penstock.storage.place import here_of, is_local
 from penstock.storage.reach import check, reaching
 
@@ -63,53 +64,12 @@ def runs_in(directory: Path) -> list[Path]:
     if not is_local(directory):
         check(directory)
     with reaching(directory):
-        found = sorted(
-            directory / name for name in durable.names(directory) if (directory / name / "manifest.json").exists()
-        )
+        found = sorted(directory / name for name in durable.names(directory) if is_run(directory / name))
     if not found:
         raise SourceError(
             f"There is no run in {directory}: start one with `penstock run`, or name another with --runs."
         )
     return found
-
-
-def manifest_of(run: Path) -> dict[str, Any]:
-    """The manifest of a run.
-
-    Raises
-    ------
-    SourceError: the directory is not that of a run, or cannot be read.
-    """
-    try:
-        manifest = json.loads(_read(run / "manifest.json"))
-    except FileNotFoundError:
-        raise SourceError(f"{run} is not the directory of a run: it has no manifest.json.") from None
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{run} is not the directory of a run, or cannot be read ({error}).") from error
-    wanted = ("run", "application", "topology", "sources", "groups")
-    if not isinstance(manifest, dict) or any(name not in manifest for name in wanted):
-        raise SourceError(f"{run} is not the directory of a run: its manifest.json has not {', '.join(wanted)}.")
-    return manifest | {"mode": mode_of(run, manifest)}
-
-
-def mode_of(run: Path, manifest: Mapping[str, Any]) -> str:
-    """Whether a run is one in micro-batches or in real time; where an earlier version has not noted it, by its queries' names."""
-    mode: str | None = manifest.get("mode")
-    if mode is not None:
-        return mode
-    begun = set(durable.names(run / "checkpoint"))
-    return "micro-batches" if begun.isdisjoint(f"dead-letters-{name}" for name in manifest["sources"]) else "real time"
-
-
-def _read(file: Path) -> str:
-    """What a file holds; what is wrong with its store is said as such, but not that there is no file."""
-    try:
-        with reaching(file):
-            return file.read_text()
-    except StoreError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise error.__cause__ from None
-        raise
 
 
 def overview(run: Path) -> Overview:
@@ -121,10 +81,10 @@ def overview(run: Path) -> Overview:
     """
     try:
         manifest = manifest_of(run)
-        if is_real_time(manifest):
+        if manifest.is_real_time:
             return _in_real_time(run, manifest)
         ledgers = [list(records_in(path)) for path in durable.matching(run, "batches-*.jsonl")]
-        starts = list(lines_of(run / "starts.jsonl"))
+        start = last_start(run)
     except OSError as error:
         raise SourceError(f"{run} cannot be read ({error}).") from error
     committed = (record for ledger in ledgers for record in ledger if not record.moved)
@@ -133,49 +93,42 @@ def overview(run: Path) -> Overview:
     single = [record for record in records if not record.summed]
     recent = [record for record in single if last is not None and record.committed_us > last - RECENT_S * 1e6]
     span = (recent[-1].committed_us - recent[0].committed_us) / 1e6 if recent else 0.0
-    names = set(manifest["sources"])
+    names = set(manifest.sources)
     latency = Histogram()
     for record in recent:
         latency.merge(record.latency_ms)
     p50, p95 = (None if (value := latency.quantile(p)) is None else value / 1e3 for p in (0.5, 0.95))
     return Overview(
-        name=run.name, application=manifest["application"], state=state_of(run, manifest),
+        name=run.name, application=manifest.application, state=state_of(run, manifest),
         last_commit=None if last is None else last / 1e6, batches=sum(record.batches for record in records), accepted=_accepted(records, names),
         dead_lettered=sum(record.dead_lettered for record in records),
         rate=_accepted(recent[1:], names) / span if span else None, p50_s=p50, p95_s=p95,
-        trigger_s=json.loads(starts[-1]).get("trigger") if starts else None,
+        trigger_s=None if start is None else start.trigger,
     )  # fmt: skip
 
 
-def is_real_time(manifest: Mapping[str, Any]) -> bool:
-    """Whether a run is one in Spark's real-time mode, which has no ledger."""
-    return manifest.get("mode") == "real time"
-
-
-def counted_in_real_time(run: Path) -> dict[str, int] | None:
+def counted_in_real_time(run: Path) -> Outcome | None:
     """What the last stop of a run in real time has counted; None where a query has committed since."""
-    try:
-        report = json.loads((run / "report.json").read_text())
-        counted = (run / "report.json").stat().st_mtime
-    except FileNotFoundError:
+    report = report_of_run(run)
+    if report is None:
         return None
-    counts: dict[str, int] = report["counts"]
-    return counts if all(moment <= counted for _, moment in _commits(run)) else None
+    counted = (run / REPORT).stat().st_mtime
+    return report.counts if all(moment <= counted for _, moment in _commits(run)) else None
 
 
 def _commits(run: Path) -> list[tuple[int, float]]:
     """The last micro-batch of each query in real time, and when it was committed."""
-    found = (last_commit(run / "checkpoint" / query) for query in durable.names(run / "checkpoint"))
+    found = (last_commit(run / CHECKPOINT / query) for query in durable.names(run / CHECKPOINT))
     return [last for last in found if last is not None]
 
 
-def _in_real_time(run: Path, manifest: dict[str, Any]) -> Overview:
+def _in_real_time(run: Path, manifest: Manifest) -> Overview:
     commits, state, counts = _commits(run), state_of(run, manifest), counted_in_real_time(run)
-    counts = {} if counts is None or state == "running" else counts
+    known = None if state == "running" else counts
     return Overview(
-        name=run.name, application=manifest["application"], state=state,
+        name=run.name, application=manifest.application, state=state,
         last_commit=max((moment for _, moment in commits), default=None), batches=sum(batch + 1 for batch, _ in commits),
-        accepted=counts.get("accepted"), dead_lettered=counts.get("dead_lettered"), rate=None, p50_s=None, p95_s=None, trigger_s=None,
+        accepted=None if known is None else known.accepted, dead_lettered=None if known is None else known.dead_lettered, rate=None, p50_s=None, p95_s=None, trigger_s=None,
     )  # fmt: skip
 
 
@@ -183,15 +136,15 @@ def _accepted(records: list[BatchRecord], sources: set[str]) -> int:
     return sum(tally.accepted for record in records for name, tally in record.sources.items() if name in sources)
 
 
-def state_of(run: Path, manifest: dict[str, Any]) -> Literal["running", "stopped", "ended"]:
+def state_of(run: Path, manifest: Manifest) -> Literal["running", "stopped", "ended"]:
     """By the lock that a run holds on its log until nothing of it is left; of a run in a store, by what its last driver has said,
     where that was on another machine."""
-    with suppress(FileNotFoundError), (here_of(run) / "spark.log").open("rb") as log:
+    with suppress(FileNotFoundError), (here_of(run) / LOG).open("rb") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two who look do not see each other
         except BlockingIOError:
             return "running"
-    driver = manifest.get("driver", {})
-    if not is_local(run) and driver.get("host") != gethostname() and not driver.get("released"):
+    driver = manifest.driver
+    if not is_local(run) and driver is not None and driver.host != gethostname() and not driver.released:
         return "running"
-    return "ended" if manifest.get("ended") else "stopped"
+    return "ended" if manifest.ended else "stopped"

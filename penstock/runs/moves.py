@@ -1,0 +1,47 @@
+"""The moves of a run to other groups or partitions: ``moves.jsonl``, a record each."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from penstock.runs.files import MOVES
+from penstock.storage import journal
+
+
+class Division(msgspec.Struct, frozen=True):
+    """How a run is divided: a group's name by element, and partitions."""
+
+    groups: dict[str, str]
+    partitions: int | None
+
+
+class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run's directory keeps of a move of state; times in seconds.
+
+    Parameters
+    ----------
+    instances, checksum: counted in the old checkpoints, and the same in the new ones.
+    expected_s: assumed before it began. took_s: measured, from when all was settled until the new layout was in force.
+    """
+
+    time: float
+    before: Division
+    after: Division
+    instances: int
+    checksum: int
+    expected_s: float
+    took_s: float
+
+
+def note_move(run: Path, move: MoveRecord) -> None:
+    """Keep a move, after those before it."""
+    journal.add(run / MOVES, msgspec.json.encode(move))
+
+
+def moves_of(run: Path) -> Iterator[MoveRecord]:
+    """All moves, in order; a torn line is left out."""
+    for line in journal.lines_of(run / MOVES):
+        with suppress(ValueError):
+            yield msgspec.json.decode(line, type=MoveRecord)

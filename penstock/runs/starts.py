@@ -1,0 +1,85 @@
+"""The starts of a run: ``starts.jsonl``, a line for each, and for each change of settings during one."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from penstock.runs.files import STARTS
+from penstock.storage import journal
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """Where a start has run: versions, the system, and the cores of the driver's machine."""
+
+    penstock: str
+    pyspark: str
+    python: str
+    system: str
+    cores: int | None
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The application: its file, None where a start from Python does not know it; its variable; its parameters, without secrets."""
+
+    file: str | None
+    name: str
+    parameters: dict[str, str]
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """A start, or a change during one; options as of `penstock.engine.RunOptions`, without secrets. Times in seconds.
+
+    Parameters
+    ----------
+    resumed: whether the run had been started before. changed: whether it is a change during a start.
+    """
+
+    time: float
+    environment: Environment
+    application: Loaded
+    master: str
+    trigger: float
+    resumed: bool
+    changed: bool = False
+    sources: dict[str, str] = {}
+    sinks: dict[str, str] = {}
+    groups: dict[str, str] = {}
+    conf: dict[str, str] = {}
+    hops: str | None = None
+    archives: list[str] = []
+    partitions: int | None = None
+    name: str | None = None
+    runs: str | None = None
+    duration: float | None = None
+    until_idle: bool | Literal["pause"] = False
+    fresh: bool = False
+    take_over: bool = False
+    report: str | None = None
+    checkpoint_every: float | None = None
+    retain: int | None = None
+    quiet: bool = False
+    log_level: str = "info"
+    spark: str | None = None
+
+
+def note_start(run: Path, start: Start) -> None:
+    """Keep a start, after those before it."""
+    journal.add(run / STARTS, msgspec.json.encode(start))
+
+
+def starts_of(run: Path) -> Iterator[Start]:
+    """All starts, in order; a torn line is left out."""
+    for line in journal.lines_of(run / STARTS):
+        with suppress(ValueError):
+            yield msgspec.json.decode(line, type=Start)
+
+
+def last_start(run: Path) -> Start | None:
+    """The last start, or change; None where there is none."""
+    last = None
+    for last in starts_of(run):  # noqa: B007  # the last is wanted
+        pass
+    return last

@@ -1,0 +1,29 @@
+"""The sums over a run's committed micro-batches."""
+
+import msgspec
+
+from penstock.runs.batches import BatchRecord
+from penstock.runtime.histogram import Histogram
+from penstock.runtime.tally import Counts
+
+
+class Totals(Counts):
+    """The sums over the committed batches of all groups."""
+
+    batches: int = 0
+    dead_lettered: int = 0
+    latency_ms: Histogram = msgspec.field(default_factory=Histogram)
+
+    def add(self, record: BatchRecord, external: frozenset[str], handed_on: frozenset[str]) -> None:
+        """Add a batch.
+
+        Parameters
+        ----------
+        external: the sources that are not hops, whose events count as accepted.
+        handed_on: streams that enter this group by a hop, which the group before has counted.
+        """
+        sources = {name: source for name, source in record.sources.items() if name in external}
+        streams = {name: events for name, events in record.streams.items() if name not in handed_on}
+        failed = record.dead_lettered if external else 0
+        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed))
+        self.batches += record.batches

@@ -1,0 +1,134 @@
+"""What a run leaves is read back as it was written; what another version has left is refused in a sentence."""
+
+import dataclasses
+import json
+
+import msgspec
+import pytest
+
+from penstock.app.description import Description
+from penstock.engine import RunOptions
+from penstock.errors import ConfigurationError, SourceError
+from penstock.runs.files import JOURNALS, MANIFEST
+from penstock.runs.layout import Layout
+from penstock.runs.manifest import (
+    FORMAT,
+    Driver,
+    Manifest,
+    Reads,
+    SinkPlace,
+    head_of,
+    is_run,
+    manifest_of,
+    stored_manifest,
+)
+from penstock.runs.moves import Division, MoveRecord, moves_of, note_move
+from penstock.runs.overview import overview, runs_in
+from penstock.runs.report import ElementReport, Outcome, Report, report_of_run
+from penstock.runs.starts import Environment, Loaded, Start, last_start, note_start, starts_of
+
+
+def manifest(**changes):
+    whole = Manifest(
+        run="1234", application="words", mode="micro-batches", topology=Description("words", [], [], []), state={"Counter": {"kept": "pages"}},
+        sources={"Words": "jsonl:in"}, identities={"Words": None}, parameters={"top": "3"}, groups={"Counter": "main"}, hops={"main": 1},
+        reads={"main": Reads(["Words"], [])}, partitions=2, layout=Layout(partitions=2), place="/runs/words", discarded=["12"],
+        orders={"main": ["Words"]}, places={"Out": SinkPlace("table", {"main": 3})}, beginnings={"Words": {"offset": 3}},
+        driver=Driver("abc", "host", 12, 1.5),
+    )  # fmt: skip
+    return msgspec.structs.replace(whole, **changes)
+
+
+def start(**changes):
+    environment, application = (
+        Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2),
+        Loaded("app.py", "app", {"top": "3"}),
+    )
+    given = {"time": 1.5, "master": "local[2]", "trigger": 2.0, "resumed": False, **changes}
+    return Start(environment=environment, application=application, **given)
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    manifest().write(tmp_path)
+    assert manifest_of(tmp_path) == stored_manifest(tmp_path) == manifest()
+    assert is_run(tmp_path)
+    for number in range(3):
+        note_start(tmp_path, start(time=float(number), until_idle="pause", conf={"a": "b"}))
+    assert [one.time for one in starts_of(tmp_path)] == [0.0, 1.0, 2.0]
+    assert last_start(tmp_path) == start(time=2.0, until_idle="pause", conf={"a": "b"})
+    move = MoveRecord(
+        time=1.0, before=Division({"Counter": "main"}, 2), after=Division({"Counter": "other"}, 3), instances=5, checksum=7,
+        expected_s=1.0, took_s=2.0,
+    )  # fmt: skip
+    note_move(tmp_path, move)
+    assert list(moves_of(tmp_path)) == [move]
+    report = Report(
+        application="words", engine="spark", master="local", counts=Outcome(3, 2, 1, 0, [], 0, 0, 0, 0, 1, 0), units={}, streams={"Words": 3},
+        elements={"Counter": ElementReport(2, 1, 0, 0, 2, {"mean": 1.0, "p50": None})}, throughput_events_per_s=None, latency_ms={"p50": None},
+        batches=1, ended=True,
+    )  # fmt: skip
+    report.write(tmp_path / "report.json")
+    assert report_of_run(tmp_path) == report
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert written["throughput_events_per_s"] is None  # known to be unknown, and so not left out
+    assert "delivery" not in written
+    assert overview(tmp_path).trigger_s == 2.0
+
+
+def test_of_a_run_in_real_time_only_what_is_known_is_written(tmp_path):
+    report = Report(
+        application="words", engine="spark", master="local", counts=Outcome(3, 2, 1, 0), units={}, delivery="at least once",
+        dead_letter_topics=["words-dead-letters"],
+    )  # fmt: skip
+    report.write(tmp_path / "report.json")
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert sorted(written) == ["application", "counts", "dead_letter_topics", "delivery", "engine", "master", "units"]
+    assert sorted(written["counts"]) == ["accepted", "dead_lettered", "processed", "queued"]
+
+
+def test_nothing_is_there_before_the_first_start(tmp_path):
+    assert stored_manifest(tmp_path) is head_of(tmp_path) is None
+    assert report_of_run(tmp_path) is last_start(tmp_path) is None
+    with pytest.raises(SourceError, match="it has no manifest.json"):
+        manifest_of(tmp_path)
+    with pytest.raises(SourceError, match="There is no run in"):
+        runs_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "whose"),
+    [
+        ({"format": FORMAT + 1, "run": "1234"}, f"is a run in format {FORMAT + 1}, and this version reads format {FORMAT}"),
+        ({"run": "1234", "application": "words"}, "is a run of before Penstock's first release"),
+    ],
+)  # fmt: skip
+def test_another_versions_run_is_neither_resumed_nor_shown(tmp_path, content, whose):
+    (tmp_path / MANIFEST).write_text(json.dumps(content))
+    with pytest.raises(SourceError, match=f"{whose}.*look at it with that version"):
+        manifest_of(tmp_path)
+    with pytest.raises(ConfigurationError, match=f"{whose}.*start afresh with --fresh"):
+        stored_manifest(tmp_path)
+    assert head_of(tmp_path).run == "1234"  # by which --fresh knows what to remove
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1, "run": 5}', '{"format": 1, "run": "1234"}'])
+def test_a_damaged_manifest_is_named(tmp_path, content):
+    (tmp_path / MANIFEST).write_text(content)
+    with pytest.raises(SourceError, match="is not the directory of a run, or cannot be read"):
+        manifest_of(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"manifest.json is damaged .* so nothing in its directory is touched"):
+        stored_manifest(tmp_path)
+
+
+def test_a_torn_line_is_left_out(tmp_path):
+    note_start(tmp_path, start())
+    with (tmp_path / "starts.jsonl").open("ab") as file:
+        file.write(b'{"time": 2.0, "mas')
+    assert [one.time for one in starts_of(tmp_path)] == [1.5]
+
+
+def test_a_start_keeps_every_option():
+    """But where a run looks for its groups' sinks and sources, which are kept without secrets."""
+    known = {field.name for field in msgspec.structs.fields(Start)}
+    assert {field.name for field in dataclasses.fields(RunOptions)} <= known
+    assert JOURNALS
