@@ -28,15 +28,15 @@ def report_of(
     ----------
     refused: results that sinks have refused as they were delivered, which are dead letters, too.
 
-    ``lost`` and ``duplicated`` compare counts made at different places: the source's own reckoning
-    against what was decoded, and what was sent to each keyed element against what it received.
+    ``lost`` and ``duplicated`` compare counts made at different places: each source's own reckoning
+    against what was decoded of it, and what was sent to each keyed element against what it received.
     """
     decoded = sum(source.accepted for source in totals.sources.values())
     reckoned = {name: reckoning.committed for name, reckoning in reckonings.items() if reckoning.committed is not None}
     uncountable = [name for name in reckonings if name not in reckoned]  # what was decoded stands for what was read
     committed = sum(reckoned.values()) + sum(totals.source(name).accepted for name in uncountable)
     queued = sum(reckoning.queued for reckoning in reckonings.values())
-    gaps = [committed - decoded]
+    gaps = [count - totals.source(name).accepted for name, count in reckoned.items()]
     gaps += [totals.sent.get(name, 0) - totals.received.get(name, 0) for name in totals.sent | totals.received]
     busy_ms, rows = progress.busiest
     return Report(

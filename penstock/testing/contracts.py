@@ -7,7 +7,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +169,9 @@ class SourceContract:
             msgspec.json.decode(payload, type=Sample)
 
     def test_what_is_read_again_is_the_same_in_any_process(self, tmp_path: Path) -> None:
-        assert _read(self.bind(tmp_path)) == _read(self.bind(tmp_path))
+        here = _read(self.bind(tmp_path))
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as another:
+            assert here == _read(self.bind(tmp_path)) == another.submit(_read_by, type(self), tmp_path).result()
 
     def test_it_may_be_read_in_any_cut(self, tmp_path: Path) -> None:
         sequence = self.bind(tmp_path).sequence
@@ -220,6 +224,10 @@ def _refusal(sink: BoundSink) -> str:
 def _end(bound: SequenceSource) -> int:
     last = bound.sequence.last()
     return bound.sequence.end(0.0) if last is None else last
+
+
+def _read_by(suite: type[SourceContract], directory: Path) -> list[bytes]:
+    return _read(suite().bind(directory))
 
 
 def _read(bound: SequenceSource) -> list[bytes]:

@@ -71,11 +71,15 @@ def test_no_packing_has_fewer_drivers(given):
     assert sorted(name for driver in answer.drivers for name in driver.names) == sorted(by_name)
 
 
+def test_those_of_which_no_two_fit_need_a_driver_each():
+    answer = pack([load(name, rate=900.0) for name in "abc"], 2.0)
+    assert (answer.fewest, len(answer.drivers), answer.gap) == (3, 3, 0.0)
+
+
 def test_many_are_packed_with_a_certified_gap():
     loads = [load(f"app-{number}", rate=20.0 + 10 * number, trigger=5.0) for number in range(20)]
     answer = pack(loads, 4.0)
-    assert answer.fewest <= len(answer.drivers) < 20
-    assert answer.gap == len(answer.drivers) / answer.fewest - 1
+    assert (answer.fewest, len(answer.drivers), answer.gap) == (2, 5, 1.5)
     for driver in answer.drivers:
         assert all(driver.together[name] <= answer.bounds[name] for name in driver.names)
 
