@@ -8,7 +8,7 @@ from penstock.app import reducers as ours
 from penstock.app.element import Element
 from penstock.app.reducers import Reducer
 from penstock.app.stream import EventTime, Source, Stream
-from penstock.app.window.windowing import Session, Sliding, Windowing
+from penstock.app.window.windowing import Planned, Windowing
 from penstock.errors import TopologyError
 
 WordsOf = Literal["event", "query"]
@@ -27,11 +27,12 @@ class WindowQuery:
 
     Parameters
     ----------
-    spans: which of ``start`` and ``end`` the result has.
+    planned: the windows in Spark's words. spans: which of ``start`` and ``end`` the result has.
     """
 
     time: EventTime
-    window: Sliding
+    window: Windowing
+    planned: Planned
     key: tuple[str, ...]
     spans: tuple[str, ...]
     reducers: Mapping[str, Reducer[Any]]
@@ -66,13 +67,9 @@ def window_query(
     TopologyError: Spark has no such window or reducer, or judges lateness otherwise; or the source has no event time, or keeps what is late.
     """
     event_dialect = "leave out dialect='query', for the event dialect has it"
-    if isinstance(window, Session):
-        raise TopologyError(
-            f"Aggregate {name}: Spark judges each event of a session by itself, and would drop late ones that an open session takes; "
-            f"{event_dialect}."
-        )
-    if not isinstance(window, Sliding) or window.zone is not None:
-        raise TopologyError(f"Aggregate {name}: Spark plans no windows of {window}; {event_dialect}.")
+    planned = window.planned()
+    if isinstance(planned, str):
+        raise TopologyError(f"Aggregate {name}: {planned}; {event_dialect}.")
     if window.allowed_us:
         raise TopologyError(
             f"Aggregate {name}: Spark forgets a window that has closed; leave out allowed=, or dialect='query'."
@@ -88,7 +85,7 @@ def window_query(
     time = _time(f"Aggregate {name}", source, window.at)
     spans = tuple(span for span in ("start", "end") if span in into.event_type.__struct_fields__)
     spans = tuple(span for span in spans if span not in reducers and span not in key)
-    body = WindowQuery(time, window, key, spans, dict(reducers))
+    body = WindowQuery(time, window, planned, key, spans, dict(reducers))
     return Element(name, body, "query", (source,), (into,), (), note=f"by {', '.join(key)}, {window}")
 
 

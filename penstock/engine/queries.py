@@ -11,7 +11,7 @@ from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.reducers import Reducer
 from penstock.app.stream import EventTime
 from penstock.app.topology import Topology
-from penstock.app.window.windowing import Sliding
+from penstock.app.window.windowing import Planned
 from penstock.errors import EmissionError
 
 SKETCH_ERROR = 0.016
@@ -52,7 +52,7 @@ def windowed(element: str, query: WindowQuery, frame: DataFrame) -> DataFrame:
     made = [
         _reduced(element, reducer, columns, query.time.field).alias(name) for name, reducer in query.reducers.items()
     ]
-    window = _window(query.window, columns[query.time.field])
+    window = _window(query.planned, columns[query.time.field])
     grouped = marked.groupBy(window.alias(WINDOW), *(columns[name] for name in query.key)).agg(*made)
     return grouped.select(
         *(_column(name) for name in query.key),
@@ -111,7 +111,7 @@ def _with_watermark(frame: DataFrame, column: str, time: EventTime) -> DataFrame
     return frame.withWatermark(f"`{column}`", f"{round(time.lateness * 1000)} milliseconds")
 
 
-def _window(window: Sliding, time: Column) -> Column:
+def _window(window: Planned, time: Column) -> Column:
     return F.window(time, _micros(window.size_us), _micros(window.every_us), _micros(window.offset_us))
 
 

@@ -1,7 +1,7 @@
 """What an element emits, checked and gathered while it is handed many events."""
 
 from collections.abc import Iterable, Sequence
-from inspect import isasyncgen, isawaitable
+from inspect import isasyncgen, isawaitable, iscoroutine
 from typing import Any, NoReturn
 
 from penstock.app.element import Element
@@ -87,6 +87,8 @@ class Emitter:
 
     def _refuse(self, thing: Any) -> NoReturn:
         if isawaitable(thing) or isasyncgen(thing):
+            if iscoroutine(thing):
+                thing.close()
             raise EmissionError(
                 f"{self._element.name} returned something to be awaited, and is no asynchronous function itself: write it as async def."
             )

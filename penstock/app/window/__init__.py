@@ -1,5 +1,9 @@
-"""Windows: an element's state by spans of event time, or by counts of events."""
+"""Windows: an element's state by spans of event time, or by counts of events. A kind is a file, and a row here."""
 
-from penstock.app.window.windowing import Count, Global, Session, Sliding, Tumbling, Window, Windowing
+from penstock.app.window.aligned import Sliding, Tumbling
+from penstock.app.window.counts import Count
+from penstock.app.window.endless import Global
+from penstock.app.window.sessions import Session
+from penstock.app.window.windowing import Window, Windowing
 
 __all__ = ["Count", "Global", "Session", "Sliding", "Tumbling", "Window", "Windowing"]

@@ -9,7 +9,7 @@ import msgspec
 from penstock.app.element import ProcessingElement
 from penstock.app.reducers import Reducer, fold
 from penstock.app.stream import Emission, Stream
-from penstock.app.window.windowing import Count, Global, Session, Windowing, microseconds
+from penstock.app.window.windowing import Windowing, microseconds
 from penstock.errors import TopologyError
 from penstock.kinds.event import field_types
 
@@ -94,7 +94,7 @@ def aggregate(
     bases: dict[str, type[Reducing]] = {"final": _Final, "updates": _Updates, "both": _Both}
     if results not in bases:
         raise TopologyError(f"Aggregate {name}: results={results!r}; choose {', '.join(bases)}.")
-    if isinstance(window, Global) and results != "final":
+    if not window.closes and results != "final":
         raise TopologyError(
             f"Aggregate {name}: a window of {window} says itself when there is a result: leave out results=."
         )
@@ -108,11 +108,7 @@ def aggregate(
             "each of the other fields, as bids=reducers.count()."
         )
     mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
-    if not mergeable and (
-        isinstance(window, Session)
-        or (isinstance(window, Global) and window.timed)
-        or (isinstance(window, Count) and window.every < window.size)
-    ):
+    if not mergeable and window.merges:
         raise TopologyError(f"Aggregate {name}: windows of {window} merge, so give fold() its merge=.")
     states: list[Any] = []
     for each, reducer in reducers.items():

@@ -15,8 +15,8 @@ from penstock.app.element import (
 )
 from penstock.app.functions import check_function, check_plain_function
 from penstock.app.stream import Source, Stream
-from penstock.app.window.prototype import windowed
-from penstock.app.window.windowing import Count, Global, Session, Windowing
+from penstock.app.window.windowed import windowed
+from penstock.app.window.windowing import Windowing
 from penstock.errors import TopologyError
 from penstock.kinds.event import field_types
 
@@ -82,34 +82,7 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
             raise TopologyError(
                 f"Element {name} has windows, whose timers are theirs: put {hook} into an element without."
             )
-    merges = overrides(body, "merge")
-    if isinstance(window, Session) and not merges:
-        raise TopologyError(
-            f"Element {name}: an event may join two sessions, so give it `def merge(self, other)`, which takes in the state of "
-            "the later one."
-        )
-    if isinstance(window, Global):
-        _check_global(name, body, window, merges=merges)
-    if isinstance(window, Count) and window.every < window.size and (not merges or overrides(body, "on_batch")):
-        raise TopologyError(
-            f"Element {name}: windows of {window} share their events, so give it `def merge(self, other)`, and no on_batch."
-        )
-
-
-def _check_global(name: str, body: Any, window: Global, *, merges: bool) -> None:
-    """Refuse what a window that never closes has no use for, and ask for what it needs."""
-    if not overrides(body, "on_close"):
-        raise TopologyError(f"Element {name} has a window of {window}: give it on_close, which says the result so far.")
-    for hook in ("on_batch", "on_late"):
-        if overrides(body, hook):
-            raise TopologyError(
-                f"Element {name} has a window of {window}, which says when there is a result: leave out {hook}."
-            )
-    if window.every is not None and not merges:
-        raise TopologyError(
-            f"Element {name}: a window of {window} takes in the events of each span once the watermark has passed it, so give it "
-            "`def merge(self, other)`, which takes in the state of a later part."
-        )
+    window.check(name, body)
 
 
 def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> str | None:
@@ -122,7 +95,7 @@ def time_field(name: str, streams: Sequence[Stream[Any]], window: Windowing) -> 
     fields = {window.at} if window.at else {event_time_of(stream) for stream in streams}
     field = fields.pop() if len(fields) == 1 else None
     if field is None:
-        if isinstance(window, Count) or (isinstance(window, Global) and window.every is None):
+        if not window.timed:
             return None
         raise TopologyError(
             f"Element {name}: windows of {window} need a time: declare the source with event_time=, or say which field of "

@@ -1,21 +1,107 @@
-"""Prototypes of windows that never close: their result so far is said again and again."""
+"""One window for all events of a key, which never closes: its result so far is said again and again."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.app.element import ProcessingElement
+from penstock.app.arguments import checked
+from penstock.app.duration import Duration
+from penstock.app.element import ProcessingElement, overrides
 from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise, emissions
 from penstock.app.stream import Emission
 from penstock.app.window.windowed import Events, Part, Windowed
-from penstock.app.window.windowing import FOREVER, Global
+from penstock.app.window.windowing import FOREVER, Windowing, micros, span
+from penstock.errors import TopologyError
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
+
+
+@dataclass(frozen=True, init=False)
+class Global(Windowing):
+    """One window for all events of a key, whose result so far is said again and again; it never closes.
+
+    Parameters
+    ----------
+    every: a span of event time, after each of which in which an event came there is a result; from midnight in UTC.
+    after: or so many events, in the order in which they come.
+
+    Raises
+    ------
+    TopologyError: not one of the two is given, or it is zero.
+    """
+
+    every: Duration | None
+    after: int | None
+
+    @checked()
+    def __init__(self, *, every: Duration | None = None, after: int | None = None, at: str | None = None) -> None:
+        super().__init__(at=at)
+        object.__setattr__(self, "every", every)
+        object.__setattr__(self, "after", after)
+        if (every is None) == (after is None):
+            raise TopologyError(
+                "A global window never closes: say when to give its result so far, as Global(every='1 minute') or "
+                "Global(after=100)."
+            )
+        whole = after is None or (type(after) is int and after > 0)
+        if not whole or (every is not None and self.every_us <= 0):
+            raise TopologyError(
+                f"A global window with a result every {every or after}: give more than zero, and events as a whole number."
+            )
+
+    @property
+    def timed(self) -> bool:
+        """Whether results are by event time."""
+        return self.every is not None
+
+    @property
+    def closes(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def merges(self) -> bool:
+        """Where results are by time: what comes in each span is taken in when the watermark has passed it."""
+        return self.timed
+
+    def check(self, name: str, body: type[ProcessingElement]) -> None:
+        """Refuse what a window that never closes has no use for, and ask for what it needs."""
+        if not overrides(body, "on_close"):
+            raise TopologyError(
+                f"Element {name} has a window of {self}: give it on_close, which says the result so far."
+            )
+        for hook in ("on_batch", "on_late"):
+            if overrides(body, hook):
+                raise TopologyError(
+                    f"Element {name} has a window of {self}, which says when there is a result: leave out {hook}."
+                )
+        if self.merges and not overrides(body, "merge"):
+            raise TopologyError(
+                f"Element {name}: a window of {self} takes in the events of each span once the watermark has passed it, so give it "
+                "`def merge(self, other)`, which takes in the state of a later part."
+            )
+
+    def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
+        """By time or by count; with a time, what has not been said when the input has ended is said then."""
+        if self.timed:
+            return ByTime
+        return ByCountToTheEnd if has_times else ByCount
+
+    @cached_property
+    def every_us(self) -> int:
+        """Microseconds from result to result; 0, where events are counted."""
+        return 0 if self.every is None else micros(self.every)
+
+    def __str__(self) -> str:
+        return f"all, result every {f'{self.after:,} events' if self.every is None else span(self.every_us)}"
 
 
 class ByTime(Windowed):
     """A result for each span of event time in which an event came: of the events before its end, whatever the order of delivery."""
 
     form = "one window, with results by time"
+    holds = ("open", "whole")
 
     if TYPE_CHECKING:  # fields of each prototype, typed by its body
         open: dict[int, Part[Any]]
@@ -86,6 +172,7 @@ class ByCount(Windowed):
     """A result after every so many events, in the order in which they come."""
 
     form = "one window, with results by count"
+    holds = ("whole",)
 
     on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
 

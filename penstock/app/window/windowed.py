@@ -7,6 +7,7 @@ state is what is kept of the windows that are open.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
@@ -16,11 +17,9 @@ from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowing import (
-    FOREVER,
     SECOND,
-    Count,
-    Sliding,
     Window,
+    Windowing,
     microseconds,
     moment,
     of_watermark,
@@ -53,6 +52,8 @@ class Windowed(Stepwise):
 
     body: ClassVar[type[ProcessingElement]]
     windowing: ClassVar[Any]
+    holds: ClassVar[tuple[str, ...]]
+    """What is kept of windows, by the names in `FIELDS`."""
     time_of: ClassVar[Callable[[Any], datetime] | None]
     """Reads an event's time; None for windows by count without one."""
 
@@ -106,6 +107,8 @@ def _window(start: int, end: int) -> Window:
 class Spans(Windowed):
     """Windows that are spans of time: aligned ones and sessions."""
 
+    holds = ("open",)
+
     if TYPE_CHECKING:  # a field of each prototype, typed by its body
         open: dict[int, Part[Any]]  # by start
 
@@ -125,7 +128,7 @@ class Spans(Windowed):
             state = self._enter(part.state, start, part.end)
             self.touched.add(start)
             if number and not _is_flat(cast(Any, type(event))):
-                event = _copy(event)  # what one window's state keeps of it must not be another's
+                event = copied(event)  # what one window's state keeps of it must not be another's
             if part.closed and overrides(self.body, "on_late"):
                 yield from emissions(state.on_late(event))
             else:
@@ -201,122 +204,6 @@ class Spans(Windowed):
         return min((self._deadline(part), start) for start, part in self.open.items())
 
 
-class Aligned(Spans):
-    """Tumbling and sliding windows, each with a state of its own."""
-
-    form = "windows, each with a state of its own"
-
-    def _windows(self, time: int) -> list[int]:
-        windowing: Sliding = self.windowing
-        spans = [(start, windowing.end(start)) for start in windowing.starts(time)]
-        oldest = self._fired - windowing.allowed_us
-        kept = [(start, end) for start, end in reversed(spans) if end > oldest]
-        if not kept:
-            raise self._late(time)
-        self._context.late_in_part += len(kept) < len(spans)
-        for start, end in kept:
-            if start not in self.open:
-                self.open[start] = Part(self.body(), end, closed=end <= self._fired)
-        return [start for start, _ in kept]
-
-
-class Sessions(Spans):
-    """Windows that grow with their events, and merge where an event joins them."""
-
-    form = "sessions"
-
-    def _windows(self, time: int) -> list[int]:
-        gap = self.windowing.gap_us
-        joined = sorted(start for start, part in self.open.items() if start < time + gap and time < part.end)
-        end = max([time + gap, *(self.open[start].end for start in joined)])
-        if end + self.windowing.allowed_us <= self._fired:
-            raise self._late(time)
-        first = min([time, *joined])
-        whole = self.open.pop(joined[0]) if joined else Part(self.body(), end)
-        self._enter(whole.state, first, whole.end)
-        for start in joined[1:]:
-            other = self.open.pop(start)
-            whole.state.merge(self._enter(other.state, start, other.end))
-            whole.again |= other.again
-        whole.end, whole.closed = end, end <= self._fired
-        self.open[first] = whole
-        self.touched.difference_update(joined)
-        return [first]
-
-
-class Panes(Windowed):
-    """Sliding windows that share their parts: an event goes into one of them, and a window is what they merge to."""
-
-    form = "parts that windows share"
-
-    if TYPE_CHECKING:  # a field of each prototype, typed by its body
-        open: dict[int, Part[Any]]
-    next: int = -FOREVER
-    """The start of the first window that has not closed."""
-
-    def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to its pane.
-
-        Raises
-        ------
-        LateEventError: the last window of the pane has closed.
-        """
-        windowing: Sliding = self.windowing
-        time = self._time(event)
-        start = windowing.pane(time)
-        end = windowing.end(start)
-        if end <= self._fired:
-            raise self._late(time)
-        first_end = start + windowing.every_us
-        self._context.late_in_part += first_end <= self._fired
-        part = self.open.get(start)
-        if part is None:
-            part = self.open[start] = Part(self.body(), end)
-            self.rearm()
-        yield from emissions(self._enter(part.state, start, end).on_event(event))
-
-    def is_due(self) -> bool:
-        """Whether the watermark has passed the end of a window."""
-        return bool(self.open) and self.windowing.end(self._first()) <= self._mark
-
-    def step(self) -> Iterator[Emission]:
-        """Close the first window, and forget its first pane, of which it was the last."""
-        start = self._first()
-        whole = self._merged(start, self.windowing.end(start))
-        self.skip()
-        yield from emissions(whole.on_close())
-
-    def skip(self) -> None:
-        """Go on to the next window."""
-        self.next = self._first() + self.windowing.every_us
-        self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
-
-    def _merged(self, start: int, end: int) -> Any:
-        whole = self._enter(self.body(), start, end)
-        for pane in sorted(self.open):
-            if pane < end:
-                whole.merge(_copy(self.open[pane].state))  # which it may keep; the pane belongs to other windows, too
-        return self._enter(whole, start, end)
-
-    def _first(self) -> int:
-        """The start of the first window that has not closed and holds a pane."""
-        windowing: Sliding = self.windowing
-        after = (
-            next(windowing.starts(self._fired - windowing.size_us)) + windowing.every_us
-            if self._fired > -FOREVER
-            else -FOREVER
-        )
-        return max(self.next, after, min(self.open) - windowing.size_us + windowing.every_us)
-
-    def is_empty(self) -> bool:
-        """Whether no pane is kept."""
-        return not self.open
-
-    def rearm(self) -> None:
-        """At the end of the first window."""
-        self._wake(self.windowing.end(self._first()) if self.open else None)
-
-
 class Events(msgspec.Struct, Generic[Body], array_like=True):
     """Some events of a window by count: when the first and the last were, and how many."""
 
@@ -326,108 +213,36 @@ class Events(msgspec.Struct, Generic[Body], array_like=True):
     seen: int = 0
 
 
-class Counted(Windowed):
-    """Windows by count, of one part or several that windows share."""
-
-    form = "windows by count"
-
-    on_timer = ProcessingElement.on_timer  # none: where there is no event time, there is no end
-
-    if TYPE_CHECKING:  # a field of each prototype, typed by its body
-        parts: list[Events[Any]]
-
-    unsaid: int = 0
-    """Events since a window was closed."""
-
-    def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the last part, and close the window that it fills."""
-        filled = self.would_say()
-        yield from self._take_in(event)
-        if filled:
-            yield from self._close()
-            del self.parts[0]
-
-    def would_say(self) -> bool:
-        """Whether the next event fills a window."""
-        windowing: Count = self.windowing
-        return sum(part.seen for part in self.parts) + 1 == windowing.size
-
-    def without_result(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the last part, and forget the window that it fills."""
-        yield from self._take_in(event)
-        self.unsaid = 0
-        del self.parts[0]
-
-    def _take_in(self, event: Any) -> Iterator[Emission]:
-        windowing: Count = self.windowing
-        time = self._time(event)
-        if not self.parts or self.parts[-1].seen == windowing.every:
-            self.parts.append(Events(self.body(), time, time))
-        part = self.parts[-1]
-        part.seen, part.last, self.unsaid = part.seen + 1, time, self.unsaid + 1
-        yield from emissions(self._enter(part.state, part.first, time).on_event(event))
-
-    def on_batch(self) -> Iterator[Emission]:
-        """Early results of the window that is open."""
-        if self.parts and overrides(self.body, "on_batch"):
-            part = self.parts[-1]
-            yield from emissions(self._enter(part.state, part.first, part.last).on_batch())
-
-    def is_empty(self) -> bool:
-        """Whether no event is kept."""
-        return not self.parts
-
-    def _close(self) -> Iterable[Emission]:
-        self.unsaid = 0
-        first, last = self.parts[0].first, self.parts[-1].last
-        whole = self.parts[0].state
-        if len(self.parts) > 1:
-            whole = self._enter(self.body(), first, last)
-            for part in self.parts:
-                whole.merge(_copy(part.state))
-        state = self._enter(whole, first, last)
-        return emissions(state.on_close() if overrides(self.body, "on_close") else state.on_batch())
-
-
-class CountedToTheEnd(Counted):
-    """The same where there is an event time: what is left when the input has ended is closed then."""
-
-    on_timer = Stepwise.on_timer
-
-    def on_event(self, event: Any) -> Iterator[Emission]:
-        """Hand it to the last part, and ask to be woken at the end of the input."""
-        yield from super().on_event(event)
-        self.rearm()
-
-    def without_result(self, event: Any) -> Iterator[Emission]:
-        """The same without the result."""
-        yield from super().without_result(event)
-        self.rearm()
-
-    def is_due(self) -> bool:
-        """Whether the input has ended and something is left."""
-        return self.unsaid > 0 and self._mark >= FOREVER
-
-    def step(self) -> Iterator[Emission]:
-        """Close what is left."""
-        closing = self._close()
-        self.parts = []
-        yield from closing
-
-    def skip(self) -> None:
-        """Forget it."""
-        self.parts, self.unsaid = [], 0
-
-    def rearm(self) -> None:
-        """Only at the end of the input."""
-        self._wake(FOREVER if self.unsaid else None)
-
-
 @lru_cache
 def _is_flat(event_type: Any) -> bool:
     """Whether its events hold nothing that could be changed."""
     return all(map(kind_of, field_types(event_type).values()))
 
 
-def _copy(state: Any) -> Any:
+def copied(state: Any) -> Any:
+    """A state of its own that is equal."""
     return msgpack_decoder(type(state)).decode(msgpack_encoder().encode(state))
+
+
+FIELDS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "open": lambda body: (dict[int, Part[body]], msgspec.field(default_factory=dict)),  # type: ignore[valid-type]
+    "parts": lambda body: (list[Events[body]], msgspec.field(default_factory=list)),  # type: ignore[valid-type]
+    "whole": lambda body: (Events[body] | None, None),  # type: ignore[valid-type]
+}
+"""The type and the default of what is kept of windows: those that are open, by start; parts by count; one for all."""
+
+
+def windowed(body: type[ProcessingElement], windowing: Windowing, field: str | None) -> type[Windowed]:
+    """The prototype that keeps an instance of ``body`` for each window.
+
+    Parameters
+    ----------
+    field: of the events, which holds their time; None for windows by count without one.
+    """
+    base = windowing.keeper(body, field is not None)
+    made: Any = msgspec.defstruct(
+        body.__name__, [(name, *FIELDS[name](body)) for name in base.holds], bases=(base,), module=body.__module__, dict=True,
+        namespace={"body": body, "windowing": windowing, "time_of": None if field is None else attrgetter(field)},
+    )  # fmt: skip
+    prototype: type[Windowed] = made
+    return prototype

@@ -1,0 +1,261 @@
+"""Windows of one length that begin every so often: tumbling, and sliding."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.app.arguments import checked
+from penstock.app.duration import Duration
+from penstock.app.element import ProcessingElement, overrides
+from penstock.app.stepwise import emissions
+from penstock.app.stream import Emission
+from penstock.app.window.windowed import Part, Spans, Windowed, copied
+from penstock.app.window.windowing import (
+    DAY,
+    FOREVER,
+    LOCAL_EPOCH,
+    Planned,
+    Windowing,
+    micros,
+    microseconds,
+    moment,
+    span,
+)
+from penstock.errors import TopologyError
+
+
+@dataclass(frozen=True, init=False)
+class Sliding(Windowing):
+    """Windows of one length that begin every so often, and overlap where that is less.
+
+    Parameters
+    ----------
+    size, every: length of a window, and from one's start to the next one's.
+    offset: of the starts, from midnight in UTC or in the zone on 1 January 1970.
+    zone: a time zone, as ``"Europe/Zurich"``, for windows of whole days: they begin when clocks there first show midnight,
+        or the offset's time of the day, or a later time where they skip it. No window begins on a day that they leave out.
+
+    Raises
+    ------
+    TopologyError: a length is zero or out of its range, or there is no such zone.
+    """
+
+    size: Duration
+    every: Duration
+    offset: Duration
+    zone: str | None
+
+    @checked()
+    def __init__(
+        self, size: Duration, every: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
+        allowed: Duration = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(at=at, allowed=allowed)
+        for name, value in (("size", size), ("every", every), ("offset", offset), ("zone", zone)):
+            object.__setattr__(self, name, value)
+        if not 0 < self.every_us <= self.size_us:
+            raise TopologyError(
+                f"A window of {size} every {every}: both must be longer than zero, and the second no longer than the first, "
+                "or events between windows would be in none."
+            )
+        if self.offset_us >= self.every_us:
+            raise TopologyError(f"A window every {every} with an offset of {offset}: give a shorter one.")
+        if zone is None:
+            return
+        if self.size_us % DAY or self.every_us % DAY:
+            raise TopologyError(
+                f"A window of {size} every {every} in a time zone: give whole days; shorter windows are the same in all zones "
+                "but for an offset."
+            )
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise TopologyError(f"There is no time zone {zone!r}; write one as 'Europe/Zurich'.") from error
+
+    @cached_property
+    def size_us(self) -> int:
+        """Microseconds of a window; of clock time, in a zone."""
+        return micros(self.size)
+
+    @cached_property
+    def every_us(self) -> int:
+        """Microseconds from start to start."""
+        return micros(self.every)
+
+    @cached_property
+    def offset_us(self) -> int:
+        """Microseconds of the offset."""
+        return micros(self.offset)
+
+    def starts(self, time: int) -> Iterator[int]:
+        """Of the windows that a time lies in, the latest first."""
+        shown = self._begins(time)
+        if self.zone is None:
+            yield from range(shown, time - self.size_us, -self.every_us)
+            return
+        while self._instant(shown + self.size_us) > time:
+            start = self._instant(shown)
+            if start < self._instant(shown + self.every_us):  # no window begins on a day that is left out
+                yield start
+            shown -= self.every_us
+
+    def end(self, start: int) -> int:
+        """Of the window that begins at a time."""
+        return self._instant(self._begins(start) + self.size_us)
+
+    def pane(self, time: int) -> int:
+        """The start of the part that windows share; parts are ``every`` long where windows are a multiple of that."""
+        return next(self.starts(time))
+
+    @property
+    def shared(self) -> bool:
+        """Whether windows are made of whole panes, more than one."""
+        return self.zone is None and self.size_us != self.every_us and self.size_us % self.every_us == 0
+
+    def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
+        """Parts that windows share, where they can, the body says how to merge them, and asks for nothing between."""
+        plain = not (overrides(body, "on_batch") or overrides(body, "on_late") or self.allowed_us)
+        return Panes if self.shared and overrides(body, "merge") and plain else Aligned
+
+    def planned(self) -> Planned | str:
+        """As they are, but for those in a zone."""
+        return super().planned() if self.zone is not None else Planned(self.size_us, self.every_us, self.offset_us)
+
+    def _begins(self, time: int) -> int:
+        """What clocks show when the last window up to a time begins."""
+        clock = time if self.zone is None else _clock(self.zone, time)
+        shown = (clock - self.offset_us) // self.every_us * self.every_us + self.offset_us
+        after = shown + self.every_us  # which clocks that have been put back may have shown already
+        return shown if self.zone is None or self._instant(after) > time else after
+
+    def _instant(self, shown: int) -> int:
+        return shown if self.zone is None else _instant(self.zone, shown)
+
+    def __str__(self) -> str:
+        zone = "" if self.zone is None else f" in {self.zone}"
+        offset = f" from {span(self.offset_us)}" if self.offset_us else ""
+        every = "" if self.every_us == self.size_us else f" every {span(self.every_us)}"
+        return f"{span(self.size_us)}{every}{offset}{zone}"
+
+
+class Tumbling(Sliding):
+    """Windows of one length, one after the other; see `Sliding` for the parameters."""
+
+    @checked()
+    def __init__(
+        self, size: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
+        allowed: Duration = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(size, size, offset=offset, zone=zone, at=at, allowed=allowed)
+
+
+class Aligned(Spans):
+    """Tumbling and sliding windows, each with a state of its own."""
+
+    form = "windows, each with a state of its own"
+
+    def _windows(self, time: int) -> list[int]:
+        windowing: Sliding = self.windowing
+        spans = [(start, windowing.end(start)) for start in windowing.starts(time)]
+        oldest = self._fired - windowing.allowed_us
+        kept = [(start, end) for start, end in reversed(spans) if end > oldest]
+        if not kept:
+            raise self._late(time)
+        self._context.late_in_part += len(kept) < len(spans)
+        for start, end in kept:
+            if start not in self.open:
+                self.open[start] = Part(self.body(), end, closed=end <= self._fired)
+        return [start for start, _ in kept]
+
+
+class Panes(Windowed):
+    """Sliding windows that share their parts: an event goes into one of them, and a window is what they merge to."""
+
+    form = "parts that windows share"
+    holds = ("open",)
+
+    if TYPE_CHECKING:  # a field of each prototype, typed by its body
+        open: dict[int, Part[Any]]
+    next: int = -FOREVER
+    """The start of the first window that has not closed."""
+
+    def on_event(self, event: Any) -> Iterator[Emission]:
+        """Hand it to its pane.
+
+        Raises
+        ------
+        LateEventError: the last window of the pane has closed.
+        """
+        windowing: Sliding = self.windowing
+        time = self._time(event)
+        start = windowing.pane(time)
+        end = windowing.end(start)
+        if end <= self._fired:
+            raise self._late(time)
+        first_end = start + windowing.every_us
+        self._context.late_in_part += first_end <= self._fired
+        part = self.open.get(start)
+        if part is None:
+            part = self.open[start] = Part(self.body(), end)
+            self.rearm()
+        yield from emissions(self._enter(part.state, start, end).on_event(event))
+
+    def is_due(self) -> bool:
+        """Whether the watermark has passed the end of a window."""
+        return bool(self.open) and self.windowing.end(self._first()) <= self._mark
+
+    def step(self) -> Iterator[Emission]:
+        """Close the first window, and forget its first pane, of which it was the last."""
+        start = self._first()
+        whole = self._merged(start, self.windowing.end(start))
+        self.skip()
+        yield from emissions(whole.on_close())
+
+    def skip(self) -> None:
+        """Go on to the next window."""
+        self.next = self._first() + self.windowing.every_us
+        self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
+
+    def _merged(self, start: int, end: int) -> Any:
+        whole = self._enter(self.body(), start, end)
+        for pane in sorted(self.open):
+            if pane < end:
+                whole.merge(copied(self.open[pane].state))  # which it may keep; the pane belongs to other windows, too
+        return self._enter(whole, start, end)
+
+    def _first(self) -> int:
+        """The start of the first window that has not closed and holds a pane."""
+        windowing: Sliding = self.windowing
+        after = (
+            next(windowing.starts(self._fired - windowing.size_us)) + windowing.every_us
+            if self._fired > -FOREVER
+            else -FOREVER
+        )
+        return max(self.next, after, min(self.open) - windowing.size_us + windowing.every_us)
+
+    def is_empty(self) -> bool:
+        """Whether no pane is kept."""
+        return not self.open
+
+    def rearm(self) -> None:
+        """At the end of the first window."""
+        self._wake(self.windowing.end(self._first()) if self.open else None)
+
+
+def _clock(zone: str, time: int) -> int:
+    """What clocks in a zone show, as if it were UTC."""
+    return microseconds(moment(time).astimezone(ZoneInfo(zone)).replace(tzinfo=None))
+
+
+@lru_cache(maxsize=4096)
+def _instant(zone: str, shown: int) -> int:
+    """When clocks in a zone first show a time, or a later one where they skip it."""
+    local = LOCAL_EPOCH + timedelta(microseconds=shown)
+    first, second = (microseconds(local.replace(tzinfo=ZoneInfo(zone), fold=fold)) for fold in (0, 1))
+    if first <= second:  # shown once, or twice
+        return first
+    return bisect_left(range(second, first), shown, key=partial(_clock, zone)) + second

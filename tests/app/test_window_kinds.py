@@ -1,0 +1,93 @@
+"""A kind of window from outside the package: one class in one file, which aggregates, elements and the query dialect ask."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock import App, Event, ProcessingElement, reducers
+from penstock.app.window import Windowing
+from penstock.app.window.aligned import Aligned
+from penstock.app.window.windowing import microseconds, moment
+from penstock.errors import TopologyError
+from penstock.testing import TopologyDriver
+
+
+@dataclass(frozen=True, init=False)
+class Months(Windowing):
+    """Calendar months in UTC."""
+
+    def starts(self, time: int) -> Iterator[int]:
+        """Of the month that a time lies in."""
+        yield microseconds(moment(time).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
+
+    def end(self, start: int) -> int:
+        """Of the month that begins at a time."""
+        month = moment(start)
+        return microseconds(month.replace(year=month.year + month.month // 12, month=month.month % 12 + 1))
+
+    def keeper(self, body, has_times):
+        """Each month has a state of its own."""
+        return Aligned
+
+    def __str__(self) -> str:
+        return "a month"
+
+
+class Sale(Event):
+    shop: str
+    euros: int
+    at: datetime
+
+
+class Total(Event):
+    shop: str
+    start: datetime
+    end: datetime
+    euros: int
+
+
+def sales(*days):
+    return [Sale("a", number + 1, datetime(2026, *day, tzinfo=UTC)) for number, day in enumerate(days)]
+
+
+def application(declare):
+    app = App("months")
+    source = app.source("Sales", Sale, event_time="at", late="drop")
+    totals = app.stream("Totals", Total)
+    app.sink("Totals", totals)
+    declare(app, source, totals)
+    driver = TopologyDriver(app)
+    driver.batch({"Sales": sales((1, 1), (1, 31), (2, 1), (12, 31))})
+    driver.finish()
+    return [(total.start.month, total.end.month, total.euros) for total in driver.output("Totals")]
+
+
+MONTHS = [(1, 2, 3), (2, 3, 3), (12, 1, 4)]
+
+
+def test_aggregates_and_elements_take_it():
+    def aggregated(app, source, totals):
+        app.aggregate(source, key="shop", window=Months(), into=totals, euros=reducers.sum("euros"))
+
+    def written(app, source, totals):
+        @app.element(source, emits=totals, key="shop", window=Months())
+        class Sum(ProcessingElement):
+            euros: int = 0
+
+            def on_event(self, sale):
+                self.euros += sale.euros
+
+            def on_close(self):
+                yield totals(self.key, self.window.start, self.window.end, self.euros)
+
+    assert application(aggregated) == application(written) == MONTHS
+
+
+def test_the_query_dialect_refuses_what_it_does_not_plan():
+    def planned(app, source, totals):
+        app.aggregate(source, key="shop", window=Months(), into=totals, dialect="query", euros=reducers.sum("euros"))
+
+    with pytest.raises(TopologyError, match="Spark plans no windows of a month"):
+        application(planned)
