@@ -23,11 +23,11 @@ import numpy as np
 from penstock.app.loader import load_app
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.connectors.kafka.place import JARS
-from penstock.engine.execution import run
-from penstock.engine.ledger import Ledger
-from penstock.engine.maven import jars_of
-from penstock.engine.options import RunOptions
-from penstock.engine.session import start_session
+from penstock.engine.running.execution import run
+from penstock.engine.running.ledger import Ledger
+from penstock.engine.running.options import RunOptions
+from penstock.engine.session.maven import jars_of
+from penstock.engine.session.spark import start_session
 from penstock.runs.batches import BatchRecord
 from penstock.runtime.histogram import Histogram
 

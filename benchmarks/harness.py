@@ -39,7 +39,7 @@ def _plain(name: str, source: str, directory: Path) -> list[dict[str, Any]]:
     sys.path.insert(0, str(HERE))
     from plain import QUERIES, UPDATES
 
-    from penstock.engine.session import settle, start_session
+    from penstock.engine.session.spark import settle, start_session
 
     query, form = QUERIES[name]
     with (directory / "spark.log").open("ab") as log:

@@ -20,9 +20,9 @@ from typing import Any
 from plan import WARM_UP_S, measured
 
 from penstock.app.loader import load_app
-from penstock.engine.execution import run
-from penstock.engine.options import RunOptions
-from penstock.engine.session import start_session
+from penstock.engine.running.execution import run
+from penstock.engine.running.options import RunOptions
+from penstock.engine.session.spark import start_session
 from penstock.planner import observe
 from penstock.planner.calibration import calibrate
 from penstock.planner.interference import load_of, shared

@@ -29,11 +29,11 @@ from scipy.stats import kendalltau
 
 from penstock.allocation import allocate, streaming_cost
 from penstock.app.loader import load_app
-from penstock.engine.execution import run
-from penstock.engine.ledger import Ledger
-from penstock.engine.options import RunOptions
-from penstock.engine.session import start_session
-from penstock.engine.steering import Change, Steering
+from penstock.engine.running.execution import run
+from penstock.engine.running.ledger import Ledger
+from penstock.engine.running.options import RunOptions
+from penstock.engine.running.steering import Change, Steering
+from penstock.engine.session.spark import start_session
 from penstock.planner import Target, make_plan, observe
 from penstock.planner.adapting import Adapting
 from penstock.planner.calibration import calibrate

@@ -26,8 +26,8 @@ from confluent_kafka.cimpl import NewTopic
 import penstock
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.connectors.kafka.place import JARS
-from penstock.engine.maven import jars_of
-from penstock.engine.session import start_session
+from penstock.engine.session.maven import jars_of
+from penstock.engine.session.spark import start_session
 from penstock.planner import observe, verdicts
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import penstock
-from penstock.engine.session import start_session
+from penstock.engine.session.spark import start_session
 
 HERE = Path(__file__).parent
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyspark
 
 from penstock.connectors.kafka.place import JARS
-from penstock.engine.maven import jars_of
-from penstock.engine.stores import jars_for
+from penstock.engine.session.maven import jars_of
+from penstock.engine.session.stores import jars_for
 
 
 def lay_out(directory: Path) -> None:

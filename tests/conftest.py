@@ -74,8 +74,8 @@ class SharedSpark:
 
     def get(self) -> Any:
         """The session."""
-        from penstock.engine.checkpoint import DISK
-        from penstock.engine.session import start_session, write_on_disk
+        from penstock.engine.session.checkpoint import DISK
+        from penstock.engine.session.spark import start_session, write_on_disk
 
         if self._session is None:
             self._session = start_session("tests", "local[2]", self._log, DISK)

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )  # fmt: skip
 
 from penstock.bench.servers.broker import KafkaBroker
-from penstock.engine.java import java_home
+from penstock.engine.session.java import java_home
 
 PASSWORD = 'pass"word\\ 1'
 SECRET = "a=client's secret"

@@ -7,7 +7,7 @@ import pytest
 from penstock.cli.main import main
 from penstock.connectors import Uri
 from penstock.engine import RunOptions
-from penstock.engine.binding import _plain
+from penstock.engine.running.binding import _plain
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.masked import discreet, is_secret, masked, shown
 

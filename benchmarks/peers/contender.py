@@ -13,8 +13,8 @@ from typing import Any
 from penstock.bench.servers.process import Process, spawn
 from penstock.connectors.declaration import Jars
 from penstock.connectors.kafka.place import JARS
-from penstock.engine.java import java_home
-from penstock.engine.maven import fetch, jars_of
+from penstock.engine.session.java import java_home
+from penstock.engine.session.maven import fetch, jars_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

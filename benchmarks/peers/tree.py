@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from penstock.engine.descendants import descendants
+from penstock.engine.session.descendants import descendants
 
 TICKS = os.sysconf("SC_CLK_TCK")
 EVERY_S = 0.5

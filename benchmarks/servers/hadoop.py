@@ -8,9 +8,9 @@ from xml.sax.saxutils import escape
 import pyspark
 
 from penstock.connectors.declaration import Jars
-from penstock.engine.java import java_home
-from penstock.engine.maven import fetch
-from penstock.engine.stores import hadoop_version
+from penstock.engine.session.java import java_home
+from penstock.engine.session.maven import fetch
+from penstock.engine.session.stores import hadoop_version
 
 LOGGER = ("org.slf4j", "slf4j-simple", "1.7.36")
 """By which a server's log has the reason where it does not come up."""

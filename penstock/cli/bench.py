@@ -39,7 +39,7 @@ def s4(scale: Scale, output: Path, cpu: float, memory: int, isolated: bool | Non
     """
     from penstock.bench.s4.campaign import campaign
     from penstock.bench.s4.search import searches_of
-    from penstock.engine.watch import interruptible
+    from penstock.engine.running.watch import interruptible
 
     command = f"penstock {shlex.join(sys.argv[1:])}"
     with interruptible():  # whatever ends it, no node, namespace or process is left

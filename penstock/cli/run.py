@@ -202,7 +202,7 @@ def _run(
     from penstock.engine import run as run_application
 
     if given["real_time"]:
-        from penstock.engine.realtime import run_real_time  # needs the extra for Kafka
+        from penstock.engine.running.realtime import run_real_time  # needs the extra for Kafka
 
         return run_real_time(application, options, application=reference)
     if not given["adapter"]:

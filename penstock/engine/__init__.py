@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.extras import needs
 
 if TYPE_CHECKING:
-    from penstock.engine.execution import RunResult, rescale, run
-    from penstock.engine.options import RunOptions
+    from penstock.engine.running.execution import RunResult, rescale, run
+    from penstock.engine.running.options import RunOptions
 
 __all__ = ["RunOptions", "RunResult", "rescale", "run"]
 
@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs():
-        from penstock.engine import execution
+        from penstock.engine.running import execution
 
     globals()[name] = value = getattr(execution, name)
     return value

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.steering import Change
+from penstock.engine.running.steering import Change
 from penstock.errors import PenstockError, SourceError
 from penstock.planner.arrivals import arrivals_of
 from penstock.planner.calibration import Calibration, calibrate
@@ -110,7 +110,7 @@ class Pending:
 
 
 class Adapting:
-    """Steers a run towards a bound on its latency; see `penstock.engine.steering.Steering`.
+    """Steers a run towards a bound on its latency; see `penstock.engine.running.steering.Steering`.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from penstock.engine.checkpoint import ON_DISK
+from penstock.engine.session.checkpoint import ON_DISK
 from penstock.planner.observation import Observation
 
 LEAST_S, LEAST_SHARE = 0.03, 0.05

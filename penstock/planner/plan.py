@@ -15,7 +15,7 @@ import msgspec
 from penstock.app.description import Description
 from penstock.app.topology import Topology
 from penstock.connectors.registry import is_gated, read_uri
-from penstock.engine.options import RunOptions
+from penstock.engine.running.options import RunOptions
 from penstock.errors import ConfigurationError, SinkError, SourceError
 from penstock.runs.layout import MAIN
 

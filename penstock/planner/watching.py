@@ -26,7 +26,7 @@ class Watching:
     """
 
     def __init__(self, spark: Any, path: Path) -> None:
-        from penstock.engine.listener import listen  # which needs Spark
+        from penstock.engine.session.listener import listen  # which needs Spark
 
         self.path = path
         self._lock = threading.Lock()

@@ -168,7 +168,7 @@ def test_a_master_that_is_not_there(app, capsys):
 
 
 def test_no_java(app, capsys, monkeypatch):
-    from penstock.engine import java
+    from penstock.engine.session import java
 
     java.java_home.cache_clear()
     monkeypatch.setattr(java, "_candidates", lambda: iter(()))

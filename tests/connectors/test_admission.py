@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.connectors import Admission
 from penstock.connectors.schedule import Schedule
-from penstock.engine.compile import bucket_labels
+from penstock.engine.query.compile import bucket_labels
 
 
 def test_the_admission_waits_for_rows_or_time():

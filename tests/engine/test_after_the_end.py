@@ -6,7 +6,7 @@ import pytest
 from conftest import APPS  # noqa: F401 - the fixtures are there
 from test_ending import best, told, told_best, windows, write
 
-from penstock.engine.ending import first_end
+from penstock.engine.running.ending import first_end
 from penstock.errors import ConfigurationError, PenstockError
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,7 +18,7 @@ def options(tmp_path, **more):
 
 def rolled_back(directory, monkeypatch):
     """Stop a run within its last micro-batch, before the ledger has it."""
-    from penstock.engine.ledger import Ledger
+    from penstock.engine.running.ledger import Ledger
 
     real = Ledger.commit
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from penstock.engine.checkpoint import ON_DISK
+from penstock.engine.session.checkpoint import ON_DISK
 
 APP = """
 from penstock import App, Event, ProcessingElement

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from penstock.engine import classes
-from penstock.engine.java import java_home
+from penstock.engine.session import classes
+from penstock.engine.session.java import java_home
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from penstock.engine.daemon import at_once, leave_out_archive
-from penstock.engine.session import start_session
+from penstock.engine.session.daemon import at_once, leave_out_archive
+from penstock.engine.session.spark import start_session
 
 ARCHIVE = str(Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip")
 

@@ -20,9 +20,9 @@ from penstock.app.loader import load_app
 from penstock.connectors.files.sink import DirectorySink
 from penstock.connectors.log import EventLog
 from penstock.engine import RunOptions
-from penstock.engine.binding import Binding
-from penstock.engine.ledger import Ledger
-from penstock.engine.recording import Recording
+from penstock.engine.running.binding import Binding
+from penstock.engine.running.ledger import Ledger
+from penstock.engine.running.recording import Recording
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError, SinkError, SourceError
 from penstock.runtime.output import SinkFiles
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from penstock.engine import RunOptions, run
-from penstock.engine.element_log import KEPT, ElementLog
+from penstock.engine.running.element_log import KEPT, ElementLog
 from penstock.errors import ConfigurationError
 from penstock.runtime.log import KEPT as KEPT_OF_A_TASK
 from penstock.runtime.log import AtWork, Line, Lines, working
@@ -68,7 +68,7 @@ def test_a_task_keeps_so_much_and_counts_the_rest():
 
 
 def test_the_log_is_bounded_whatever_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.engine.element_log.LARGEST", 10_000)
+    monkeypatch.setattr("penstock.engine.running.element_log.LARGEST", 10_000)
     log = ElementLog(tmp_path)
     for batch in range(100):
         tally = Tally(stage=0, partition=1)

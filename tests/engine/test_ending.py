@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import APPS
 
-from penstock.engine.ending import has_ended
+from penstock.engine.running.ending import has_ended
 from penstock.errors import ConfigurationError
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

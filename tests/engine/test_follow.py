@@ -12,7 +12,7 @@ from penstock.app.loader import load_app
 from penstock.connectors.declaration import SourceContext
 from penstock.connectors.registry import bind_source
 from penstock.connectors.sequence import Followed
-from penstock.engine.follow import FollowReader
+from penstock.engine.query.follow import FollowReader
 
 APPS = Path(__file__).parent / "apps_engine.py"
 

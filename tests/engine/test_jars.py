@@ -1,7 +1,7 @@
 """Jars are fetched for a Spark that lacks them, and sent to no executor whose image has them."""
 
 from penstock.connectors.declaration import Jars
-from penstock.engine import maven
+from penstock.engine.session import maven
 
 
 def test_what_lies_among_sparks_own_jars_is_left_out(tmp_path, monkeypatch):

@@ -38,9 +38,9 @@ from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import Topic, name_of
 from penstock.connectors.registry import bind_sinks, connector
 from penstock.engine import RunOptions, run
-from penstock.engine.native import conform
-from penstock.engine.realtime import messages as messages_of
-from penstock.engine.realtime import run_real_time
+from penstock.engine.query.native import conform
+from penstock.engine.running.realtime import messages as messages_of
+from penstock.engine.running.realtime import run_real_time
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
 from penstock.kinds.text import joined, text_of
 from penstock.planner import observe

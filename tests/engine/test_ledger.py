@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.connectors.files.sink import DirectorySink
-from penstock.engine.ledger import Ledger, clear_staging
+from penstock.engine.running.ledger import Ledger, clear_staging
 from penstock.runs.batches import BatchRecord
 from penstock.runtime.output import STAGING, FileOutput, SinkFiles
 from penstock.runtime.tally import Tally

@@ -4,7 +4,7 @@ import io
 import sys
 
 from penstock.connectors.lag import waiting_of
-from penstock.engine.live import Live, Snapshot
+from penstock.engine.running.live import Live, Snapshot
 from penstock.runs.batches import BatchRecord
 
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.cli.main import main
-from penstock.engine.ledger import Ledger
 from penstock.engine.moving.move import Move
+from penstock.engine.running.ledger import Ledger
 from penstock.errors import IncompatibleStateError, RunFailedError
 from penstock.runs.overview import overview
 

@@ -19,7 +19,7 @@ from support import write_batches
 from penstock import App, Event, Session, Tumbling, reducers
 from penstock.app.queries import PLANNED
 from penstock.app.window import Count
-from penstock.engine.queries import _SPARK
+from penstock.engine.query.queries import _SPARK
 from penstock.errors import TopologyError
 from penstock.testing import TopologyDriver
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from penstock.engine import quiet
-from penstock.engine.quiet import Quiet
+from penstock.engine.running import quiet
+from penstock.engine.running.quiet import Quiet
 
 
 def interval_of(query):

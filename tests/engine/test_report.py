@@ -4,7 +4,7 @@ import pytest
 
 from penstock import App, Event
 from penstock.connectors.source import Reckoning
-from penstock.engine.report import report_of
+from penstock.engine.running.report import report_of
 from penstock.runs.progress import Sums
 from penstock.runs.totals import Totals
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.cli.main import main
-from penstock.engine.ledger import Ledger
+from penstock.engine.running.ledger import Ledger
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.overview import overview
 from penstock.runs.progress import ProgressFile, Sums

@@ -269,7 +269,7 @@ def test_a_run_records_itself(run_app, words, tmp_path):
 def test_a_second_driver_waits_and_then_says_who_holds_the_run(run_app, words, monkeypatch, tmp_path):
     import fcntl
 
-    from penstock.engine import recording
+    from penstock.engine.running import recording
     from penstock.errors import RunLockedError
 
     monkeypatch.setattr(recording, "LOCK_PATIENCE", 0.5)

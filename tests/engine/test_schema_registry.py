@@ -24,7 +24,7 @@ from penstock.connectors.kafka.place import KafkaPlace, has_registry
 from penstock.connectors.kafka.schema_registry import Registry
 from penstock.connectors.kafka.topic import Topic
 from penstock.engine import RunOptions
-from penstock.engine.realtime import run_real_time
+from penstock.engine.running.realtime import run_real_time
 from penstock.errors import ConfigurationError, EventSchemaError, SourceError
 from penstock.storage.journal import lines_of
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from penstock.cli import main
-from penstock.engine.java import java_home
+from penstock.engine.session.java import java_home
 from penstock.errors import JavaNotFoundError
 
 APP = """

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from penstock.bench.servers.process import free_port
-from penstock.engine.steering import Change
+from penstock.engine.running.steering import Change
 from penstock.runs.decisions import decisions
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import penstock
-from penstock.engine.watch import lost_a_part
+from penstock.engine.running.watch import lost_a_part
 from penstock.errors import SinkError
 from penstock.planner import calibrate, observe
 

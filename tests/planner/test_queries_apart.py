@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.app.loader import load_app
-from penstock.engine.group import group_elements
+from penstock.engine.query.group import group_elements
 from penstock.errors import ConfigurationError, TopologyError
 from penstock.planner.arrivals import Flow
 from penstock.planner.gate import Gate, pass_gate

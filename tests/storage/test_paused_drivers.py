@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.connectors.files.sink import DirectorySink
-from penstock.engine.ledger import Ledger, clear_staging
+from penstock.engine.running.ledger import Ledger, clear_staging
 from penstock.errors import RunLockedError
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runtime.output import FileOutput, SinkFiles

@@ -12,7 +12,7 @@ from penstock.bench.cluster.cgroups import ControlGroup
 from penstock.bench.cluster.network import Network
 from penstock.bench.cluster.usage import Usage, now
 from penstock.bench.servers.process import Process, kill, spawn
-from penstock.engine.descendants import descendants
+from penstock.engine.session.descendants import descendants
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")

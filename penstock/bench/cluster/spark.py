@@ -14,7 +14,7 @@ from penstock.bench.cluster.cgroups import ControlGroup
 from penstock.bench.cluster.network import Link, Network
 from penstock.bench.cluster.node import Node
 from penstock.bench.servers.process import HOST, Process, await_ready, free_port
-from penstock.engine.java import java_home
+from penstock.engine.session.java import java_home
 from penstock.errors import ClusterError
 
 BESIDES = ("master", "driver", "broker", "client")

@@ -35,8 +35,8 @@ def main() -> None:
     """Obey orders until the pipe is closed by an empty line."""
     from penstock.bench.s4.workload import APP
     from penstock.connectors.kafka.place import JARS
-    from penstock.engine.maven import jars_of
-    from penstock.engine.session import start_session
+    from penstock.engine.session.maven import jars_of
+    from penstock.engine.session.spark import start_session
 
     master, directory, *settings = sys.argv[1:]
     place = Path(directory)
@@ -56,8 +56,8 @@ def main() -> None:
 
 def _obey(order: Order, spark: Any, place: Path, app: Path) -> None:
     from penstock.app.loader import load_app
-    from penstock.engine.execution import run
-    from penstock.engine.options import RunOptions
+    from penstock.engine.running.execution import run
+    from penstock.engine.running.options import RunOptions
 
     application, reference = load_app(app, {"keys": str(order.keys)})
     options = RunOptions(

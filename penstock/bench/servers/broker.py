@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 from penstock.bench.cluster.node import Node
 from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, spawn
 from penstock.connectors.declaration import Jars
-from penstock.engine.java import java_home
-from penstock.engine.maven import fetch
+from penstock.engine.session.java import java_home
+from penstock.engine.session.maven import fetch
 
 BROKER = Jars("org.apache.kafka", "kafka_2.13", ("4.1.0",))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.engine.descendants import descendants, kill_all
+from penstock.engine.session.descendants import descendants, kill_all
 from penstock.errors import ClusterError
 
 HOST = "127.0.0.1"

@@ -64,7 +64,7 @@ def sweep(
     known = _resume(output, [axis.name for axis in parsed])
     missing = [setting for setting in wanted if _key(setting) not in known]
     if master is not None and missing:
-        from penstock.engine.parallel import spark_map
+        from penstock.engine.session.parallel import spark_map
 
         results: Iterator[dict[str, Value]] = spark_map(solved, missing, master, "penstock-sweep")
     else:

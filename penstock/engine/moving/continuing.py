@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connectors.checkpoint import Position, batches
-from penstock.engine.group import Group
+from penstock.engine.query.group import Group
 from penstock.storage import durable
 
 

@@ -13,8 +13,6 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.connectors.checkpoint import batches, clear_checkpoint, offsets_checksum
-from penstock.engine.binding import Binding
-from penstock.engine.group import Group
 from penstock.engine.moving.continuing import Begun, continue_in
 from penstock.engine.moving.seeding import (
     UNREADABLE,
@@ -29,7 +27,9 @@ from penstock.engine.moving.seeding import (
     repack,
     seed,
 )
-from penstock.engine.stateful import time_mode_of
+from penstock.engine.query.group import Group
+from penstock.engine.query.stateful import time_mode_of
+from penstock.engine.running.binding import Binding
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError
 from penstock.runs.batches import BatchRecord
 from penstock.runs.layout import MOVED, Former, Layout, changed, full_name

@@ -18,10 +18,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from penstock.app.topology import Topology
-from penstock.engine.compile import bucket_labels, with_watermark
 from penstock.engine.moving.entries import ENTRIES, PAGES, SUMS, Divisions, Homes, Spread, Sums, pack
-from penstock.engine.session import having
-from penstock.engine.stateful import HopProcessor, time_mode_of
+from penstock.engine.query.compile import bucket_labels, with_watermark
+from penstock.engine.query.stateful import HopProcessor, time_mode_of
+from penstock.engine.session.spark import having
 from penstock.runtime.pages import HEADER, Header, pages_for
 from penstock.runtime.wire import WIRE
 from penstock.runtime.wiring import WiringReference

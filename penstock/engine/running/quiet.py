@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.engine.steering import retime
+from penstock.engine.running.steering import retime
 
 SLOWER = ((60.0, 0.5), (10.0, 0.2))
 """After so many seconds without a micro-batch, the interval in seconds."""

@@ -5,9 +5,9 @@ from typing import Any
 
 from penstock.app.application import App
 from penstock.app.spelling import did_you_mean
-from penstock.engine.execution import RunResult
-from penstock.engine.execution import run as run_with
-from penstock.engine.options import RunOptions
+from penstock.engine.running.execution import RunResult
+from penstock.engine.running.execution import run as run_with
+from penstock.engine.running.options import RunOptions
 from penstock.errors import ConfigurationError
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.app.window.windowing import FOREVER
 from penstock.connectors.checkpoint import batches
-from penstock.engine.binding import BoundGroup
+from penstock.engine.running.binding import BoundGroup
 from penstock.storage import durable
 
 FOREVER_MS = FOREVER // 1000

@@ -28,12 +28,12 @@ from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.kafka.topic import ID_HEADER, Topic, name_of
-from penstock.engine.binding import Binding
-from penstock.engine.execution import RunResult, execute
-from penstock.engine.live import Live
-from penstock.engine.native import conform, encoded_columns, in_json, joined_texts
-from penstock.engine.options import RunOptions
-from penstock.engine.watch import Watch
+from penstock.engine.query.native import conform, encoded_columns, in_json, joined_texts
+from penstock.engine.running.binding import Binding
+from penstock.engine.running.execution import RunResult, execute
+from penstock.engine.running.live import Live
+from penstock.engine.running.options import RunOptions
+from penstock.engine.running.watch import Watch
 from penstock.errors import ConfigurationError
 from penstock.kinds.fields import raw_fields
 from penstock.runs.letters import topic_of_letters

@@ -15,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 
 from penstock.connectors.declaration import Jars
-from penstock.engine.java import java_home
+from penstock.engine.session.java import java_home
 from penstock.errors import JarNotFoundError
 
 MODULE = """\

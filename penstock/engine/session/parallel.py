@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from penstock.engine.session import start_session
+from penstock.engine.session.spark import start_session
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

@@ -15,17 +15,17 @@ from penstock.app.display import table
 from penstock.app.loader import AppReference, reference
 from penstock.connectors.lag import waiting_in
 from penstock.connectors.sink import BoundSink
-from penstock.engine.binding import Binding
-from penstock.engine.checkpoint import DISK
-from penstock.engine.listener import listen
-from penstock.engine.live import Live
-from penstock.engine.maven import jars_of
-from penstock.engine.microbatches import MicroBatches
-from penstock.engine.options import RunOptions
-from penstock.engine.session import adopted, death_of_spark, settle, ship, start_session, write_on_disk
-from penstock.engine.steering import Steering
-from penstock.engine.stores import settings_for
-from penstock.engine.watch import Watch, interruptible
+from penstock.engine.running.binding import Binding
+from penstock.engine.running.live import Live
+from penstock.engine.running.microbatches import MicroBatches
+from penstock.engine.running.options import RunOptions
+from penstock.engine.running.steering import Steering
+from penstock.engine.running.watch import Watch, interruptible
+from penstock.engine.session.checkpoint import DISK
+from penstock.engine.session.listener import listen
+from penstock.engine.session.maven import jars_of
+from penstock.engine.session.spark import adopted, death_of_spark, settle, ship, start_session, write_on_disk
+from penstock.engine.session.stores import settings_for
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
 from penstock.runs.report import Report
 from penstock.secret import conf_of

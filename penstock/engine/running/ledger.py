@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from penstock.connectors.sink import BoundSink, present
-from penstock.engine.options import RETAIN
+from penstock.engine.running.options import RETAIN
 from penstock.errors import RunFailedError, SinkError
 from penstock.runs.batches import BatchRecord, sum_of
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile

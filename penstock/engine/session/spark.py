@@ -18,10 +18,10 @@ from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.engine.checkpoint import DISK, MANAGER
-from penstock.engine.classes import sharing
-from penstock.engine.descendants import descendants, kill_all
-from penstock.engine.java import java_home
+from penstock.engine.session.checkpoint import DISK, MANAGER
+from penstock.engine.session.classes import sharing
+from penstock.engine.session.descendants import descendants, kill_all
+from penstock.engine.session.java import java_home
 from penstock.errors import ClusterError, ConfigurationError
 from penstock.masked import SECRETS
 from penstock.storage import durable
@@ -78,7 +78,7 @@ COMPILING = (
 OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.python.daemon.module": "penstock.engine.daemon",
+    "spark.python.daemon.module": "penstock.engine.session.daemon",
     "spark.redaction.regex": SECRETS,
 }
 

@@ -12,9 +12,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.app.stream import EventTime
 from penstock.connectors.source import BoundSource
-from penstock.engine.decode import decoder
-from penstock.engine.reading import frame_of
-from penstock.engine.stateful import HopProcessor, time_mode_of
+from penstock.engine.query.decode import decoder
+from penstock.engine.query.reading import frame_of
+from penstock.engine.query.stateful import HopProcessor, time_mode_of
 from penstock.runtime.lineage import NONE
 from penstock.runtime.wire import WIRE
 from penstock.runtime.wiring import Wiring, WiringReference

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.connectors.sequence import FORMAT
 from penstock.connectors.source import BoundSource
-from penstock.engine.follow import FollowDataSource
+from penstock.engine.query.follow import FollowDataSource
 
 
 class _View:

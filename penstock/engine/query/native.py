@@ -15,9 +15,9 @@ from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Stream
 from penstock.app.topology import Topology
 from penstock.connectors.source import BoundSource
-from penstock.engine.inputs import Inputs
-from penstock.engine.plans import leaves, nodes
-from penstock.engine.queries import has_join, joined, windowed
+from penstock.engine.query.inputs import Inputs
+from penstock.engine.query.queries import has_join, joined, windowed
+from penstock.engine.session.plans import leaves, nodes
 from penstock.errors import EmissionError, TopologyError
 from penstock.kinds.annotations import kind_of, plain, scalar_of
 from penstock.kinds.event import Event, field_types

@@ -69,7 +69,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["pyspark.worker"]:  # and none of those that only ask a source for its offsets
         from pyspark import worker  # noqa: F401
 
-        from penstock.engine import decode, stateful  # noqa: F401
+        from penstock.engine.query import decode, stateful  # noqa: F401
 
     vars(daemon)["signal"] = Deaf()
     signal.signal(signal.SIGTERM, ignored)

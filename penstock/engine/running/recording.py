@@ -19,7 +19,7 @@ from penstock.app.state import check_state_fits
 from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
 from penstock.connectors.source import BoundSource
-from penstock.engine.options import RETAIN
+from penstock.engine.running.options import RETAIN
 from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
 from penstock.runs.files import (
     BEFORE_MANIFEST,

@@ -14,11 +14,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.connectors.checkpoint import Position, offsets_checksum
 from penstock.connectors.files.sink import refused_in
 from penstock.connectors.source import BoundSource, Reckoning
-from penstock.engine.agreement import agree
-from penstock.engine.binding import Binding, BoundGroup
-from penstock.engine.compile import compile_group
-from penstock.engine.element_log import ElementLog
-from penstock.engine.ending import (
+from penstock.engine.moving.move import Move
+from penstock.engine.query.compile import compile_group
+from penstock.engine.query.inputs import Inputs
+from penstock.engine.query.native import NativeWriter, compile_native
+from penstock.engine.query.queries import settings_for
+from penstock.engine.running.agreement import agree
+from penstock.engine.running.binding import Binding, BoundGroup
+from penstock.engine.running.element_log import ElementLog
+from penstock.engine.running.ending import (
     Ending,
     first_end,
     has_done_what_is_planned,
@@ -28,19 +32,15 @@ from penstock.engine.ending import (
     unplan,
     waits,
 )
-from penstock.engine.inputs import Inputs
-from penstock.engine.ledger import clear_staging
-from penstock.engine.live import Live, Snapshot
-from penstock.engine.moving.move import Move
-from penstock.engine.native import NativeWriter, compile_native
-from penstock.engine.queries import settings_for
-from penstock.engine.quiet import Quiet
-from penstock.engine.report import report_of, watermarks_of
-from penstock.engine.session import having, settle
-from penstock.engine.steering import Steering, retime
-from penstock.engine.warmup import warm_up
-from penstock.engine.watch import POLL_S, Watch, lost_a_part
-from penstock.engine.watermarks import Watermarks
+from penstock.engine.running.ledger import clear_staging
+from penstock.engine.running.live import Live, Snapshot
+from penstock.engine.running.quiet import Quiet
+from penstock.engine.running.report import report_of, watermarks_of
+from penstock.engine.running.steering import Steering, retime
+from penstock.engine.running.watch import POLL_S, Watch, lost_a_part
+from penstock.engine.running.watermarks import Watermarks
+from penstock.engine.session.spark import having, settle
+from penstock.engine.session.warmup import warm_up
 from penstock.errors import PenstockError
 from penstock.runs.batches import BatchRecord, records_in
 from penstock.runs.report import Report

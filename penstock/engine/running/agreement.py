@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.connectors.checkpoint import batches, clear_checkpoint, missing_part, offsets_checksum
 from penstock.connectors.sink import BoundSink
-from penstock.engine.ledger import Ledger
+from penstock.engine.running.ledger import Ledger
 from penstock.errors import IncompatibleStateError
 
 MEND = "put all of the run's directory back as it was, or start afresh with --fresh"

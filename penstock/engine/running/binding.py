@@ -21,13 +21,13 @@ from penstock.connectors.registry import bind_sinks, bind_source, jars
 from penstock.connectors.sink import BoundSink, Refusals
 from penstock.connectors.source import BoundSource
 from penstock.connectors.uri import Uri
-from penstock.engine.agreement import keeps
-from penstock.engine.group import Group, group_elements
-from penstock.engine.ledger import Ledger
-from penstock.engine.options import RunOptions
-from penstock.engine.recording import Recording
-from penstock.engine.steering import Change
-from penstock.engine.stores import jars_for, schemes_of
+from penstock.engine.query.group import Group, group_elements
+from penstock.engine.running.agreement import keeps
+from penstock.engine.running.ledger import Ledger
+from penstock.engine.running.options import RunOptions
+from penstock.engine.running.recording import Recording
+from penstock.engine.running.steering import Change
+from penstock.engine.session.stores import jars_for, schemes_of
 from penstock.errors import ConfigurationError, IncompatibleStateError, TopologyError
 from penstock.masked import is_secret, masked, shown
 from penstock.runs.batches import records_in

@@ -14,9 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.connectors.source import BoundSource
-from penstock.engine.decode import decoder, typed
-from penstock.engine.plans import leaves, nodes
-from penstock.engine.reading import frame_of
+from penstock.engine.query.decode import decoder, typed
+from penstock.engine.query.reading import frame_of
+from penstock.engine.session.plans import leaves, nodes
 from penstock.runtime.output import LETTERS, LettersOutput
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY, WIRE
