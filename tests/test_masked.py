@@ -1,15 +1,16 @@
 """Secrets stand in no sentence and in no file."""
 
-import json
-
+import msgspec
 import pytest
 
+from penstock.app.loader import AppReference
 from penstock.cli.main import main
 from penstock.connectors import Uri
 from penstock.engine import RunOptions
-from penstock.engine.running.binding import _plain
+from penstock.engine.running.binding import start_of
 from penstock.errors import ConfigurationError, RunFailedError, SinkError, SourceError
-from penstock.masked import discreet, is_secret, masked, shown
+from penstock.masked import discreet, is_secret, masked
+from penstock.runs.starts import Environment, Start
 
 HUSH = "hu@sh:/x"
 
@@ -68,9 +69,16 @@ def test_parameters_are_secrets_by_their_names(name, secret):
 
 def test_starts_keep_settings_without_their_secrets():
     conf = {"spark.hadoop.fs.s3a.secret.key": "hush", "spark.executor.memory": "1g", "spark.ssl.keyPassword": "hush"}
-    kept = _plain(RunOptions(conf=conf, sources={"Words": "postgres://me:hush@host/db"}))
-    assert "hush" not in json.dumps(kept, default=str)
-    assert shown(conf)["spark.executor.memory"] == "1g"
+    uri = "postgres://me:hush@host/db"
+    options = RunOptions(
+        conf=conf, sources={"Words": uri}, sinks={"Out": uri}, hops="kafka:h:1?kafka.sasl.password=hush"
+    )
+    where = AppReference("words", "app", (("token", "hush"), ("top", "3")), "/apps")
+    environment = Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2)
+    kept = start_of(options, where, 1.0, 0.0, environment, resumed=False, changed=False)
+    assert b"hush" not in msgspec.json.encode(kept)
+    assert kept.conf["spark.executor.memory"] == "1g"
+    assert msgspec.json.decode(msgspec.json.encode(kept), type=Start) == kept
 
 
 APP = """

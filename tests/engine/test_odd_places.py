@@ -44,7 +44,7 @@ def test_groups_that_are_joined_by_files_wait_for_nothing(run_app, words, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["a b", "a%41", "a#b", "a[1]", "a?b"])
+@pytest.mark.parametrize("name", ["a b#c", "a%41", "a[1]?"])
 def test_a_run_is_moved_wherever_it_lies(run_app, words, tmp_path, name):
     options = {"sources": words, "runs": tmp_path / name / "runs"}
     run_app("counter", partitions=2, **options)

@@ -40,7 +40,12 @@ from penstock.runtime.wiring import WiringReference
 
 @dataclass(frozen=True)
 class BoundGroup:
-    """A group, its part of the topology, and what its query reads and writes; ``places`` are Spark's numbers of the sources."""
+    """A group, its part of the topology, and what its query reads and writes.
+
+    Parameters
+    ----------
+    order: the sources' names as Spark numbers them; one that the query reads twice is there twice.
+    """
 
     group: Group
     topology: Topology
@@ -49,13 +54,17 @@ class BoundGroup:
     ledger: Ledger
     checkpoint: Path
     wiring: WiringReference
-    places: tuple[int, ...]
+    order: tuple[str, ...]
 
-    def read_in(self, order: list[str]) -> "BoundGroup":
-        """The same with its sources in the order in which Spark numbers them."""
+    def read_in(self, order: Sequence[str]) -> "BoundGroup":
+        """The same with its sources in the order in which Spark numbers them, without those that the query does not read."""
         by_name = {bound.source.name: bound for bound in self.sources}
-        names = list(dict.fromkeys(order))
-        return replace(self, sources=[by_name[name] for name in names], places=tuple(map(order.index, names)))
+        return replace(self, sources=[by_name[name] for name in dict.fromkeys(order)], order=tuple(order))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Spark's numbers of the sources."""
+        return tuple(self.order.index(bound.source.name) for bound in self.sources)
 
     @property
     def external(self) -> frozenset[str]:
@@ -256,21 +265,11 @@ class Binding:
         self._note_start(resumed=True, changed=True)
 
     def _note_start(self, *, resumed: bool, changed: bool = False) -> None:
-        options, where = self.options, self.application
-        file = str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None
-        parameters = {name: "***" if is_secret(name) else str(value) for name, value in where.parameters}
-
-        def start(time: float, environment: Environment) -> Start:
-            return Start(
-                time=time, environment=environment, application=Loaded(file, where.name, parameters), resumed=resumed, changed=changed,
-                trigger=self.trigger, sources={name: masked(uri) for name, uri in options.sources.items()},
-                sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf=shown(options.conf),
-                hops=options.hops and masked(options.hops), archives=list(options.archives), runs=str(options.runs),
-                report=None if options.report is None else str(options.report), spark=None if options.spark is None else "given",
-                **{name: getattr(options, name) for name in AS_THEY_ARE},
-            )  # fmt: skip
-
-        self.recording.note_start(start)
+        self.recording.note_start(
+            lambda time, environment: start_of(
+                self.options, self.application, self.trigger, time, environment, resumed=resumed, changed=changed
+            )
+        )
 
     @property
     def trigger(self) -> float:
@@ -310,10 +309,9 @@ class Binding:
             self.options.retain,
         )
         wiring = self.wiring(group, self.recording.manifest.partitions or 1, tuple(sink.files for sink in sinks))
-        places = tuple(range(len(sources)))
-        return BoundGroup(
-            group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring, places
-        )
+        known = self.recording.manifest.orders.get(group.name, [])
+        order = (*known, *(bound.source.name for bound in sources if bound.source.name not in known))
+        return BoundGroup(group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring, order)
 
     def part(self, group: Group) -> Topology:
         """A group's part of the topology."""
@@ -395,3 +393,19 @@ def _check_names(flag: str, given: Any, known: list[str]) -> None:
             raise ConfigurationError(
                 f"{flag} {name}=...: there is no {name}; the application has {', '.join(known) or 'none'}."
             )
+
+
+def start_of(
+    options: RunOptions, where: AppReference, trigger: float, time: float, environment: Environment, *, resumed: bool, changed: bool
+) -> Start:  # fmt: skip
+    """What is kept of a start: its options, without secrets."""
+    file = str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None
+    parameters = {name: "***" if is_secret(name) else str(value) for name, value in where.parameters}
+    return Start(
+        time=time, environment=environment, application=Loaded(file, where.name, parameters), resumed=resumed, changed=changed,
+        trigger=trigger, sources={name: masked(uri) for name, uri in options.sources.items()},
+        sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf=shown(options.conf),
+        hops=options.hops and masked(options.hops), archives=list(options.archives), runs=str(options.runs),
+        report=None if options.report is None else str(options.report), spark=None if options.spark is None else "given",
+        **{name: getattr(options, name) for name in AS_THEY_ARE},
+    )  # fmt: skip

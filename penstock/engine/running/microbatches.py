@@ -122,6 +122,7 @@ class MicroBatches:
                 with self._lock:  # a commit that Spark no longer waits for is over, or finds its ledger closed
                     _close(every)
                     self._element_log.close()
+                every[len(every) - len(groups) :] = groups  # whose sources Spark may have numbered otherwise
         try:
             self._note_progress(every)
             return self._report(every)
@@ -240,7 +241,7 @@ class MicroBatches:
             for place, group in enumerate(groups):
                 self._agree(group)
                 sources = self._binding.open_sources(group.group)
-                groups[place] = replace(group, sources=sources, places=tuple(range(len(sources))))
+                groups[place] = replace(group, sources=sources)
                 queries[place] = self._start(spark, groups, place, started_us)
         self._steering.changed(change, restarted=not retimed)
 
@@ -307,8 +308,7 @@ class MicroBatches:
         for bound in group.sources:
             bound.begin_at(self._binding.recording.beginning(bound, started_us))
         frame, tallies, group = (_native if group.group.native else _compiled)(spark, group, started_us)
-        order = sorted(zip(group.places, (bound.source.name for bound in group.sources), strict=True))
-        self._binding.recording.fix_order(group.group.name, [name for _, name in order])
+        self._binding.recording.fix_order(group.group.name, list(group.order))
         groups[place] = group
         writer = frame.writeStream.queryName(group.group.name).option("checkpointLocation", str(group.checkpoint))
         writer = writer.trigger(processingTime=f"{round(self._binding.trigger * 1000)} milliseconds")
