@@ -189,12 +189,15 @@ def test_sources_may_be_joined_in_another_order_than_declared(run_app, tmp_path)
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     places = {"Words": f"jsonl:{tmp_path / 'words'}", "Counts": f"jsonl:{tmp_path / 'counts'}"}
-    result = run_app("crossed", sources=places)
-    assert sorted((one.text, one.size, one.seen) for one in result.output("Out")) == [
-        (f"w{n}", n, 10 * n) for n in range(4)
-    ]
-    assert result.report["streams"] == {"Words": 4, "Counts": 7, "Crossed": 4}
-    assert (result.report["counts"]["lost"], result.report["counts"]["duplicated"]) == (0, 0)
+    for more in (0, 1):  # and once more, resumed with another word
+        result = run_app("crossed", sources=places, until_idle="pause")
+        assert sorted((one.text, one.size, one.seen) for one in result.output("Out")) == [
+            (f"w{n}", n, 10 * n) for n in range(4 + more)
+        ]
+        assert result.report["streams"] == {"Words": 4 + more, "Counts": 7, "Crossed": 4 + more}
+        counts = result.report["counts"]
+        assert (counts["accepted"], counts["queued"], counts["lost"], counts["duplicated"]) == (11 + more, 0, 0, 0)
+        (tmp_path / "words" / "b.jsonl").write_text(json.dumps({"text": "w4", "size": 4}) + "\n")
 
 
 def test_dialects_mix_in_any_order(run_app, tmp_path):
