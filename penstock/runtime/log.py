@@ -84,10 +84,22 @@ class AtWork:
             self._begun = ""
 
     def keep(self, level: str, text: str) -> None:
-        """Keep a line, or the lines of a record."""
+        """Keep a line, or the lines of a record; whatever they hold, that is no fault of the event at hand."""
         if not self.muted:
-            key = None if self._decode is None or self.identity is None else repr(self._decode(self.identity))
-            self._lines.add(Line(time.time(), level, self._element, key, text))
+            self._lines.add(Line(time.time(), level, self._element, self._key(), _writable(text)))
+
+    def _key(self) -> str | None:
+        if self._decode is None or self.identity is None:
+            return None
+        try:
+            return _writable(repr(self._decode(self.identity)))
+        except Exception:  # of a class of the application's own
+            return "a key that cannot be shown"
+
+
+def _writable(text: str) -> str:
+    """A text that can be written as UTF-8: lone surrogates stand as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 _at_work: ContextVar[AtWork | None] = ContextVar("at_work", default=None)
@@ -111,16 +123,15 @@ def listen(level: LogLevel) -> None:
     ----------
     level: the least that records must have, as `logging` names it.
     """
-    if not isinstance(sys.stdout, _Heard):
-        sys.stdout, sys.stderr = _Heard(sys.stdout), _Heard(sys.stderr)
-        ours = _Handler()
-        ours.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        logging.getLogger().addHandler(ours)
-    root, least = logging.getLogger(), level.upper()
-    root.setLevel(min(root.level, logging.getLevelNamesMapping()[least]))
-    for handler in root.handlers:
-        if isinstance(handler, _Handler):
-            handler.setLevel(least)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, _Heard):  # the application may have put another in its place
+            setattr(sys, name, _Heard(stream))
+    root, least = logging.getLogger(), logging.getLevelNamesMapping()[level.upper()]
+    if _handler not in root.handlers:
+        root.addHandler(_handler)
+    _handler.setLevel(least)
+    root.setLevel(min(root.level, least))
 
 
 class _Heard:
@@ -130,10 +141,11 @@ class _Heard:
         self._stream = stream
 
     def write(self, text: str) -> int:
+        written = self._stream.write(text)
         work = _at_work.get()
         if work is not None:
             work.write(text)
-        return self._stream.write(text)
+        return written
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
@@ -144,14 +156,18 @@ class _Heard:
 
 
 class _Handler(logging.Handler):
-    """Keeps the records of elements; all are written where Python writes those that nobody else handles."""
+    """Keeps the records of elements; those, and warnings of others, are written where Python writes what nobody else handles."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text, work = self.format(record), _at_work.get()
             if work is not None:
                 work.keep(record.levelname, text)
-            if logging.getLogger().handlers == [self]:
+            if logging.getLogger().handlers == [self] and (work is not None or record.levelno >= logging.WARNING):
                 print(record.levelname, text, file=sys.__stderr__)
         except Exception:  # what is to be logged cannot be shown
             self.handleError(record)
+
+
+_handler = _Handler()
+_handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))

@@ -1,16 +1,20 @@
 """What elements print and log is kept with the run, and who said it; calls are awaited on Spark as in the driver."""
 
+import io
 import json
+import logging
 import os
 import re
+import sys
 
+import msgspec
 import pytest
 
 from penstock.engine import RunOptions, run
 from penstock.engine.running.element_log import KEPT, ElementLog
 from penstock.errors import ConfigurationError
 from penstock.runtime.log import KEPT as KEPT_OF_A_TASK
-from penstock.runtime.log import AtWork, Line, Lines, working
+from penstock.runtime.log import AtWork, Line, Lines, listen, working
 from penstock.runtime.tally import Tally
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (\w+) +main/(\d+)\.\d (.*)")
@@ -67,6 +71,39 @@ def test_a_task_keeps_so_much_and_counts_the_rest():
     assert lines.left_out == 2
 
 
+def test_what_is_printed_is_never_an_events_fault():
+    class Shy:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    lines = Lines()
+    with working(AtWork(lines, "Odd", lambda identity: Shy())) as work:
+        work.identity = b"1"
+        work.write("half a \ud83d pair\n\0\n")
+    assert [(line.key, line.text) for line in lines.lines] == [
+        ("a key that cannot be shown", "half a \\ud83d pair"), ("a key that cannot be shown", "\0"),
+    ]  # fmt: skip
+    assert Tally.read(msgspec.msgpack.encode(Tally(stage=0, partition=0, log=lines))).log == lines
+
+
+def test_listening_again_hears_nothing_twice(monkeypatch, capsys):
+    lines, root = Lines(), logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    for level in ("info", "debug", "info"):
+        listen(level)
+        sys.stdout = io.StringIO()  # as an application may do in the midst of it
+    listen("info")
+    with working(AtWork(lines, "Calm")):
+        print("once")
+        logging.getLogger("shop").info("heard")
+        logging.getLogger("shop").debug("too fine")
+    print("not at work")
+    assert [(line.level, line.text) for line in lines.lines] == [("PRINT", "once"), ("INFO", "shop: heard")]
+
+
 def test_the_log_is_bounded_whatever_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("penstock.engine.running.element_log.LARGEST", 10_000)
     log = ElementLog(tmp_path)
@@ -78,6 +115,7 @@ def test_the_log_is_bounded_whatever_is_said(tmp_path, monkeypatch):
         log.write("main", batch, [tally])
     log.close()
     files = sorted(path.name for path in tmp_path.iterdir())
+    assert (tmp_path / "elements.log").stat().st_mode & 0o077 == 0
     assert files == ["elements.log", *(f"elements.log.{number}" for number in range(1, KEPT + 1))]
     assert all(path.stat().st_size <= 10_000 for path in tmp_path.iterdir())
     last = (tmp_path / "elements.log").read_text().splitlines()

@@ -404,7 +404,7 @@ def start_of(
     return Start(
         time=time, environment=environment, application=Loaded(file, where.name, parameters), resumed=resumed, changed=changed,
         trigger=trigger, sources={name: masked(uri) for name, uri in options.sources.items()},
-        sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf=shown(options.conf),
+        sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf={name: str(value) for name, value in shown(options.conf).items()},
         hops=options.hops and masked(options.hops), archives=list(options.archives), runs=str(options.runs),
         report=None if options.report is None else str(options.report), spark=None if options.spark is None else "given",
         **{name: getattr(options, name) for name in AS_THEY_ARE},

@@ -1,12 +1,15 @@
 """The log of elements: what they printed and logged in the micro-batches of a run that are committed, in files of bounded size."""
 
+import os
 from collections.abc import Sequence
 from logging import Formatter, LogRecord, makeLogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any
 
 from penstock.runtime.log import ELEMENT_LOG, Line
 from penstock.runtime.tally import Tally
+from penstock.storage import durable
 
 LARGEST, KEPT = 10 << 20, 4
 """Bytes of a file, and how many older ones are kept beside it."""
@@ -53,5 +56,12 @@ class ElementLog:
 
 
 class _Quiet(RotatingFileHandler):
+    def _open(self) -> Any:
+        """For this user alone, as all of a run is: lines may hold what events hold."""
+        return open(  # a path has no opener
+            self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors,
+            opener=lambda path, flags: os.open(path, flags, durable.PRIVATE),
+        )  # fmt: skip
+
     def handleError(self, record: LogRecord) -> None:  # as logging calls it
         """Of a disk that is full the run itself has to say more."""
