@@ -84,7 +84,7 @@ def test_what_fails_is_kept_with_its_error_and_leaves_no_trace(outcome_of):
     assert sorted(event.text for event in outcome.outputs["Passed"]) == sorted(
         ["fine", *["third"] * 5, "batch", "batch"]
     )
-    # The third event was undone and buried; the fourth finds seen == 2, fails alike, and so does the fifth.
+    # The third event was undone and became a dead letter; the fourth finds seen == 2, fails alike, and so does the fifth.
     assert latest(outcome.outputs["Out"]) == {"fine": 1, "third": 2}
     letters = [(letter["element"], letter["error"].split(":")[0]) for letter in outcome.dead_letters]
     assert sorted(letters, key=repr) == sorted(

@@ -44,7 +44,7 @@ def run_event_body(
             try:
                 emissions = emitter.collect(handle(handed[row]))
             except FAULTS as error:
-                letters.bury(element.name, batch.stream, events[row], error, batch.lineage.row(row))
+                letters.write(element.name, batch.stream, events[row], error, batch.lineage.row(row))
             else:
                 if emissions:
                     emitter.add(emissions, row)
@@ -53,7 +53,7 @@ def run_event_body(
             try:
                 emitter.add_uncaused(emitter.collect(instance.on_batch()), born)
             except FAULTS as error:
-                letters.bury(element.name, batch.stream, None, error, Lineage(born, NONE, LAST, tally.partition))
+                letters.write(element.name, batch.stream, None, error, Lineage(born, NONE, LAST, tally.partition))
     return list(emitter.batches())
 
 
@@ -93,7 +93,7 @@ class _BatchBody:
         except FAULTS as error:
             if columns.num_rows == 1:
                 event = self._codec.shown(columns, 0)
-                self._letters.bury(self._element.name, self._stream, event, error, lineage.row(0))
+                self._letters.write(self._element.name, self._stream, event, error, lineage.row(0))
                 return []
             half = columns.num_rows // 2
             parts = (slice(0, half), slice(half, columns.num_rows))

@@ -221,7 +221,7 @@ class ColumnContainer:
         except FAULTS as error:
             if part.stop - part.start == 1:
                 stream, event = delivery.row(part.start)
-                self._stage.letters.bury(self.element.name, stream, event, error, lineage.row(0))
+                self._stage.letters.write(self.element.name, stream, event, error, lineage.row(0))
                 return
             middle = (part.start + part.stop) // 2
             self._apply(delivery, at, slice(part.start, middle), is_applied)
@@ -290,7 +290,7 @@ class ColumnContainer:
         except FAULTS as error:
             if len(rows) == 1:
                 lineage = Lineage(NONE, NONE, LAST, self._stage.tally.partition)
-                self._stage.letters.bury(self.element.name, self.element.inputs[0], None, error, lineage)
+                self._stage.letters.write(self.element.name, self.element.inputs[0], None, error, lineage)
                 return
             for half in np.array_split(rows, 2):
                 self._call_timer(half)

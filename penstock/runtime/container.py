@@ -186,13 +186,13 @@ class Container:
                 if self._is_untouched(identity):
                     continue
             self._settled[identity] = self._encode(self._live[identity])
-        self._bury_failed()
+        self._write_failed()
         self._route()
 
     def _without_result(
         self, identity: bytes, row: int, error: BaseException, lineage: LineageColumns
     ) -> Sequence[Emission] | None:
-        """Where an event has failed that makes a result due: apply it, and bury the result; None if it is the event that fails."""
+        """Where an event has failed that makes a result due: apply it, and write a dead letter for the result; None if it is the event that fails."""
         state = self._live[identity].state
         if not (isinstance(state, Stepwise) and state.would_say()):
             return None
@@ -203,7 +203,7 @@ class Container:
             self._batch.without_result.remove(row)
             self._restore(identity, row)
             return None
-        self._bury(error, int(lineage.born[row]))
+        self._write_letter(error, int(lineage.born[row]))
         return emissions
 
     def _note_touched(self) -> dict[bytes, int]:
@@ -213,7 +213,7 @@ class Container:
         return last
 
     def _finish_batch(self) -> None:
-        """Call ``on_batch`` on the instances that were touched, see that their state can be kept, bury what failed."""
+        """Call ``on_batch`` on the instances that were touched, see that their state can be kept, write what failed as dead letters."""
         self._note_touched()
         for identity, born in list(self._touched.items()):
             self._work.identity = identity
@@ -223,14 +223,14 @@ class Container:
                 self._recover(identity, born, error)
         for identity in self._made - self._touched.keys():  # made for events of which none could be applied
             self._forget(identity)
-        self._bury_failed()
+        self._write_failed()
 
-    def _bury_failed(self) -> None:
+    def _write_failed(self) -> None:
         delivery = self._batch.delivery
         for row, failure in sorted(self._batch.failed.items()):
             if failure is not None:
                 stream, origin = delivery.streams[row], delivery.lineage.row(row)
-                self._stage.letters.bury(self.element.name, stream, delivery.again(row), failure, origin)
+                self._stage.letters.write(self.element.name, stream, delivery.again(row), failure, origin)
 
     def _route(self) -> None:
         for batch in self._emitter.batches():
@@ -265,7 +265,7 @@ class Container:
             except FAULTS as another:
                 error = another
         self._restore(identity, len(self._batch.identities))
-        self._bury(error, born)
+        self._write_letter(error, born)
 
     def _is_untouched(self, identity: bytes) -> bool:
         """Whether none of an instance's events is left that was applied; it is then no longer among those that were touched."""
@@ -424,12 +424,12 @@ class Container:
         self._context.late_in_part = counted
         return emissions
 
-    def _bury(self, error: BaseException, born: int, event: Any = None) -> None:
+    def _write_letter(self, error: BaseException, born: int, event: Any = None) -> None:
         """Keep the failure of a hook that no single event has called, with the event that had waited for it, if one had."""
         lineage = Lineage(born, NONE, LAST, self._stage.tally.partition)
         came_by = (stream for stream in self.element.inputs if stream.event_type is type(event))
         stream = next(came_by, self.element.inputs[0])
-        self._stage.letters.bury(self.element.name, stream, event, error, lineage)
+        self._stage.letters.write(self.element.name, stream, event, error, lineage)
 
     def _keepable(self, identity: bytes, instance: Instance[Any]) -> None:
         """Refuse state that could not be written or read back.
@@ -539,7 +539,7 @@ class Container:
             if isinstance(entry.state, Stepwise):
                 self._step_by_step(identity)
             else:
-                self._bury(error, NONE)
+                self._write_letter(error, NONE)
         else:
             entry.due = self._context.due
             self._emitter.add_uncaused(emissions, NONE)
@@ -554,7 +554,7 @@ class Container:
                 self._keepable(identity, entry)
             except FAULTS as error:
                 self._adopt(identity, entry.state.key, self._decode(before))
-                self._bury(error, NONE, self._live[identity].state.skip())
+                self._write_letter(error, NONE, self._live[identity].state.skip())
             else:
                 self._emitter.add_uncaused(emissions, NONE)
         entry = self._live[identity]

@@ -46,5 +46,5 @@ class Latecomers:
             event_time = self._stage.wiring.topology.sources[int(lineage.minor[row]) >> SOURCE_SHIFT].event_time
             policy = policy if event_time is None else event_time.late
         if policy == "dead-letter":
-            self._stage.letters.bury(self._element.name, *row_of(row), error, lineage.row(row))
+            self._stage.letters.write(self._element.name, *row_of(row), error, lineage.row(row))
         return policy != "process"

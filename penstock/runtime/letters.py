@@ -65,9 +65,9 @@ class DeadLetters:
     def reject(self, source: Source[Any], payload: bytes, error: BaseException, lineage: Lineage) -> None:
         """Keep what a source handed over and could not be decoded."""
         text = payload.decode("utf-8", "backslashreplace")
-        self._bury({"element": None, "stream": source.name, "raw": text}, Failure.of(error), lineage)
+        self._write({"element": None, "stream": source.name, "raw": text}, Failure.of(error), lineage)
 
-    def bury(
+    def write(
         self, element: str, stream: Stream[Any], event: Any, error: BaseException | Failure, lineage: Lineage
     ) -> None:
         """Keep an event that an element, or a sink, could not handle; None where no single event was at fault.
@@ -78,9 +78,9 @@ class DeadLetters:
         """
         self._tally.element(element).dead_letters += 1
         failure = error if isinstance(error, Failure) else Failure.of(error)
-        self._bury({"element": element, "stream": stream.name, "event": event}, failure, lineage)
+        self._write({"element": element, "stream": stream.name, "event": event}, failure, lineage)
 
-    def _bury(self, letter: dict[str, Any], failure: Failure, lineage: Lineage) -> None:
+    def _write(self, letter: dict[str, Any], failure: Failure, lineage: Lineage) -> None:
         if self._on_error == "stop":
             place = letter["element"] or f"decoding {letter['stream']}"
             where = "" if failure.line is None else f" ({failure.line})"

@@ -84,7 +84,7 @@ class Stage:
                     encode(EventBatch(batch.stream, batch.lineage.take([row]), events=[event]))
                     good.append(row)
                 except Exception as error:
-                    self.letters.bury(place, batch.stream, event, error, batch.lineage.row(row))
+                    self.letters.write(place, batch.stream, event, error, batch.lineage.row(row))
             events = [batch.events(self.wiring)[row] for row in good]
             batch = EventBatch(batch.stream, batch.lineage.take(good), events=events)
             return encode(batch), batch

@@ -124,17 +124,17 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
             letters[name] = letters.get(name, 0) + tally.dead_letters
             late[name] = late.get(name, 0) + tally.late
             in_part += tally.late_in_part
-    buries = all(one.late == "dead-letter" for one in _event_times(follower))
-    buried_late = {name: min(late[name], letters[name]) if buries else 0 for name in letters}
-    dead = sum(record.dead_lettered for record in records) - sum(buried_late.values())
+    written = all(one.late == "dead-letter" for one in _event_times(follower))
+    late_letters = {name: min(late[name], letters[name]) if written else 0 for name in letters}
+    dead = sum(record.dead_lettered for record in records) - sum(late_letters.values())
     if dead > 0:
-        worst = max(letters, key=lambda name: letters[name] - buried_late[name], default="")
-        where = f"most in {worst}" if worst and letters[worst] > buried_late[worst] else "while decoding"
+        worst = max(letters, key=lambda name: letters[name] - late_letters[name], default="")
+        where = f"most in {worst}" if worst and letters[worst] > late_letters[worst] else "while decoding"
         yield Cause(
             "dead letters", f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.", MENDS["dead letters"],
             sure=True, fault=True,
         )  # fmt: skip
-    if sum(buried_late.values()) or sum(late.values()) + in_part > 0.001 * max(taken, 1):
+    if sum(late_letters.values()) or sum(late.values()) + in_part > 0.001 * max(taken, 1):
         worst = max(late, key=lambda name: late[name])
         part = f"; {in_part:,} more missed some of their windows" if in_part else ""
         yield Cause(

@@ -129,7 +129,7 @@ def test_another_version_is_read_between_micro_batches(tables):
     assert driver.output("Out") == [Priced("pen", 1.5), Priced("pen", 2.0), Priced("ink", None)]
 
 
-def test_a_table_that_is_gone_in_mid_run_stops_it_and_buries_nothing(tables):
+def test_a_table_that_is_gone_in_mid_run_stops_it_and_leaves_no_dead_letter(tables):
     driver = TopologyDriver(application(f"csv:{tables}/a.csv", refresh=0), dead_letters=True)
     driver.batch({"Sales": [Sale("pen", 1)]})
     (tables / "a.csv").unlink()

@@ -163,7 +163,7 @@ def test_an_event_that_is_a_list_is_refused():
         App("listed").source("In", HoldingList)
 
 
-def test_what_makes_no_event_any_more_is_buried_as_its_values():
+def test_what_makes_no_event_any_more_is_a_dead_letter_with_its_values():
     """An element of the batch dialect that fails is handed columns; what is kept of them is no cause to fail again."""
 
     class Even(Event):

@@ -109,7 +109,7 @@ def changed(run, change):
     (run / "batches-main.jsonl").write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
 
 
-def bury(record: BatchRecord):
+def fail(record: BatchRecord):
     record.dead_lettered = 5
     record.elements["Counter"] = ElementTally(events=5, dead_letters=5)
 
@@ -119,7 +119,7 @@ def delay(record: BatchRecord):
 
 
 @pytest.mark.parametrize(("change", "kind", "evidence"), [
-    (bury, "dead letters", "most in Counter"), (delay, "late events", "most at Counter"),
+    (fail, "dead letters", "most in Counter"), (delay, "late events", "most at Counter"),
 ])  # fmt: skip
 def test_what_the_ledger_shows_comes_first(runs, change, kind, evidence):
     changed(runs / "keyed", change)
