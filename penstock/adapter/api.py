@@ -393,7 +393,7 @@ class Api:
         if not self._access.knows(given):
             raise Problem(401, "A token is needed: send Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"})
         if role is not None and not self._access.allows(role, given):
-            raise refusal(403, f"This token does not allow to {role}.")
+            raise refusal(403, f"This token does not permit you to {role}: use one with that role (see --tokens).")
 
     def _client(self, asked: Asked | WebSocket) -> str:
         """Whose Idempotency-Keys are one's own: those of a token."""

@@ -23,9 +23,9 @@ class Measured(msgspec.Struct):
     """Squared coefficient of variation of the times between requests."""
     size_mean: float | None
     size_scv: float | None
-    """The same of the number of events in a request."""
+    """Squared coefficient of variation of the number of events in a request."""
     event_gap_scv: float | None
-    """The same of the times between events, of which those within a request are zero."""
+    """Squared coefficient of variation of the times between events, of which those within a request are zero."""
 
 
 class _Second:

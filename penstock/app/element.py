@@ -46,14 +46,14 @@ class InstanceContext:
         self.windowed = WindowContext(self)
 
     def of_its_own(self, due: float | None) -> "InstanceContext":
-        """The same for one instance alone, whose timer is given, while others are at work."""
+        """A context for one instance alone, with its timer, while others are at work beside it."""
         own = InstanceContext(self.now, self.watermark, self.event_time, self.fired)
         own.due = due
         return own
 
 
 class WindowContext:
-    """What the state of a window may know: the same, but for a timer, which is the window's own."""
+    """What the state of a window may know of its surroundings: the clock and the watermark; its timer is its end."""
 
     __slots__ = ("_context",)
 
@@ -172,7 +172,7 @@ class Prepared(Protocol):
     """A body that has something to do before each micro-batch."""
 
     def prepare(self) -> None:
-        """Do it."""
+        """Called before the events of a micro-batch, and before a run."""
 
 
 @dataclass(frozen=True)

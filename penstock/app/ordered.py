@@ -147,7 +147,7 @@ class Ordered(Stepwise):
 
 
 def in_order(element: Element, fields: Sequence[str]) -> Element:
-    """The same element with its events in the order of their times.
+    """An element that is handed its events in the order of their times.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class Reducer(ABC, Generic[State]):
         """Which events it takes; all of them unless given."""
 
     def where(self, wanted: Callable[[Any], Any]) -> Self:
-        """The same of those events only for which a function is true; of several, all are to be."""
+        """A reducer of those events only for which a function is true; of several functions, all."""
         check_plain_function(
             wanted,
             1,

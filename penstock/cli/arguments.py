@@ -29,7 +29,7 @@ class Place(click.ParamType[Path]):
 
 
 class RunPlace(Place):
-    """The same of a run: its directory, or its name under ``runs``."""
+    """A run: its directory on a disk or in a store, or its name under ``runs``."""
 
     name = "run"
 
@@ -38,7 +38,7 @@ class RunPlace(Place):
 
 
 class Recording(click.ParamType[str]):
-    """The text of a place, where that of a run is its directory, or its name under ``runs``."""
+    """A recording, as text: a file, or a run by its directory or by its name under ``runs``."""
 
     name = "place"
 

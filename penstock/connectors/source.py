@@ -50,7 +50,7 @@ class Reckoning(NamedTuple):
     queued: int
     """Accepted by the source, and not in a committed micro-batch."""
     lag: Mapping[str, int] = MappingProxyType({})
-    """The same by the source's partitions, where it has some."""
+    """Events that are queued, by the source's partitions, where it has some."""
 
 
 class Frames(Protocol):

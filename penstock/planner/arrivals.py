@@ -33,7 +33,7 @@ class Flow:
 
     @cached_property
     def _read(self) -> tuple[Sequence[float], Sequence[float]]:
-        """The same as Python's floats, made as they are looked at: that costs less than lists, of which little is read."""
+        """Times and counts as Python's floats, made as they are looked at: that costs less than lists, of which little is read."""
         return np.ascontiguousarray(self.times).data, np.ascontiguousarray(self.counts).data
 
     def count(self, time: float) -> float:

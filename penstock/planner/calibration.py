@@ -51,7 +51,7 @@ class QueryModel:
         return self.apart.get(gate.trigger == 0 and gate.min_rows <= 1, self.durations)
 
     def changed(self, change: Callable[[DurationModel], DurationModel]) -> "QueryModel":
-        """The same with all its durations changed."""
+        """The model with all its durations changed."""
         apart = {hurried: change(durations) for hurried, durations in self.apart.items()}
         return replace(self, durations=change(self.durations), apart=apart)
 
@@ -96,13 +96,13 @@ class Calibration:
         return replace(whole, rate=rate)
 
     def faster(self, parallel: float) -> "Calibration":
-        """The same with so many times the parallel speed: what is spent per row shrinks (assumed)."""
+        """The calibration at so many times the parallel speed: what is spent per row shrinks (assumed)."""
         return replace(
             self, queries=tuple(one.changed(lambda durations: durations.scaled(parallel)) for one in self.queries)
         )
 
     def following(self, running: Observation, *, now: float | None = None) -> "Calibration":
-        """The same at the speed of a run that goes on, by a Kalman filter over its micro-batches.
+        """The calibration at the present speed of a run that goes on, by a Kalman filter over its micro-batches.
 
         Parameters
         ----------

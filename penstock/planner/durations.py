@@ -103,7 +103,7 @@ class DurationModel:
         return tuple(np.concatenate(values)[flat] for values in (self.ratios, self.planning, self.closing))
 
     def beside(self, series: Sequence[Series]) -> "DurationModel":
-        """The same coefficients, with the ratios, planning and closing times of other micro-batches."""
+        """A model with these coefficients, and the ratios, planning and closing times of other micro-batches."""
         return replace(self, **_beside(series, self.knee, np.array([self.fixed, self.per_row, self.below_knee])))
 
     def scaled(self, parallel: float) -> "DurationModel":

@@ -124,7 +124,7 @@ class Elements:
         return [name for name in self.inputs if not any(name in before for before in self.feeders.values())]
 
     def graph(self) -> StreamGraph:
-        """The same as the paper sees it: seconds of a micro-batch, and of one micro-batch more between resources."""
+        """The elements as the stream graph of the paper: seconds of a micro-batch, and of one micro-batch more between resources."""
         rows = self.rate * max(self.trigger, self.fixed)
         between = self.trigger / 2 + self.fixed
         return StreamGraph(

@@ -50,7 +50,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return cls(grouping=_plain(grouping), partitions=partitions)
 
     def asked(self, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
-        """The same with what is asked for; what is not stays as it is."""
+        """The layout with what is asked for changed, and the rest as it is."""
         return changed(
             self, grouping=_plain(grouping) if grouping else self.grouping, partitions=partitions or self.partitions
         )

@@ -31,14 +31,14 @@ Moment = tuple[int, int]
 
 
 class _Kept(NamedTuple):
-    """A block as it came."""
+    """A block in the order in which blocks came."""
 
     least: Moment
-    """Of its events' places in the order."""
+    """The first of its events' places in the order of delivery."""
     number: int
-    """Of its arrival, for those that begin at one place."""
+    """How many blocks came before it, which orders those that begin at one place."""
     content: bytes | tuple[int, int]
-    """Itself, or where it lies in the file, and its length."""
+    """The block's bytes; or, where it was put aside, its place in the file and its length."""
 
 
 class Arrivals:

@@ -58,11 +58,11 @@ class LineageColumns(NamedTuple):
         return LineageColumns(*(column[rows] for column in self))
 
     def followed_by(self, others: "LineageColumns") -> "LineageColumns":
-        """These, then the others."""
+        """These rows, and then the others."""
         return LineageColumns(*(np.concatenate(pair) for pair in zip(self, others, strict=True)))
 
     def judged(self) -> "LineageColumns":
-        """The same without the events' own times, once it has been judged whether they are late."""
+        """The lineages without the events' own times, which nothing needs once it is known whether the events are late."""
         return self._replace(time=np.full(len(self.time), NONE, np.int64))
 
     def spread(self, rows: int) -> "LineageColumns":

@@ -64,7 +64,7 @@ class AtWork:
         """Whether what has happened before happens again."""
 
     def of(self, identity: bytes) -> "AtWork":
-        """The same, for one key alone."""
+        """The element at work for one key alone, while others are at work beside it."""
         alone = AtWork(self._lines, self._element, self._decode)
         alone.identity = identity
         return alone

@@ -157,7 +157,7 @@ class Counts(Merged):
     sent: dict[str, int] = {}
     """Put on the way to a keyed element, by element, counted before the shuffle."""
     received: dict[str, int] = {}
-    """The same counted after the shuffle."""
+    """Received by a keyed element, by element, counted after the shuffle."""
     elements: dict[str, ElementTally] = {}
     outputs: dict[str, int] = {}
     """By sink, under its label."""

@@ -21,10 +21,10 @@ TREES = ("hdfs", "webhdfs")
 
 
 PATIENCE = {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 5, "mode": "standard"}}
-"""With which S3 is asked, in seconds; credentials are found where its own tools find them."""
+"""Settings of the S3 client, times in seconds; credentials are found where its own tools find them."""
 AT_FIRST = {"connect_timeout": 3, "read_timeout": 20, "retries": {"total_max_attempts": 1, "mode": "standard"}}
 AT_FIRST_S = (3.0, 20.0)
-"""The same, and that for HDFS to connect and to answer, of a store that has yet to show that it is there."""
+"""Settings of the S3 client, and the seconds for HDFS to connect and to answer, while a store has yet to show that it is there."""
 STORES = (*OBJECTS, *TREES)
 
 

@@ -101,7 +101,7 @@ def sentence(capsys, *arguments):
     [
         ("foo", "write local[*], local[2], spark://HOST:PORT"),
         ("spark://127.0.0.1:1", "Nothing answers at spark://127.0.0.1:1"),
-        ("spark://127.0.0.1", "names no port"),
+        ("spark://127.0.0.1", "has no port"),
     ],
 )
 def test_a_master_that_is_none_is_refused_at_once(tmp_path, monkeypatch, capsys, master, words):

@@ -117,12 +117,12 @@ class Sliding(Windowing):
         return self.zone is None and self.size_us != self.every_us and self.size_us % self.every_us == 0
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """Parts that windows share, where they can, the body says how to merge them, and asks for nothing between."""
+        """Windows share their parts where they are made of whole ones and the class says how to merge them and asks for nothing between."""
         plain = not (overrides(body, "on_batch") or overrides(body, "on_late") or self.allowed_us)
         return Panes if self.shared and overrides(body, "merge") and plain else Aligned
 
     def planned(self) -> Planned | str:
-        """As they are, but for those in a zone."""
+        """Spark plans them as they are, but for those in a time zone."""
         return super().planned() if self.zone is not None else Planned(self.size_us, self.every_us, self.offset_us)
 
     def _begins(self, time: int) -> int:

@@ -31,7 +31,7 @@ class Count(Windowing):
 
     @property
     def timed(self) -> bool:
-        """Not these."""
+        """False: windows by count are no spans of time."""
         return False
 
     @checked()
@@ -46,18 +46,18 @@ class Count(Windowing):
 
     @property
     def merges(self) -> bool:
-        """Where they share events."""
+        """Whether windows share events."""
         return self.every < self.size
 
     def check(self, name: str, body: type[ProcessingElement]) -> None:
-        """See that there is a way to merge parts, where windows share them."""
+        """Refuse a class that cannot merge the parts that windows share."""
         if self.merges and (not overrides(body, "merge") or overrides(body, "on_batch")):
             raise TopologyError(
                 f"Element {name}: windows of {self} share their events, so give it `def merge(self, other)`, and no on_batch."
             )
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """With a time, the last one is closed when the input has ended."""
+        """Where events have times, the last window is closed when the input has ended."""
         return CountedToTheEnd if has_times else Counted
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ class Counted(Windowed):
 
 
 class CountedToTheEnd(Counted):
-    """The same where there is an event time: what is left when the input has ended is closed then."""
+    """Windows by count of events that have times: the last window is closed when the input has ended."""
 
     on_timer = Stepwise.on_timer
 
@@ -139,7 +139,7 @@ class CountedToTheEnd(Counted):
         self.rearm()
 
     def without_result(self, event: Any) -> Iterator[Emission]:
-        """The same without the result."""
+        """Hand it to the last part without a result, and ask to be woken at the end of the input."""
         yield from super().without_result(event)
         self.rearm()
 

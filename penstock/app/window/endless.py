@@ -57,12 +57,12 @@ class Global(Windowing):
 
     @property
     def closes(self) -> bool:
-        """Never."""
+        """False: a global window never ends."""
         return False
 
     @property
     def merges(self) -> bool:
-        """Where results are by time: what comes in each span is taken in when the watermark has passed it."""
+        """Whether results are by time: what comes in each span is then merged when the watermark has passed it."""
         return self.timed
 
     def check(self, name: str, body: type[ProcessingElement]) -> None:
@@ -211,7 +211,7 @@ class ByCount(Windowed):
 
 
 class ByCountToTheEnd(ByCount):
-    """The same where there is an event time: what has not been said when the input has ended is said then."""
+    """A result after every so many events, and, as events have times, one at the end of the input of what came since."""
 
     on_timer = Stepwise.on_timer
     said: bool = False

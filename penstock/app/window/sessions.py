@@ -40,11 +40,11 @@ class Session(Windowing):
 
     @property
     def merges(self) -> bool:
-        """An event may join two."""
+        """True: an event may join two sessions."""
         return True
 
     def check(self, name: str, body: type[ProcessingElement]) -> None:
-        """See that there is a way to merge two."""
+        """Refuse a class that cannot merge two sessions."""
         if not overrides(body, "merge"):
             raise TopologyError(
                 f"Element {name}: an event may join two sessions, so give it `def merge(self, other)`, which takes in the state of "
@@ -52,11 +52,11 @@ class Session(Windowing):
             )
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """Windows that grow and merge."""
+        """Sessions grow, and merge."""
         return Sessions
 
     def planned(self) -> Planned | str:
-        """Not to the row."""
+        """Why Spark cannot plan sessions with the same rows."""
         return "Spark judges each event of a session by itself, and would drop late ones that an open session takes"
 
     def __str__(self) -> str:

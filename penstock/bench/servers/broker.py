@@ -76,7 +76,7 @@ class KafkaBroker(Server):
         return f"{self._host}:{self._port}"
 
     def at(self, listener: str) -> str:
-        """The same, of another listener."""
+        """The value of ``bootstrap.servers`` for another listener."""
         return f"{self._host}:{self._ports[listener]}"
 
     def __enter__(self) -> "KafkaBroker":

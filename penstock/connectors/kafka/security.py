@@ -76,7 +76,7 @@ def opened(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
-    """The same settings as Java's client takes them.
+    """Settings for security in the words of Java's client.
 
     Raises
     ------

@@ -57,7 +57,7 @@ class BoundGroup:
     order: tuple[str, ...]
 
     def read_in(self, order: Sequence[str]) -> "BoundGroup":
-        """The same with its sources in the order in which Spark numbers them, without those that the query does not read."""
+        """The group with its sources in the order in which Spark numbers them, without those that the query does not read."""
         by_name = {bound.source.name: bound for bound in self.sources}
         return replace(self, sources=[by_name[name] for name in dict.fromkeys(order)], order=tuple(order))
 

@@ -430,7 +430,7 @@ def _is_settled(group: BoundGroup) -> bool:
 
 
 def _has_read_all(group: BoundGroup) -> bool:
-    """The same, but for a micro-batch under way that timers on processing time have brought about."""
+    """Whether a group has read all that other groups have left for it; timers on processing time may have begun another micro-batch."""
     return has_done_what_is_planned(group.checkpoint) and all(
         bound.drained(position) for bound, position in group.positions() if bound.source.name in group.handed_on
     )

@@ -73,7 +73,7 @@ class RunOptions:
             raise ConfigurationError(f"log_level={self.log_level!r}: choose {', '.join(LOG_LEVELS)}.")
 
     def directory(self, name: str) -> Path:
-        """That of the run of an application.
+        """The directory of the run of an application.
 
         Raises
         ------

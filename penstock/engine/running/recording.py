@@ -208,7 +208,7 @@ class Recording:
         self.manifest.write(self.directory)
 
     def _refuse_taken_over(self) -> None:
-        """Refuse to write where another driver has taken the run over. Commits are fenced by the ledger, and other files by this."""
+        """Refuse to write where another driver has taken the run over: the ledger fences commits, and this the other files."""
         stored = stored_manifest(self.directory)
         now = None if stored is None else stored.driver
         if now is not None and now.id != self._driver.id:

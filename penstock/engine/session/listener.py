@@ -51,7 +51,7 @@ class _ProgressListener(StreamingQueryListener):
 
 
 class _Called:
-    """The same for events as the JVM hands them over."""
+    """Keeps progresses of the events that the JVM hands over, for a listener that Java calls."""
 
     def __init__(self, keep: Keep, spark: SparkSession) -> None:
         self._keep, self._spark = keep, spark

@@ -185,14 +185,18 @@ def _check_master(master: str) -> None:
     if re.fullmatch(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[.*\]|yarn|k8s://.+", master):
         return
     if not master.startswith("spark://"):
-        raise ClusterError(f"--master {master} is none: write local[*], local[2], spark://HOST:PORT, yarn or k8s://...")
+        raise ClusterError(
+            f"--master {master} is no address that Spark knows: write local[*], local[2], spark://HOST:PORT, yarn or k8s://..."
+        )
     places = [place.rpartition(":") for place in master.removeprefix("spark://").split(",")]
     for host, _, port in places:
         try:
             with socket.create_connection((host, int(port)), timeout=CONNECT_S):
                 return
         except ValueError:
-            raise ClusterError(f"--master {master} names no port: write spark://HOST:PORT, mostly with 7077.") from None
+            raise ClusterError(
+                f"--master {master} has no port: write spark://HOST:PORT; the port is mostly 7077."
+            ) from None
         except OSError:
             continue
     raise ClusterError(
