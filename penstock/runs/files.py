@@ -5,8 +5,9 @@ from pathlib import Path
 MANIFEST, REPORT, LOG = "manifest.json", "report.json", "spark.log"
 STARTS, PROGRESS, DECISIONS, MOVES = "starts.jsonl", "progress.jsonl", "decisions.jsonl", "moves.jsonl"
 OUTPUT, HOPS, CHECKPOINT, MOVING = "output", "hops", "checkpoint", "moving"
+SAID = r"elements\.log(?:\.\d)?"
 OURS = (
-    r"manifest\.json|report\.json|spark\.log|elements\.log(?:\.\d)?|log4j2\.properties|application-[0-9a-f]{16}\.(?:zip|draft)|"
+    rf"manifest\.json|report\.json|spark\.log|{SAID}|log4j2\.properties|application-[0-9a-f]{{16}}\.(?:zip|draft)|"
     r"kafka~.*\.json"
 )
 DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"

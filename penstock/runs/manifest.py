@@ -107,9 +107,14 @@ def head_of(run: Path) -> Head | None:
 
     Raises
     ------
-    ConfigurationError: it is damaged.
+    ConfigurationError: it is damaged, or of something else than a run.
     """
-    return _decoded(run, Head)
+    head = _decoded(run, Head)
+    if head is not None and not head.run:
+        raise ConfigurationError(
+            f"{run} is no run's: its {MANIFEST} is of something else, and nothing in it is touched; choose another --name or --runs."
+        )
+    return head
 
 
 def stored_manifest(run: Path) -> Manifest | None:

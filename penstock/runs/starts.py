@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -66,8 +66,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_start(run: Path, start: Start) -> None:
-    """Keep a start, after those before it."""
-    journal.add(run / STARTS, msgspec.json.encode(start))
+    """Keep a start, after those before it: options that a Python caller gave in types of his own as what they amount to."""
+    plain = msgspec.to_builtins(start, enc_hook=_plain)
+    journal.add(run / STARTS, msgspec.json.encode(msgspec.convert(plain, Start, strict=False)))
 
 
 def starts_of(run: Path) -> Iterator[Start]:
@@ -78,8 +79,15 @@ def starts_of(run: Path) -> Iterator[Start]:
 
 
 def last_start(run: Path) -> Start | None:
-    """The last start, or change; None where there is none."""
-    last = None
-    for last in starts_of(run):  # noqa: B007  # the last is wanted
+    """The last start, or change; None where there is none, or its line cannot be read."""
+    line = None
+    for line in journal.lines_of(run / STARTS):  # noqa: B007  # the last is wanted
         pass
-    return last
+    with suppress(ValueError):
+        return None if line is None else msgspec.json.decode(line, type=Start)
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as Python's, and anything else, as a path, as text."""
+    return value.item() if hasattr(value, "item") else str(value)

@@ -10,6 +10,7 @@ from penstock.app.stream import Source, Stream
 from penstock.errors import RunFailedError
 from penstock.kinds.coding import json_encoder
 from penstock.runtime.lineage import Lineage
+from penstock.runtime.log import storable
 from penstock.runtime.output import LETTERS, Output
 from penstock.runtime.tally import Tally
 
@@ -31,11 +32,6 @@ def described(error: BaseException) -> str:
     except FAULTS:
         text = "(an error whose text cannot be had)"
     return f"{type(error).__name__}: {storable(text)}"
-
-
-def storable(text: str) -> str:
-    """A text that can be written as UTF-8: lone surrogates stand as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Failure(NamedTuple):

@@ -86,18 +86,18 @@ class AtWork:
     def keep(self, level: str, text: str) -> None:
         """Keep a line, or the lines of a record; whatever they hold, that is no fault of the event at hand."""
         if not self.muted:
-            self._lines.add(Line(time.time(), level, self._element, self._key(), _writable(text)))
+            self._lines.add(Line(time.time(), level, self._element, self._key(), storable(text)))
 
     def _key(self) -> str | None:
         if self._decode is None or self.identity is None:
             return None
         try:
-            return _writable(repr(self._decode(self.identity)))
+            return storable(repr(self._decode(self.identity)))
         except Exception:  # of a class of the application's own
             return "a key that cannot be shown"
 
 
-def _writable(text: str) -> str:
+def storable(text: str) -> str:
     """A text that can be written as UTF-8: lone surrogates stand as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -15,7 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
+from penstock.app.description import Description
 from penstock.app.loader import load_app
 from penstock.connectors.files.sink import DirectorySink
 from penstock.connectors.log import EventLog
@@ -24,6 +26,8 @@ from penstock.engine.running.binding import Binding
 from penstock.engine.running.ledger import Ledger
 from penstock.engine.running.recording import Recording
 from penstock.errors import ConfigurationError, IncompatibleStateError, RunFailedError, SinkError, SourceError
+from penstock.runs.layout import Layout
+from penstock.runs.manifest import Manifest
 from penstock.runtime.output import SinkFiles
 
 pytestmark = pytest.mark.slow
@@ -162,11 +166,13 @@ def test_a_log_that_was_replaced_by_another_is_refused(run_app, tmp_path):
 
 def test_a_replayed_file_that_was_replaced_is_refused(tmp_path):
     recording = Recording(tmp_path / "run")
-    plain = {"sources": {"S": "replay:f"}, "partitions": 2, "mode": "micro-batches"}
-    plain |= {part: {} for part in ("state", "parameters", "groups", "hops")}
-    recording.prepare({**plain, "identities": {"S": "one"}}, fresh=False, inspect=lambda *_: None)
+    plain = Manifest(
+        application="replaying", mode="micro-batches", topology=Description("replaying", [], [], []), state={}, sources={"S": "replay:f"},
+        identities={"S": "one"}, parameters={}, groups={}, hops={}, reads={}, partitions=2, layout=Layout(),
+    )  # fmt: skip
+    recording.prepare(plain, fresh=False, inspect=lambda *_: None)
     with pytest.raises(ConfigurationError, match="Source S is another replay"):
-        recording.prepare({**plain, "identities": {"S": "two"}}, fresh=False, inspect=lambda *_: None)
+        recording.prepare(structs.replace(plain, identities={"S": "two"}), fresh=False, inspect=lambda *_: None)
     recording.release()
 
 

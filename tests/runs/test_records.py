@@ -2,13 +2,19 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
+from penstock import App, Event
 from penstock.app.description import Description
+from penstock.app.loader import AppReference
 from penstock.engine import RunOptions
-from penstock.errors import ConfigurationError, SourceError
+from penstock.engine.running.binding import Binding
+from penstock.engine.running.recording import Recording
+from penstock.errors import ConfigurationError, IncompatibleStateError, SourceError
 from penstock.runs.files import JOURNALS, MANIFEST
 from penstock.runs.layout import Layout
 from penstock.runs.manifest import (
@@ -125,6 +131,68 @@ def test_a_torn_line_is_left_out(tmp_path):
     with (tmp_path / "starts.jsonl").open("ab") as file:
         file.write(b'{"time": 2.0, "mas')
     assert [one.time for one in starts_of(tmp_path)] == [1.5]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"archives": [Path("env.tar.gz")]}, {"archives": ["env.tar.gz"]}),
+        ({"duration": np.float64(2), "partitions": np.int64(3)}, {"duration": 2.0, "partitions": 3}),
+        ({"until_idle": 1, "fresh": 1, "retain": 1000.0}, {"until_idle": True, "fresh": True, "retain": 1000}),
+    ],
+)
+def test_options_in_types_of_the_callers_own_are_kept_as_what_they_amount_to(tmp_path, given, kept):
+    note_start(tmp_path, start(**given))
+    assert last_start(tmp_path) == start(**kept)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_manifest_of_something_else_is_never_touched(tmp_path, fresh):
+    (tmp_path / MANIFEST).write_text('{"name": "a web application", "icons": []}')
+    (tmp_path / "report.json").write_text("theirs")
+    recording = Recording(tmp_path)
+    with pytest.raises(ConfigurationError, match="is no run's: its manifest.json is of something else"):
+        recording.prepare(manifest(), fresh=fresh, inspect=lambda *_: None)
+    recording.release()
+    assert (tmp_path / "report.json").read_text() == "theirs"
+    assert json.loads((tmp_path / MANIFEST).read_text())["name"] == "a web application"
+
+
+def two_streams(first, second):
+    """A group that reads two streams of another, declared in an order."""
+    app = App("ordered")
+    numbers = app.source("Numbers", Number, sample=Number)
+    streams = {name: app.stream(name, Number) for name in (first, second)}
+    both = app.stream("Both", Number)
+    app.sink("Out", both)
+    app.element(numbers, emits=list(streams.values()), name="One")(lambda number: None)
+    app.element(list(streams.values()), emits=both, name="Two")(lambda number: None)
+    return app
+
+
+class Number(Event):
+    number: int
+
+
+def test_a_group_reads_its_streams_in_the_order_in_which_spark_knows_them(tmp_path):
+    for declared in (("As", "Bs"), ("Bs", "As")):
+        options = RunOptions(
+            runs=tmp_path,
+            groups={"Two": "after"},
+            sources={"Numbers": "generator:constant?rate=1"},
+            partitions=2,
+            quiet=True,
+        )
+        binding = Binding(two_streams(*declared), options, AppReference("none", "app"))
+        binding.claim()
+        after = binding.open(next(group for group in binding.groups if group.name == "after"))
+        assert [bound.source.name for bound in after.sources] == list(after.order) == ["As", "Bs"]
+        assert after.places == (0, 1)
+        binding.recording.fix_order("after", [bound.source.name for bound in after.sources])
+        after.ledger.close()
+        with pytest.raises(IncompatibleStateError, match="has read As, Bs in this order"):
+            binding.recording.fix_order("after", ["Bs", "As"])
+        binding.recording.release()
 
 
 def test_a_start_keeps_every_option():

@@ -34,6 +34,7 @@ from penstock.runs.batches import records_in
 from penstock.runs.layout import Layout, changed
 from penstock.runs.manifest import Manifest, Mode, Reads
 from penstock.runs.starts import Environment, Loaded, Start
+from penstock.runtime.log import storable
 from penstock.runtime.output import DEAD_LETTERS, SinkFiles
 from penstock.runtime.wiring import WiringReference
 
@@ -60,6 +61,12 @@ class BoundGroup:
         """The group with its sources in the order in which Spark numbers them, without those that the query does not read."""
         by_name = {bound.source.name: bound for bound in self.sources}
         return replace(self, sources=[by_name[name] for name in dict.fromkeys(order)], order=tuple(order))
+
+    def reading(self, sources: Sequence[BoundSource]) -> "BoundGroup":
+        """The group with sources that were opened anew, in its order."""
+        number = {name: place for place, name in reversed(list(enumerate(self.order)))}
+        last = len(self.order)
+        return replace(self, sources=sorted(sources, key=lambda bound: number.get(bound.source.name, last)))
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -311,7 +318,8 @@ class Binding:
         wiring = self.wiring(group, self.recording.manifest.partitions or 1, tuple(sink.files for sink in sinks))
         known = self.recording.manifest.orders.get(group.name, [])
         order = (*known, *(bound.source.name for bound in sources if bound.source.name not in known))
-        return BoundGroup(group, topology, sources, sinks, ledger, self.recording.checkpoint(group.name), wiring, order)
+        bound = BoundGroup(group, topology, [], sinks, ledger, self.recording.checkpoint(group.name), wiring, order)
+        return bound.reading(sources)
 
     def part(self, group: Group) -> Topology:
         """A group's part of the topology."""
@@ -337,7 +345,7 @@ class Binding:
             application=self.app.name, mode=self._mode, topology=self.topology.describe(), state=describe_state(self.topology),
             sources={name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
             identities={name: bound.identity() for name, bound in self.sources.items()},
-            parameters={name: str(value) for name, value in self.app.values.items() if not is_secret(name)}, **self._laid_out(),
+            parameters={name: storable(str(value)) for name, value in self.app.values.items() if not is_secret(name)}, **self._laid_out(),
         )  # fmt: skip
 
     def _laid_out(self) -> dict[str, Any]:
@@ -400,11 +408,11 @@ def start_of(
 ) -> Start:  # fmt: skip
     """What is kept of a start: its options, without secrets."""
     file = str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None
-    parameters = {name: "***" if is_secret(name) else str(value) for name, value in where.parameters}
+    parameters = {name: "***" if is_secret(name) else storable(str(value)) for name, value in where.parameters}
     return Start(
         time=time, environment=environment, application=Loaded(file, where.name, parameters), resumed=resumed, changed=changed,
         trigger=trigger, sources={name: masked(uri) for name, uri in options.sources.items()},
-        sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf={name: str(value) for name, value in shown(options.conf).items()},
+        sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf=shown({name: str(value) for name, value in options.conf.items()}),
         hops=options.hops and masked(options.hops), archives=list(options.archives), runs=str(options.runs),
         report=None if options.report is None else str(options.report), spark=None if options.spark is None else "given",
         **{name: getattr(options, name) for name in AS_THEY_ARE},

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -240,8 +239,7 @@ class MicroBatches:
         if not retimed:
             for place, group in enumerate(groups):
                 self._agree(group)
-                sources = self._binding.open_sources(group.group)
-                groups[place] = replace(group, sources=sources)
+                groups[place] = group.reading(self._binding.open_sources(group.group))
                 queries[place] = self._start(spark, groups, place, started_us)
         self._steering.changed(change, restarted=not retimed)
 
@@ -453,7 +451,7 @@ def _compiled(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[
         rows = batch.where(batch["hop"] == TALLY).select("block").toArrow()
         return [Tally.read(block) for block in rows["block"].to_pylist()]
 
-    return frame, tallies, group
+    return frame, tallies, group.read_in([bound.source.name for bound in group.sources])
 
 
 def _native(spark: SparkSession, group: BoundGroup, started_us: int) -> tuple[DataFrame, TalliesOf, BoundGroup]:

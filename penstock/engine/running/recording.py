@@ -35,6 +35,7 @@ from penstock.runs.files import (
     OUTPUT,
     PROGRESS,
     REPORT,
+    SAID,
     ledger_of,
 )
 from penstock.runs.manifest import Driver, Head, Manifest, SinkPlace, head_of, stored_manifest
@@ -139,7 +140,7 @@ class Recording:
             inspect(manifest.run, manifest.discarded, ())
             if earlier is not None:
                 # Which runs are discarded is written down first, so that a kill in between is resumed.
-                structs.replace(manifest, discarding=True).write(self.directory)
+                structs.replace(manifest, discarding=True, driver=self._driver).write(self.directory)
                 self._discard(manifest.discarded)
         manifest.driver = self._driver
         self._manifest = manifest
@@ -306,6 +307,9 @@ class Recording:
         durable.remove_empty(self.directory / HOPS)
         durable.remove(self.directory / MOVING)
         os.truncate(self.log.name, 0)
+        for name in durable.names(self.here):  # which is the same directory, but for a run in a store
+            if re.fullmatch(SAID, name):
+                (self.here / name).unlink(missing_ok=True)
 
     def _check(self, stored: Manifest, present: Manifest) -> None:
         report = report_of_run(self.directory)
