@@ -5,6 +5,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from penstock.app.description import Description
+from penstock.runs.layout import Layout
+from penstock.runs.manifest import Manifest
+
 BEGAN = 1_749_999_600.0  # a full hour, so that every trigger has a moment then
 LATEST, PLAN, WAL, COMMIT = 0.01, 0.03, 0.05, 0.05
 """Phases that cost every micro-batch the same, seconds."""
@@ -86,3 +90,12 @@ def written(path, told):
     """The progress as JSON lines."""
     path.write_text("".join(json.dumps(one) + "\n" for one in told))
     return path
+
+
+def manifest(elements=(), groups=(), sources=None):
+    """That of a run of Penstock."""
+    return Manifest(
+        run="recorded", application="recorded", mode="micro-batches", topology=Description("recorded", [], list(elements), []), state={},
+        sources=sources or {"S": "generator:poisson"}, identities={}, parameters={}, groups=dict(groups), hops={}, reads={}, partitions=2,
+        layout=Layout(),
+    )  # fmt: skip

@@ -4,13 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from planner.queries import progress, written
+from planner.queries import manifest, progress, written
 
-from penstock.app.description import Description, ElementDescription
+from penstock.app.description import ElementDescription
 from penstock.errors import ConfigurationError
 from penstock.planner import Setting, calibrate, observe
-from penstock.runs.layout import Layout
-from penstock.runs.manifest import Manifest
 from penstock.runs.starts import Environment, Loaded, Start, note_start
 
 FIRST, SECOND = {"fixed": 0.4, "per_row": 1e-4}, {"fixed": 0.7, "per_row": 2e-4}
@@ -38,10 +36,7 @@ def run_of(path, told, trigger, edges=(("one", "two"),)):
         for name in ("one", "two", "three")
     ]  # fmt: skip
     groups = {"one": "first", "two": "second", "three": "third"}
-    Manifest(
-        run="recorded", application="recorded", mode="micro-batches", topology=Description("recorded", [], elements, []), state={},
-        sources={"S": "generator:poisson"}, identities={}, parameters={}, groups=groups, hops={}, reads={}, partitions=2, layout=Layout(),
-    ).write(path)  # fmt: skip
+    manifest(elements, groups).write(path)
     environment = Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2)
     note_start(
         path,

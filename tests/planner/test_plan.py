@@ -6,8 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from click.testing import CliRunner
-from msgspec import structs
-from planner.queries import progress, written
+from planner.queries import manifest, progress, written
 
 from penstock import App, Event
 from penstock.cli.main import cli
@@ -225,9 +224,7 @@ def test_flags_that_do_not_go_together_are_refused_before_anything_runs(tmp_path
 
 @pytest.mark.slow
 def test_thresholds_and_delays_are_tried_together(observation):
-    gated = replace(
-        observation, manifest=structs.replace(observation.manifest, sources={"Words": "generator:poisson?rate=5"})
-    )
+    gated = replace(observation, manifest=manifest(sources={"Words": "generator:poisson?rate=5"}))
     planning = make_plan(gated, Prices(1.0, 3000.0))
     tried = {(one.setting.min_rows, one.setting.max_delay) for one in planning.tried if one.setting.min_rows}
     assert len({rows for rows, _ in tried}) >= 5
