@@ -39,20 +39,34 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 async def side_by_side(chains: Iterable[Callable[[], Awaitable[None]]], at_once: int) -> None:
     """Await chains of calls, begun in their order, so many at once; one that raises ends all."""
-    waiting = list(chains)
+    waiting, done = list(chains), 0
     left = iter(waiting)
 
     async def take_the_next() -> None:
+        nonlocal done
         for chain in left:
             await chain()
+            done += 1
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(min(at_once, len(waiting))):
             tasks.create_task(take_the_next())
+    if done < len(waiting):  # never to be taken for done
+        raise RuntimeError("calls were cancelled from outside, before all were made")
 
 
 async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Outcome:
-    """Await an asynchronous call, for so many seconds at most."""
+    """Await an asynchronous call, for so many seconds at most; in a task of its own, whose cancellation is no other call's."""
+    try:
+        return await asyncio.create_task(_outcome(call, event, timeout))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # all calls are to end, and not this one alone
+            raise
+        return Outcome(None, error)
+
+
+async def _outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Outcome:
     try:
         async with asyncio.timeout(timeout) as limit:
             returned = call(event)
@@ -62,16 +76,21 @@ async def outcome(call: Callable[[Any], Any], event: Any, timeout: float) -> Out
         return Outcome(None, late if limit.expired() else error)
     except (Exception, SystemExit) as error:
         return Outcome(None, error)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # this call is to end, and not what it has waited for
-            raise
-        return Outcome(None, error)
+
+
+def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop, also after a task has raised what asyncio hands on to the loop: whoever awaits the task has it already."""
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+            return
+        except (SystemExit, KeyboardInterrupt):
+            continue
 
 
 @lru_cache(maxsize=1)
 def _loop(process: int) -> asyncio.AbstractEventLoop:
     """The loop of a process; one that has been forked off has its own."""
     loop = asyncio.new_event_loop()
-    Thread(target=loop.run_forever, name="penstock-async", daemon=True).start()
+    Thread(target=_keep_running, args=(loop,), name="penstock-async", daemon=True).start()
     return loop

@@ -259,11 +259,14 @@ class Container:
         if self._redo(identity, self._batch.rows_of(identity)):
             if self._is_untouched(identity):
                 return
+            self._work.muted = True  # it has printed before
             try:
                 self._end_batch(identity, born)
                 return
             except FAULTS as another:
                 error = another
+            finally:
+                self._work.muted = False
         self._restore(identity, len(self._batch.identities))
         self._write_letter(error, born)
 

@@ -12,6 +12,8 @@ import msgspec
 
 KEPT = 1 << 16
 """Characters of a task in one micro-batch, of which more are not kept, but counted."""
+BESIDE, LONGEST_KEY, LONGEST_LEVEL = 32, 200, 20
+"""What a line takes besides its text, about; and what is kept of a key and of the name of a level."""
 PRINTED = "PRINT"
 ELEMENT_LOG = "elements.log"
 """The file of a run in which it is kept."""
@@ -43,7 +45,7 @@ class Lines(msgspec.Struct):
             self.left_out += 1
             return
         line.text = line.text[: self.room]
-        self.room -= len(line.text) + 1
+        self.room -= len(line.text) + len(line.key or "") + len(line.element) + BESIDE
         self.lines.append(line)
 
 
@@ -55,11 +57,12 @@ class AtWork:
     decode: makes a key of its identity.
     """
 
-    __slots__ = ("_begun", "_decode", "_element", "_lines", "identity", "muted")
+    __slots__ = ("_begun", "_begun_by", "_decode", "_element", "_lines", "identity", "muted")
 
     def __init__(self, lines: Lines, element: str, decode: Callable[[bytes], Any] | None = None) -> None:
         self._lines, self._element, self._decode, self._begun = lines, element, decode, ""
         self.identity: bytes | None = None
+        self._begun_by: bytes | None = None
         self.muted = False
         """Whether what has happened before happens again."""
 
@@ -70,8 +73,13 @@ class AtWork:
         return alone
 
     def write(self, text: str) -> None:
-        """Take what is printed; a line is kept once it has ended."""
+        """Take what is printed; a line is kept once it has ended, or another key is at work."""
+        if self.muted:
+            return
+        if self._begun_by != self.identity:
+            self.end()
         *whole, self._begun = (self._begun + text).split("\n")
+        self._begun_by = self.identity
         for line in whole:
             self.keep(PRINTED, line)
         if len(self._begun) > KEPT:
@@ -80,19 +88,21 @@ class AtWork:
     def end(self) -> None:
         """Keep a line that has not ended."""
         if self._begun:
+            now, self.identity = self.identity, self._begun_by
             self.keep(PRINTED, self._begun)
-            self._begun = ""
+            self._begun, self.identity = "", now
 
     def keep(self, level: str, text: str) -> None:
         """Keep a line, or the lines of a record; whatever they hold, that is no fault of the event at hand."""
         if not self.muted:
-            self._lines.add(Line(time.time(), level, self._element, self._key(), storable(text)))
+            key = self._key() if self._lines.room > 0 else None
+            self._lines.add(Line(time.time(), storable(level)[:LONGEST_LEVEL], self._element, key, storable(text)))
 
     def _key(self) -> str | None:
         if self._decode is None or self.identity is None:
             return None
         try:
-            return storable(repr(self._decode(self.identity)))
+            return storable(repr(self._decode(self.identity)))[:LONGEST_KEY]
         except Exception:  # of a class of the application's own
             return "a key that cannot be shown"
 
@@ -141,11 +151,26 @@ class _Heard:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        written = self._stream.write(text)
         work = _at_work.get()
-        if work is not None:
-            work.write(text)
-        return written
+        if work is None:
+            return self._stream.write(text)
+        work.write(text)
+        before = _at_work.set(None)  # whoever stands behind this stream is not to hear it again
+        try:
+            return self._stream.write(text)
+        except UnicodeError:
+            return self._stream.write(storable(text))
+        except OSError:  # of a full disk the run itself has to say more
+            return len(text)
+        finally:
+            _at_work.reset(before)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            if _at_work.get() is None:
+                raise
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
@@ -162,7 +187,7 @@ class _Handler(logging.Handler):
         try:
             text, work = self.format(record), _at_work.get()
             if work is not None:
-                work.keep(record.levelname, text)
+                work.keep(str(record.levelname), text)
             if logging.getLogger().handlers == [self] and (work is not None or record.levelno >= logging.WARNING):
                 print(record.levelname, text, file=sys.__stderr__)
         except Exception:  # what is to be logged cannot be shown

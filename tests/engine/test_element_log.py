@@ -69,6 +69,31 @@ def test_a_task_keeps_so_much_and_counts_the_rest():
     assert [line.text for line in lines.lines[:2]] == ["short", "begun and ended"]
     assert sum(len(line.text) + 1 for line in lines.lines) <= KEPT_OF_A_TASK + 1
     assert lines.left_out == 2
+    keys = Lines()
+    with working(AtWork(keys, "Chatty", lambda identity: "k" * 100_000)) as work:
+        work.identity = b"1"
+        work.write("\n" * 10_000)
+    assert len(msgspec.msgpack.encode(keys)) < 4 * KEPT_OF_A_TASK
+
+
+class FullDisk(io.StringIO):
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+    def flush(self):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_stream_that_cannot_take_it_is_no_events_fault(monkeypatch):
+    lines, root = Lines(), logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    listen("info")
+    with working(AtWork(lines, "Calm")):
+        print("kept", flush=True)
+    assert [line.text for line in lines.lines] == ["kept"]
 
 
 def test_what_is_printed_is_never_an_events_fault():
@@ -83,6 +108,15 @@ def test_what_is_printed_is_never_an_events_fault():
     assert [(line.key, line.text) for line in lines.lines] == [
         ("a key that cannot be shown", "half a \\ud83d pair"), ("a key that cannot be shown", "\0"),
     ]  # fmt: skip
+    lines.lines.clear()
+    with working(AtWork(lines, "Odd", bytes.decode)) as work:
+        work.identity = b"a"
+        work.write("of a")
+        work.identity = b"b"
+        work.write("of b\n")
+        work.muted = True
+        work.write("again\n")
+    assert [(line.key, line.text) for line in lines.lines] == [("'a'", "of a"), ("'b'", "of b")]
     assert Tally.read(msgspec.msgpack.encode(Tally(stage=0, partition=0, log=lines))).log == lines
 
 

@@ -1,6 +1,7 @@
 """Asynchronous elements give what plain ones give, whatever fails, and make each call once."""
 
 import asyncio
+import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -208,6 +209,48 @@ def test_each_call_is_made_once_although_others_of_its_key_fail():
     assert made == [*range(6)] * 2
     assert [answer.before for answer in said] == [1, 2, 3, 4, 5, 6]
     assert len(letters) == 6
+
+
+async def leaves():
+    sys.exit(3)
+
+
+async def cancels_itself():
+    asyncio.current_task().cancel()
+    await asyncio.sleep(1)
+
+
+async def forgets_to_uncancel():
+    asyncio.current_task().cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize(
+    ("does", "error"),
+    [
+        (lambda: asyncio.gather(leaves()), "SystemExit: 3"),
+        (cancels_itself, "CancelledError: "),
+        (forgets_to_uncancel, None),
+    ],
+)
+def test_a_call_that_ends_in_an_odd_way_is_alone_in_that(keyed, does, error):
+    app, calls, answers = application()
+
+    async def ask(call):
+        if call.number == 1:
+            await does()
+        return answers(call.number)
+
+    class Asking(ProcessingElement):
+        async def on_event(self, call):
+            return await ask(call)
+
+    app.element(calls, emits=answers, name="Ask", concurrency=1, key="key" if keyed else None)(Asking if keyed else ask)
+    said, letters = outputs(app, [[Call(number) for number in range(4)], [Call(7)]])
+    assert [letter["error"] for letter in letters] == ([] if error is None else [error])
+    assert [answer.number for answer in said] == [number for number in (0, 1, 2, 3, 7) if error is None or number != 1]
 
 
 def test_keys_wait_for_no_other_key():

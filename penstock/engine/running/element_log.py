@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from logging import Formatter, LogRecord, makeLogRecord
+from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,9 @@ class ElementLog:
     def _write(self, line: Line, where: str, partition: int) -> None:
         key = "" if line.key is None else f"[{line.key}]"
         text = f"{where}.{partition} {line.element}{key}: {line.text}"
-        self._file.handle(
-            makeLogRecord({"created": line.time, "msecs": line.time % 1 * 1000, "levelname": line.level, "msg": text})
-        )
+        record = LogRecord("", 0, "", 0, text, (), None)  # and not by the application's factory
+        record.created, record.msecs, record.levelname = line.time, line.time % 1 * 1000, line.level
+        self._file.handle(record)
 
 
 class _Quiet(RotatingFileHandler):
