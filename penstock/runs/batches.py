@@ -1,16 +1,15 @@
 """The committed micro-batches of a group: ``batches-GROUP.jsonl``, a record each, in order."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec import structs
 
+from penstock.runs.lines import records_of
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.output import StagedFile
 from penstock.runtime.tally import Counts, Tally
-from penstock.storage import journal
 
 
 class BatchRecord(Counts, kw_only=True):
@@ -70,8 +69,5 @@ def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
 
 
 def records_in(path: Path) -> Iterator[BatchRecord]:
-    """The committed batches that a ledger's file holds; a torn last line, which no batch relied on, is left out."""
-    decode = msgspec.json.Decoder(BatchRecord).decode
-    for line in journal.lines_of(path):
-        with suppress(msgspec.DecodeError):
-            yield decode(line)
+    """The committed batches that a ledger's file holds; no batch relied on a line that is torn."""
+    return records_of(path, BatchRecord)

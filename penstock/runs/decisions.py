@@ -1,7 +1,6 @@
 """The log of an adapting run's decisions: ``runs/NAME/decisions.jsonl``, a line each, on disk before anything is touched."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +9,7 @@ import msgspec
 from penstock.errors import SinkError
 from penstock.runs.files import DECISIONS
 from penstock.runs.gate import Gate
+from penstock.runs.lines import records_of
 from penstock.storage import journal
 
 Kind = Literal["apply", "keep", "propose", "check", "revert"]
@@ -60,11 +60,8 @@ def note(directory: Path, decision: Decision) -> None:
 
 
 def decisions(directory: Path) -> Iterator[Decision]:
-    """All decisions of a run; a torn last line, which was never carried out, is left out."""
-    decode = msgspec.json.Decoder(Decision).decode
-    for line in journal.lines_of(directory / DECISIONS):
-        with suppress(msgspec.DecodeError):
-            yield decode(line)
+    """All decisions of a run; one whose line is torn was never carried out."""
+    return records_of(directory / DECISIONS, Decision)
 
 
 def in_force(directory: Path) -> Decision | None:

@@ -1,12 +1,12 @@
 """The moves of a run to other groups or partitions: ``moves.jsonl``, a record each."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from penstock.runs.files import MOVES
+from penstock.runs.lines import records_of
 from penstock.storage import journal
 
 
@@ -41,7 +41,5 @@ def note_move(run: Path, move: MoveRecord) -> None:
 
 
 def moves_of(run: Path) -> Iterator[MoveRecord]:
-    """All moves, in order; a torn line is left out."""
-    for line in journal.lines_of(run / MOVES):
-        with suppress(ValueError):
-            yield msgspec.json.decode(line, type=MoveRecord)
+    """All moves, in order."""
+    return records_of(run / MOVES, MoveRecord)

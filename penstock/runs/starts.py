@@ -1,5 +1,6 @@
 """The starts of a run: ``starts.jsonl``, a line for each, and for each change of settings during one."""
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.runs.files import STARTS
+from penstock.runs.lines import records_of
 from penstock.storage import journal
 
 
@@ -72,19 +74,15 @@ def note_start(run: Path, start: Start) -> None:
 
 
 def starts_of(run: Path) -> Iterator[Start]:
-    """All starts, in order; a torn line is left out."""
-    for line in journal.lines_of(run / STARTS):
-        with suppress(ValueError):
-            yield msgspec.json.decode(line, type=Start)
+    """All starts, in order."""
+    return records_of(run / STARTS, Start)
 
 
 def last_start(run: Path) -> Start | None:
     """The last start, or change; None where there is none, or its line cannot be read."""
-    line = None
-    for line in journal.lines_of(run / STARTS):  # noqa: B007  # the last is wanted
-        pass
-    with suppress(ValueError):
-        return None if line is None else msgspec.json.decode(line, type=Start)
+    for line in deque(journal.lines_of(run / STARTS), maxlen=1):
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(line, type=Start)
     return None
 
 
