@@ -79,8 +79,8 @@ def overview(run: Path) -> Overview:
     ------
     SourceError: the directory is not that of a run, or cannot be read.
     """
+    manifest = manifest_of(run)
     try:
-        manifest = manifest_of(run)
         if manifest.is_real_time:
             return _in_real_time(run, manifest)
         ledgers = [list(records_in(path)) for path in durable.matching(run, "batches-*.jsonl")]

@@ -112,6 +112,8 @@ def test_another_versions_run_is_neither_resumed_nor_shown(tmp_path, content, wh
     (tmp_path / MANIFEST).write_text(json.dumps(content))
     with pytest.raises(SourceError, match=f"{whose}.*look at it with that version"):
         manifest_of(tmp_path)
+    with pytest.raises(SourceError, match=rf"^{tmp_path} {whose}[^()]*$"):
+        overview(tmp_path)
     with pytest.raises(ConfigurationError, match=f"{whose}.*start afresh with --fresh"):
         stored_manifest(tmp_path)
     assert head_of(tmp_path).run == "1234"  # by which --fresh knows what to remove
