@@ -1,6 +1,6 @@
 """Processing elements (PEs): the classes and functions that users write, and their declarations."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -19,6 +19,8 @@ from penstock.kinds.event import Event
 
 Dialect = Literal["event", "batch", "query"]
 Emitted = Iterable[Emission] | Emission | None
+Awaited = Awaitable[Emitted] | AsyncIterator[Emission]
+"""What an asynchronous function returns."""
 
 CONCURRENCY = 100
 """How many calls of an asynchronous element are under way at once in a task, unless it says otherwise."""
@@ -103,7 +105,7 @@ class ProcessingElement(msgspec.Struct, dict=True):
     """The window that a hook is called for, where the prototype is declared with one; see `penstock.app.window.Window`."""
     _context: ClassVar[Any] = None
 
-    def on_event(self, event: Any) -> Any:
+    def on_event(self, event: Any) -> Emitted | Awaited:
         """Called for each event, in the order in which the source delivered those of this key.
 
         It may be ``async``: then instances are at work side by side, each with one event at a time.
