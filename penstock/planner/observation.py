@@ -430,7 +430,7 @@ def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:
             or any(record.query.startswith(query) for r in recordings for record in r.queries.get(name, ()))
         ]
         if len(found) != 1:
-            raise ConfigurationError(f"{query} names no query, or several: choose one of {', '.join(names)}.")
+            raise ConfigurationError(f"{query} names no query, or several: choose among {', '.join(names)}.")
         return found
     if len(names) > 1 and any(recording.manifest is None for recording in recordings):
         raise ConfigurationError(
