@@ -115,7 +115,8 @@ def test_what_is_printed_is_never_an_events_fault():
         work.identity = b"b"
         work.write("of b\n")
         work.muted = True
-        work.write("again\n")
+        work.write("again\nand without an end")
+        work.muted = False
     assert [(line.key, line.text) for line in lines.lines] == [("'a'", "of a"), ("'b'", "of b")]
     assert Tally.read(msgspec.msgpack.encode(Tally(stage=0, partition=0, log=lines))).log == lines
 

@@ -269,6 +269,20 @@ def test_keys_wait_for_no_other_key():
     assert {key for key, _ in begun[:10]} == {key for key, _ in begun[:10] if (key, 0) in begun[:20]}
 
 
+def test_results_of_keys_that_answer_late_come_in_the_order_of_the_events():
+    app, calls, answers = application()
+
+    @app.element(calls, emits=answers, key="key")
+    class Asking(ProcessingElement):
+        async def on_event(self, call):
+            await asyncio.sleep(0.02 if self.key == "a" else 0)
+            return answers(call.number)
+
+    driver = TopologyDriver(app, partitions=1)
+    driver.batch({"Calls": [Call(number, "abc"[number % 3]) for number in range(9)]})
+    assert [answer.number for answer in driver.output("Output")] == list(range(9))
+
+
 def test_timers_of_instances_at_work_side_by_side_are_their_own():
     app, calls, answers = application()
 
