@@ -10,9 +10,7 @@ DISTRIBUTION = "penstock-streams"
 EXTRA_OF = {
     **dict.fromkeys(("clarabel", "matplotlib", "mpmath", "numba", "scipy"), "models"),
     **dict.fromkeys(("google", "mmh3", "pandas", "py4j", "pyspark"), "spark"),
-    **dict.fromkeys(
-        ("httptools", "prometheus_client", "sse_starlette", "starlette", "uvicorn", "uvloop", "websockets"), "adapter"
-    ),
+    **dict.fromkeys(("granian", "prometheus_client", "sse_starlette", "starlette", "uvloop"), "adapter"),
     "confluent_kafka": "kafka",
     **dict.fromkeys(("authlib", "cachetools", "fastavro", "grpc_tools", "httpx2"), "registry"),
     "datasketches": "sketches",

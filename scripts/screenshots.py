@@ -10,8 +10,8 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from penstock.adapter.access import Access
 from penstock.ui.server import Page, beside
+from penstock.web.access import Access
 
 HERE = Path(__file__).parent.parent
 sys.path[:0] = [str(HERE / "tests"), str(HERE / "benchmarks")]

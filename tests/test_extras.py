@@ -33,7 +33,7 @@ def without(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "extra"), [("scipy", "models"), ("uvicorn", "adapter"), ("confluent_kafka", "kafka")]
+    ("module", "extra"), [("scipy", "models"), ("granian", "adapter"), ("confluent_kafka", "kafka")]
 )
 def test_a_missing_part_names_its_extra(without, module, extra):
     without(module)

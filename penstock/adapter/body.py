@@ -88,12 +88,14 @@ class BodyReader:
 
     def _divide(self, body: bytes, lines: bool) -> list[bytes]:
         if lines:
+            if body.count(b"\n") + body.count(b"\r") > 2 * MOST_EVENTS:
+                raise OverflowError
             return [line for line in body.splitlines() if line.strip()]
         if not body.strip():
             raise Malformed("The body is empty; send one JSON event, an array of them, or NDJSON.")
         try:
             if _is_array(body):
-                return divide(body)
+                return divide(body, MOST_EVENTS)
             return [bytes(_raw(body)).strip()]
         except (msgspec.DecodeError, RecursionError) as error:
             raise Malformed(

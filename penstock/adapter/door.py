@@ -56,7 +56,7 @@ class Door:
         self._changed = asyncio.Event()
         self._writer = ThreadPoolExecutor(1)
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run()), loop.create_task(self._give_up())]
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._be_patient())]
 
     @property
     def waiting(self) -> int:
@@ -91,6 +91,11 @@ class Door:
         self._bytes += size
         self._changed.set()
         return await answer
+
+    def give_up(self, why: str) -> None:
+        """Answer all who wait; their events stay queued, and may yet be kept."""
+        while self._unanswered:
+            _settle(self._unanswered.popleft()[1], SinkError(why))
 
     async def close(self, patience: float) -> None:
         """Transfer what waits, if the store takes it within some seconds, then stop."""
@@ -128,14 +133,15 @@ class Door:
             self._bytes -= sum(waiting.size for waiting in taken)
             self._busy = False
 
-    async def _give_up(self) -> None:
+    async def _be_patient(self) -> None:
         """Answer those who have waited for too long; one task for all is cheaper than a timer for each."""
         while True:
             await asyncio.sleep(min(1.0, self._patience / 10))
             now = time.monotonic()
             while self._unanswered and (self._unanswered[0][1].done() or now - self._unanswered[0][0] > self._patience):
-                late = SinkError(f"The store has not answered within {self._patience:g} s.")
-                _settle(self._unanswered.popleft()[1], late)
+                answer = self._unanswered.popleft()[1]
+                if not answer.done():
+                    _settle(answer, SinkError(f"The store has not answered within {self._patience:g} s."))
 
     async def _until_due(self) -> None:
         while True:

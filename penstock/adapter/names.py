@@ -2,8 +2,8 @@
 
 import msgspec
 
-from penstock.adapter.asked import refusal
 from penstock.adapter.body import Parsed, Rejection
+from penstock.adapter.problem import refusal
 from penstock.connectors.log import Parcel, Request
 
 NAME_LENGTH = 200

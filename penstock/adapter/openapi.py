@@ -54,7 +54,7 @@ def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, O
             event = None if stream is None else schema_of[stream.event_type]
             operation = _operation(route, name, _schema(route, event, schema_of))
             operation |= _besides(route, stream, event, max_body)
-            path = route.path.replace("{name}", name).replace("...", "")
+            path = route.path.replace("{name}", name).replace(":path", "")
             paths.setdefault(path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -95,12 +95,12 @@ def _schema(route: Route, event: Json | None, schema_of: Mapping[Any, Json]) -> 
 
 def _besides(route: Route, stream: Input | Output | None, event: Json | None, max_body: int) -> Json:
     """What an operation has besides its answers: parameters, and a body."""
-    if route.handler == "post_events":
+    if route.handler == "events in":
         assert event is not None
         return _posting(event, max_body)
-    if route.handler == "put_gate":
+    if route.handler == "set gate":
         return {"requestBody": _body({JSON: GATE})}
-    if route.handler == "get_events":
+    if route.handler == "events out":
         return {"parameters": [_parameter("query", "offset", OFFSET), _parameter("header", "Last-Event-ID", RESUMED)]}
     if isinstance(stream, Output) and route.of == "keyed":
         return {"parameters": [_key(stream)]}

@@ -4,47 +4,42 @@ import asyncio
 import os
 import resource
 import signal
-import socket
-import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import uvicorn
 import uvloop
 
-from penstock.adapter.access import Access
 from penstock.adapter.api import Api
+from penstock.adapter.guard import Guard
 from penstock.adapter.metrics import Metrics
-from penstock.adapter.protocol import BoundedProtocol
 from penstock.adapter.store import LogStore, Store
 from penstock.adapter.streams import Input, Limits, Output, outputs_of
 from penstock.app.topology import Topology
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.log.log import EventLog
-from penstock.errors import ConfigurationError, PortInUseError
+from penstock.errors import ConfigurationError
 from penstock.runs.gate import Gate
+from penstock.web.access import Access
+from penstock.web.exposure import LOOPBACK, check_exposure
+from penstock.web.server import Certificate, Server, listen
 
 if TYPE_CHECKING:
     from penstock.adapter.mirror import KafkaMirror
 
-LOOPBACK = "127.0.0.1"
 PORT = 8470
 LARGEST_MESSAGE = 950_000
 """Bytes of an event that fits into a message by Kafka's own settings."""
-CONNECTIONS = 12_000
-"""At a time, of which most may be idle."""
-SENT_AHEAD = 128 << 10
-"""Bytes that wait in the kernel for one client to read them."""
-LARGEST_SOCKET_MESSAGE = 1 << 20
-"""Bytes of a WebSocket's message, which is held whole before it can be counted; larger bodies go by POST."""
 GRACE_S = 10
+"""How long what is under way may take when the adapter is told to stop."""
+ANSWERED_WITHIN_S = 0.5
+"""How long the requests take to be answered that are given up then."""
 SWITCH_S = 0.0002
 """How long the loop may keep a thread that has come back from the disk waiting; Python's own 5 ms outlast a transfer."""
 KAFKA_NAMES = "kafka-names"
@@ -64,7 +59,8 @@ class AdapterOptions:
     spool: the directory of the embedded log.
     kafka: for each stream that is a Kafka topic where that is; the others are in the spool.
     host, port: where to listen.
-    certificate, private_key: files in PEM for TLS; both or none.
+    tls: what TLS is served with, if it is.
+    behind_proxy: whether a proxy on the way keeps what is sent secret.
     access: who may do what.
     limits: what one client may ask.
     gates: by stream; the others get the default gate.
@@ -79,8 +75,8 @@ class AdapterOptions:
     kafka: Mapping[str, KafkaPlace] = field(default_factory=dict)
     host: str = LOOPBACK
     port: int = PORT
-    certificate: Path | None = None
-    private_key: Path | None = None
+    tls: Certificate | None = None
+    behind_proxy: bool = False
     access: Access = field(default_factory=Access)
     limits: Limits = field(default_factory=Limits)
     gates: Mapping[str, Gate] = field(default_factory=dict)
@@ -90,14 +86,10 @@ class AdapterOptions:
     hosts: tuple[str, ...] = ()
     leash: bool = False
 
-    def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.private_key is None):
-            raise ConfigurationError("TLS needs both --certificate and --private-key.")
-
     @property
     def url(self) -> str:
         """Where clients find it."""
-        return f"{'http' if self.certificate is None else 'https'}://{self.host}:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://{self.host}:{self.port}"
 
 
 class Adapter:
@@ -111,7 +103,7 @@ class Adapter:
     def __init__(self, topology: Topology, options: AdapterOptions) -> None:
         self._topology, self._options = topology, options
         _check(topology, options)
-        self._socket = _listen(options.host, options.port)
+        self._listening = listen(options.host, options.port)
         try:
             self._spool = EventLog(options.spool)
             self._names_in_kafka = EventLog(options.spool / KAFKA_NAMES)
@@ -119,7 +111,7 @@ class Adapter:
             self._outputs = {name: self._spool.stream(name) for name in outputs_of(topology)}
             self._mirrors = self._mirrors_of_results() if options.kafka else []
         except BaseException:
-            self._socket.close()
+            self._listening.close()
             raise
 
     def _mirrors_of_results(self) -> "list[KafkaMirror]":
@@ -168,36 +160,23 @@ class Adapter:
             name: Output(name, event_type, LogStore(self._outputs[name]), key)
             for name, (event_type, key) in outputs_of(self._topology).items()
         }
-        api = Api(
-            self._topology.application,
-            inputs,
-            outputs,
-            options.access,
-            options.limits,
-            metrics,
-            options.origins,
-            (options.host, *options.hosts),
-        )
-        server = _Server(
-            uvicorn.Config(
-                api.application, log_config=None, proxy_headers=False, access_log=False, lifespan="off", server_header=False,
-                limit_concurrency=CONNECTIONS, http=BoundedProtocol, ws_max_size=min(options.limits.body, LARGEST_SOCKET_MESSAGE),
-                ws_max_queue=1, ws_per_message_deflate=False, ws_ping_interval=20,
-                timeout_keep_alive=75, timeout_graceful_shutdown=GRACE_S, ssl_certfile=options.certificate,
-                ssl_keyfile=options.private_key,
-            ),
-            ready,
-            api.stop,
-            leash=options.leash,
-        )  # fmt: skip
+        guard = Guard(options.access, options.origins, (options.host, *options.hosts))
+        api = Api(self._topology.application, inputs, outputs, guard, options.limits, metrics, options.origins)
+        told = _told_to_stop(leash=options.leash)
         mirrors = [threading.Thread(target=mirror.run, daemon=True) for mirror in self._mirrors]
         for thread in mirrors:
             thread.start()
-        upkeep = asyncio.create_task(self._keep_up(inputs))
+        besides = [asyncio.create_task(self._keep_up(inputs)), asyncio.create_task(api.producers.make_room())]
+        ready()
         try:
-            await server.serve(sockets=[self._socket])
+            server = Server(api.application, self._listening, options.tls)
+            if not await server.serve(told, api.stop, GRACE_S):
+                for stream in inputs.values():
+                    stream.door.give_up("The adapter stops before the store has answered.")
+                await asyncio.sleep(ANSWERED_WITHIN_S)
         finally:
-            upkeep.cancel()
+            for task in besides:
+                task.cancel()
             for stream in inputs.values():
                 await stream.door.close(GRACE_S)
                 stream.store.close()
@@ -228,39 +207,29 @@ class Adapter:
                     await asyncio.to_thread(store.expire, now - self._options.retain, now - self._options.remember)
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves at a signal without raising it again, for there is more to close."""
+def _told_to_stop(*, leash: bool) -> asyncio.Event:
+    """Set when a signal comes, or standard input closes on a leash."""
+    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
 
-    def __init__(
-        self, config: uvicorn.Config, ready: Callable[[], None], stop: Callable[[], None], *, leash: bool
-    ) -> None:
-        super().__init__(config)
-        self._ready, self._stop, self._leash = ready, stop, leash
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._leave, number)
-        if self._leash:
-            loop.add_reader(0, self._look_up)
-        yield
-
-    def _look_up(self) -> None:
+    def look_up() -> None:
         if not os.read(0, 1024):
-            asyncio.get_running_loop().remove_reader(0)
-            self._leave(signal.SIGTERM)
+            loop.remove_reader(0)
+            told.set()
 
-    def _leave(self, number: int) -> None:
-        self._stop()
-        self.handle_exit(number, None)
+    if leash:
+        loop.add_reader(0, look_up)
+    return told
 
 
 def _check(topology: Topology, options: AdapterOptions) -> None:
+    check_exposure(
+        "the adapter",
+        options.host,
+        tokens=not options.access.open,
+        secret=options.tls is not None or options.behind_proxy,
+    )
     inputs, outputs = [source.name for source in topology.sources], list(outputs_of(topology))
     for name in (*options.kafka, *options.gates):
         if name not in inputs and (name not in outputs or name in options.gates):
@@ -269,33 +238,6 @@ def _check(topology: Topology, options: AdapterOptions) -> None:
             )
     for name, gate in options.gates.items():
         options.limits.check(name, gate.flush_timer)
-    if options.certificate is not None:
-        try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-                options.certificate, options.private_key
-            )
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError(
-                f"The certificate {options.certificate} and key {options.private_key} cannot be used: {error}; both must be "
-                "PEM files, and belong together."
-            ) from error
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # The event loop turns Nagle's algorithm off for sockets whose protocol it is told; answers took 40 ms more.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # The kernel would gather megabytes for each consumer that does not read, and we would be busy with nothing else.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
-        listening.bind(address)
-    except OSError as error:
-        raise PortInUseError(
-            f"The adapter cannot listen on {host}:{port} ({error.strerror or error}); stop what does, or choose another with "
-            "--host and --port."
-        ) from error
-    return listening
 
 
 def _append_line(path: Path, line: bytes) -> None:

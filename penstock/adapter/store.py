@@ -58,6 +58,10 @@ class LogStore:
     def stop(self) -> None:
         """See `Store`; a disk is always waited for."""
 
+    def end(self) -> int:
+        """The offset of what comes next."""
+        return self._log.bounds()[1]
+
     def position(self, text: str) -> int:
         """The offset that a consumer asks for: a number, ``earliest`` or ``latest`` (what comes from now on).
 

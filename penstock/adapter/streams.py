@@ -7,6 +7,7 @@ from penstock.adapter.body import BodyReader
 from penstock.adapter.door import Door
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
+from penstock.adapter.tail import Tail
 from penstock.adapter.transfers import Transfer, Transfers
 from penstock.app.topology import Topology
 from penstock.errors import ConfigurationError
@@ -23,14 +24,16 @@ class Limits:
     body, event: of a request, unpacked, and of one event.
     receive: in which a request's body must have come.
     answer: after which a request that is still not durable is answered with 503.
-    memory: of all requests being received or waiting for a transfer.
+    held: of all requests being received or waiting for a transfer.
+    memory: of the whole process.
     """
 
     body: int = 8 << 20
     event: int = 1 << 20
     receive: float = 30.0
     answer: float = 30.0
-    memory: int = 128 << 20
+    held: int = 128 << 20
+    memory: int = 700 << 20
 
     def check(self, stream: str, flush_timer: float) -> None:
         """Refuse a flush timer that no request would live to see.
@@ -65,7 +68,7 @@ class Input:
             size.observe(made.events)
             self.transfers.note(made)
 
-        self.door = Door(store, gate, note, limits.answer, limits.memory)
+        self.door = Door(store, gate, note, limits.answer, limits.held)
         metrics.watch("waiting_events", "Events that wait for a transfer", name, lambda: self.door.waiting)
         metrics.watch(
             "arrival_rate", "Events per second over the last minute", name, lambda: self.arrivals.measured().rate
@@ -78,6 +81,7 @@ class Output:
 
     def __init__(self, name: str, event_type: type[Event], store: LogStore, key: tuple[str, ...]) -> None:
         self.name, self.event_type, self.store, self.key = name, event_type, store, key
+        self.tail = Tail(store.end)
 
 
 def outputs_of(topology: Topology) -> dict[str, tuple[type[Event], tuple[str, ...]]]:

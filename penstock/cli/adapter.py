@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--tokens", type=click.Path(path_type=Path), help="JSON file of the tokens of each role.")
 @click.option("--certificate", type=click.Path(path_type=Path), help="PEM file; with --private-key, serves TLS.")
 @click.option("--private-key", type=click.Path(path_type=Path), help="PEM file.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy has the TLS, where other machines can ask.")
 @click.option(
     "--gate", "gates", multiple=True, metavar="NAME=K,T", help="Batch size and flush timer of a stream, as 1000,50ms."
 )
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 @click.option("--max-body", default=8 << 20, show_default=True, type=click.IntRange(1), help="Bytes of a request.")
 @click.option("--max-event", default=1 << 20, show_default=True, type=click.IntRange(1), help="Bytes of an event.")
 @click.option("--max-held", default=128 << 20, show_default=True, type=click.IntRange(1), help="Bytes held in memory.")
+@click.option(
+    "--max-memory", default=700 << 20, show_default=True, type=click.IntRange(1), help="Bytes of the whole process."
+)
 @click.option("--receive-within", default="30 s", show_default=True, help="Time for a request's body to come.")
 @click.option("--answer-within", default="30 s", show_default=True, help="Time for it to become durable, before a 503.")
 @click.option(
@@ -67,22 +71,24 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
     """
     topology = loaded(context, app)[0].topology()
     with needs():
-        from penstock.adapter.access import Access
         from penstock.adapter.server import Adapter, AdapterOptions
         from penstock.adapter.streams import Limits
+        from penstock.web.access import Access
+        from penstock.web.server import Certificate
 
     options = AdapterOptions(
         spool=given["spool"],
         kafka={name: _place(uri) for name, uri in pairs("--stream", given["streams"]).items()},
         host=given["host"],
         port=given["port"],
-        certificate=given["certificate"],
-        private_key=given["private_key"],
+        tls=Certificate.of(given["certificate"], given["private_key"]),
+        behind_proxy=given["behind_proxy"],
         access=Access() if given["tokens"] is None else Access.read(given["tokens"]),
         limits=Limits(
             body=given["max_body"],
             event=given["max_event"],
-            memory=given["max_held"],
+            held=given["max_held"],
+            memory=given["max_memory"],
             receive=seconds(given["receive_within"]),
             answer=seconds(given["answer_within"]),
         ),

@@ -166,8 +166,8 @@ def shown(options: "RunOptions", port: int | None) -> Iterator[None]:
         yield
         return
     with needs():
-        from penstock.adapter.access import Access
         from penstock.ui.server import Page, beside
+        from penstock.web.access import Access
     with beside(Page(path_of(options.runs), Access()), "127.0.0.1", port) as url:
         click.echo(f"The runs are shown at {url}.", err=True)
         yield

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import signal
 import socket
 import threading
 import time
@@ -10,12 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.resources import files
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import uvicorn
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,8 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.adapter.access import Access
-from penstock.errors import ConfigurationError, PenstockError, PortInUseError, SourceError
+from penstock.errors import ConfigurationError, PenstockError, SourceError
 from penstock.runs.follower import Follower
 from penstock.runs.manifest import is_run, manifest_of
 from penstock.runs.overview import overview, runs_in, state_of
@@ -35,11 +33,15 @@ from penstock.ui.forecast import Forecast
 from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import picture, snapshot
 from penstock.ui.whatif import Place, WhatIf
+from penstock.web.access import Access
+from penstock.web.exposure import Names
+from penstock.web.server import Certificate, Server, listen
 
 EVERY_S = 1.0
 """How often a page that is looked at is told what is new."""
 COOKIE = "penstock"
 GRACE_S = 3.0
+WHO = "The page"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:",
     "X-Content-Type-Options": "nosniff",
@@ -98,7 +100,8 @@ class Page:
 
     def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = ()) -> None:
         self._directory, self._access = directory.absolute(), access
-        self._hosts = {"localhost", *map(str.lower, hosts)}
+        self._names = Names(hosts)
+        self.stopping = threading.Event()
         self._lock = threading.Lock()
         self._looked: dict[str, Looked] = {}
         self._glances: dict[str, tuple[Any, dict[str, Any]]] = {}
@@ -124,11 +127,9 @@ class Page:
 
     def _refused(self, request: Request) -> Response | None:
         """What a request gets that is not meant for us, or not allowed."""
-        name = ""
-        with suppress(ValueError):
-            name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        if name not in self._hosts and not _is_address(name):
-            return PlainTextResponse(f"This page does not go by the name {name}: allow it with --allow-host.", 421)
+        host = request.headers.get("host", "")
+        if not self._names.has(host):
+            return PlainTextResponse(f"This page does not go by the name {host}: allow it with --allow-host.", 421)
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ") or None
         token = bearer or request.query_params.get("token") or request.cookies.get(COOKIE)
         if self._access.allows("consume", token):
@@ -157,7 +158,7 @@ class Page:
 
         async def news() -> AsyncIterator[dict[str, str]]:
             before = ""
-            while not await request.is_disconnected():
+            while not (self.stopping.is_set() or await request.is_disconnected()):
                 try:
                     found = await asyncio.to_thread(looked.look)
                 except PenstockError as error:
@@ -252,14 +253,6 @@ def _runs(directory: Path) -> list[Path]:
         return []
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def _with_cookie(request: Request, response: Response) -> Response:
     """Keep a token that was in the address, so that it need not stay there."""
     if token := request.query_params.get("token"):
@@ -306,7 +299,7 @@ def saved(run: Path) -> str:
     return document({"run": found, "picture": picture(follower), "live": False, "surface": surface})
 
 
-def serve(page: Page, host: str, port: int, ready: Callable[[str], None]) -> None:
+def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: Certificate | None = None) -> None:
     """Serve until interrupted.
 
     Parameters
@@ -317,9 +310,16 @@ def serve(page: Page, host: str, port: int, ready: Callable[[str], None]) -> Non
     ------
     PortInUseError: the port is taken. ConfigurationError: there is no such host.
     """
-    listening = _listen(host, port)
-    ready(_address(host, listening))
-    _server(page).run(sockets=[listening])
+    listening = listen(host, port, WHO)
+    ready(_address(host, listening, tls))
+
+    async def until_interrupted() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await Server(page.application, listening, tls).serve(stop, page.stopping.set, GRACE_S)
+
+    asyncio.run(until_interrupted())
 
 
 @contextmanager
@@ -330,34 +330,26 @@ def beside(page: Page, host: str, port: int) -> Iterator[str]:
     ------
     PortInUseError: the port is taken. ConfigurationError: there is no such host.
     """
-    listening = _listen(host, port)
-    server = _server(page)
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    listening = listen(host, port, WHO)
+    address, stop, loops = _address(host, listening), asyncio.Event(), list[asyncio.AbstractEventLoop]()
+
+    async def until_left() -> None:
+        loops.append(asyncio.get_running_loop())
+        await Server(page.application, listening).serve(stop, page.stopping.set, GRACE_S)
+
+    thread = threading.Thread(target=lambda: asyncio.run(until_left()), daemon=True)
     thread.start()
     try:
-        yield _address(host, listening)
+        yield address
     finally:
-        server.should_exit = True
-        thread.join(GRACE_S)
+        while thread.is_alive() and not loops:
+            time.sleep(0.01)
+        for loop in loops:
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(stop.set)
+        thread.join(GRACE_S + 1.0)
 
 
-def _server(page: Page) -> uvicorn.Server:
-    config = uvicorn.Config(
-        page.application, log_level="warning", lifespan="off", timeout_graceful_shutdown=1, server_header=False
-    )
-    return uvicorn.Server(config)
-
-
-def _address(host: str, listening: socket.socket) -> str:
+def _address(host: str, listening: socket.socket, tls: Certificate | None = None) -> str:
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        kind = ConfigurationError if isinstance(error, socket.gaierror) else PortInUseError
-        raise kind(
-            f"The page cannot be served at {host}:{port} ({error.strerror or error}); stop what does, or choose another port."
-        ) from error
+    return f"{'http' if tls is None else 'https'}://{shown}:{listening.getsockname()[1]}"

@@ -2,15 +2,13 @@
 
 import json
 import shutil
-import threading
-import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from penstock.adapter.access import Access
-from penstock.ui.server import Page, serve
+from penstock.ui.server import Page, beside
+from penstock.web.access import Access
 
 RECORDED = Path(__file__).parent / "recorded" / "keyed"
 
@@ -43,25 +41,7 @@ def lag(runs):
 @pytest.fixture
 def served(runs):
     """Serve a page until the test is over; returns its address."""
-    servers = []
-
-    def start(access=None, hosts=()):
-        found = []
-        page = Page(runs, access or Access(), hosts)
-        original = uvicorn.Server.run
-
-        def kept(self, sockets=None):
-            servers.append(self)
-            original(self, sockets=sockets)
-
-        uvicorn.Server.run = kept
-        thread = threading.Thread(target=lambda: serve(page, "127.0.0.1", 0, found.append), daemon=True)
-        thread.start()
-        while not found or not servers or not servers[-1].started:
-            time.sleep(0.02)
-        uvicorn.Server.run = original
-        return found[0]
-
-    yield start
-    for server in servers:
-        server.should_exit = True
+    with ExitStack() as servers:
+        yield lambda access=None, hosts=(): servers.enter_context(
+            beside(Page(runs, access or Access(), hosts), "127.0.0.1", 0)
+        )

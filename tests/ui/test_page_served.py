@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from penstock.adapter.access import Access
 from penstock.cli.main import main
+from penstock.web.access import Access
 
 
 def embedded(html):
@@ -113,7 +113,7 @@ def test_a_page_is_saved_as_one_file(runs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["ui", "--host", "0.0.0.0"], "say who may look with --tokens"),
+    (["ui", "--host", "0.0.0.0"], "say who may ask with --tokens"),
     (["ui", "nowhere", "--save", "page.html"], "not the directory of a run"),
     (["ui", "foreign", "--save", "page.html"], "its manifest.json is of something else"),
 ])  # fmt: skip

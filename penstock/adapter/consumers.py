@@ -1,0 +1,141 @@
+"""Events out: the results that clients are sent, and the last one of a key."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from itertools import accumulate
+
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from penstock.adapter.metrics import Metrics
+from penstock.adapter.problem import refusal
+from penstock.adapter.room import Room
+from penstock.adapter.store import Stored
+from penstock.adapter.streams import Output
+from penstock.errors import ConfigurationError
+from penstock.kinds.text import key_of_path
+
+CHUNK, CHUNK_BYTES = 500, 256 << 10
+"""Events that are read for a consumer at a time, and about how many bytes of them are held while it does not read."""
+READERS = 2
+"""Threads that read for consumers at a time: more would keep the interpreter from who sends."""
+CONSUMERS = 500
+"""How many are served at a time."""
+SLOWEST_S = 60.0
+"""How long a consumer may take to read what it was sent."""
+
+
+class Consumers:
+    """Sends results to who asks for them."""
+
+    def __init__(self, metrics: Metrics, room: Room, stopping: asyncio.Event) -> None:
+        self._metrics, self._room, self._stopping = metrics, room, stopping
+        self._count = 0
+        self._reading = asyncio.Semaphore(READERS)
+
+    async def send_events(self, request: Request, stream: Output) -> Response:
+        """The events of a stream from an offset on, as they come (server-sent events)."""
+        asked = request.headers.get("last-event-id") or request.query_params.get("offset", "latest")
+        position = _position(stream, asked)
+
+        async def send() -> AsyncIterator[bytes]:
+            yield f": events of {stream.name} from {position} on, as they come\n\n".encode()
+            async for events in self._follow(stream, position):
+                yield b"".join(map(_server_sent, events))
+
+        headers = {"X-Offset": str(position)}
+        if request.method == "HEAD":
+            return Response(headers=headers, media_type="text/event-stream")
+        self._check_room()
+        return EventSourceResponse(send(), headers=headers, ping=15, send_timeout=SLOWEST_S)
+
+    async def last_result(self, request: Request, stream: Output) -> Response:
+        """The last event of a key."""
+        if not stream.key:
+            raise refusal(409, f"Stream {stream.name} has no key; declare one, as app.sink(..., key='field').")
+        # As it came, still quoted, so that a slash within a value is no division between two.
+        path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+        found = stream.store.latest(key_of_path(path.split("/")[3:], stream.event_type, stream.key))
+        if found is None:
+            raise refusal(404, f"Stream {stream.name} has had no event of this key.")
+        return Response(found.payload, media_type="application/json", headers={"X-Offset": str(found.offset)})
+
+    async def feed(self, socket: WebSocket, stream: Output) -> None:
+        """The events of a stream over a WebSocket."""
+        position = _position(stream, socket.query_params["offset"])
+        self._check_room()
+        await socket.accept()
+        gone = asyncio.create_task(_until_gone(socket))
+        try:
+            async for events in self._follow(stream, position, gone):
+                for event in events:
+                    text = f'{{"next":"{event.next}","event":{event.payload.decode()}}}'
+                    async with asyncio.timeout(SLOWEST_S):
+                        await socket.send_text(text)
+            if not gone.done():
+                gone.cancel()
+                await asyncio.wait({gone})
+                await socket.close(1001, "The adapter stops; resume from the last offset.")
+        except TimeoutError:
+            return
+        finally:
+            gone.cancel()
+
+    async def _follow(
+        self, stream: Output, position: int, gone: "asyncio.Task[None] | None" = None
+    ) -> AsyncIterator[list[Stored]]:
+        """The events from a position on, some at a time as they come, until the adapter stops or the consumer is gone."""
+        sent = self._metrics.sent.labels(stream.name)
+        self._count += 1
+        over = [asyncio.create_task(self._stopping.wait()), *([] if gone is None else [gone])]
+        try:
+            while not any(task.done() for task in over):
+                async with self._reading:
+                    events = _not_more(await asyncio.to_thread(stream.store.read, position, CHUNK))
+                if events:
+                    yield events
+                    sent.inc(len(events))
+                    position = int(events[-1].next)
+                    await asyncio.sleep(0)  # a consumer that is always ready must not keep the others waiting
+                    continue
+                news = asyncio.create_task(stream.tail.passes(position))
+                await asyncio.wait([news, *over], return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+        finally:
+            over[0].cancel()
+            self._count -= 1
+
+    def _check_room(self) -> None:
+        self._room.check()
+        if self._count >= CONSUMERS:
+            raise refusal(503, f"There are {CONSUMERS} consumers, as many as are served; try again later.")
+
+
+def _not_more(events: list[Stored]) -> list[Stored]:
+    """The first of some events, at least one, that are not too much to hold."""
+    sizes = accumulate(len(event.payload) for event in events)
+    return events[: max(1, sum(size <= CHUNK_BYTES for size in sizes))]
+
+
+def _server_sent(event: Stored) -> bytes:
+    """An event as its consumer gets it; a payload of several lines is divided, as the standard has it."""
+    data = b"\r\ndata: ".join(event.payload.splitlines())
+    return b"id: %b\r\ndata: %b\r\n\r\n" % (event.next.encode(), data)
+
+
+def _position(stream: Output, asked: str) -> int:
+    try:
+        return stream.store.position(asked)
+    except ConfigurationError as error:
+        raise refusal(400, str(error)) from None
+    except LookupError as error:
+        raise refusal(410, str(error)) from None
+
+
+async def _until_gone(socket: WebSocket) -> None:
+    with suppress(RuntimeError):  # what Starlette raises where it has gone already
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass

@@ -1,0 +1,28 @@
+"""Requests that are refused, as RFC 9457 has it."""
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from penstock.errors import PenstockError
+
+RETRY_AFTER_S = 1
+
+
+class Problem(HTTPException):
+    """A request that is refused; ``detail`` is one sentence for a person."""
+
+
+def refusal(status: int, detail: str) -> Problem:
+    """A problem; where trying again later may help it says when."""
+    return Problem(status, detail, {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None)
+
+
+def as_response(error: Exception) -> Response:
+    """What a request gets that has failed."""
+    if isinstance(error, PenstockError):
+        error = refusal(503, str(error))
+    elif not isinstance(error, HTTPException):
+        error = refusal(500, f"internal error: {type(error).__name__}")
+    problem = {"title": "refused", "status": error.status_code, "detail": error.detail}
+    return Response(msgspec.json.encode(problem), error.status_code, error.headers, "application/problem+json")

@@ -1,0 +1,217 @@
+"""Events in: what clients send, by requests and by WebSockets."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from penstock.adapter.body import MOST_EVENTS, Malformed, Rejection, gunzip
+from penstock.adapter.door import KeyReused
+from penstock.adapter.names import Names, key_of, unwrap
+from penstock.adapter.problem import Problem, refusal
+from penstock.adapter.room import Hold, Room
+from penstock.adapter.streams import Input, Limits
+from penstock.connectors.log import Parcel
+from penstock.errors import SinkError
+
+LARGEST_SOCKET_MESSAGE = 1 << 20
+"""Bytes of a WebSocket's message, which is held whole before it can be counted; larger bodies go by POST."""
+READ_ASIDE = 128 << 10
+"""Bytes of a body beyond which it is divided and checked by a thread, so that the others need not wait."""
+SOCKETS = 2_000
+"""WebSockets that send, at a time."""
+CLOSED_EVERY_S = 0.05
+"""How often WebSockets are closed while there is too little memory."""
+
+
+class Answer(msgspec.Struct):
+    """What became of a request's events: ``accepted`` are durable, ``duplicates`` had been before."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: list[Rejection] = []
+
+
+class Producers:
+    """Takes what clients send.
+
+    Parameters
+    ----------
+    client: whose Idempotency-Keys those of a request are.
+    """
+
+    def __init__(self, limits: Limits, room: Room, client: Callable[[HTTPConnection], str]) -> None:
+        self._limits, self._room, self._client = limits, room, client
+        self._aside = ThreadPoolExecutor(1)
+        self._sockets: dict[asyncio.Task[Any], float] = {}
+        """By the task that serves it: when a WebSocket's last message had come whole."""
+
+    async def post(self, request: Request, stream: Input) -> Response:
+        """Answer a request with events, when they are durable."""
+        began = time.monotonic()
+        headers = headers_of(request)
+        lines = _is_ndjson(headers.get(b"content-type", b"application/json").decode("latin-1"))
+        key = headers[b"idempotency-key"].decode("latin-1") if b"idempotency-key" in headers else None
+        field = request.query_params.get("id") if request.scope["query_string"] else None
+        names = Names(key, field, stream.event_type, self._client(request))
+        with Hold(self._room) as hold:
+            body = await self.receive(request, hold)
+            answer = await self._accept(stream, *await self._read(stream, body, names, lines))
+        stream.acknowledged.observe(time.monotonic() - began)
+        none_fits = bool(answer.rejected) and not answer.accepted and not answer.duplicates
+        return Response(msgspec.json.encode(answer), 422 if none_fits else 200, media_type="application/json")
+
+    async def receive(self, request: Request, hold: Hold) -> bytes:
+        """The body, unpacked, of a client that sends it in time.
+
+        Raises
+        ------
+        Problem: it is too large, too slow, or not understood.
+        """
+        limit = self._limits.body
+        headers = headers_of(request)
+        packed = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
+        if packed not in ("identity", "gzip"):
+            raise refusal(415, f"Content-Encoding {packed} is not understood; send the body plain or as gzip.")
+        announced = headers.get(b"content-length", b"")
+        expected = int(announced) if announced.isdigit() and len(announced) < 20 else None
+        if expected is not None and expected > limit:
+            raise self._too_large()
+        body, chunks = b"", bytearray()
+        try:
+            async with asyncio.timeout(self._limits.receive):
+                async for chunk in request.stream():
+                    hold.add(len(chunk))
+                    if len(chunks) + len(chunk) > limit:
+                        raise self._too_large()
+                    if len(chunk) == expected:  # it came in one piece; to be told that this is all would take a turn
+                        body = chunk
+                        break
+                    chunks += chunk
+        except TimeoutError:
+            raise refusal(
+                408, f"The body did not come within {self._limits.receive:g} s; nothing was accepted."
+            ) from None
+        body = body or bytes(chunks)
+        if packed == "identity":
+            return body
+        try:
+            body = gunzip(body, limit)
+        except OverflowError:
+            raise self._too_large() from None
+        except Malformed as error:
+            raise refusal(400, str(error)) from None
+        hold.add(len(body))
+        return body
+
+    async def _read(self, stream: Input, body: bytes, names: Names, lines: bool) -> tuple[Parcel, list[Rejection]]:
+        """The events of a body that fit, and the others."""
+        try:
+            if len(body) <= READ_ASIDE:
+                parsed = stream.reader.read(body, lines=lines)
+            else:
+                loop = asyncio.get_running_loop()
+                parsed = await loop.run_in_executor(self._aside, lambda: stream.reader.read(body, lines=lines))
+        except Malformed as error:
+            raise refusal(400, str(error)) from None
+        except OverflowError:
+            raise self._too_large() from None
+        return names.parcel(parsed), parsed.rejected
+
+    async def _accept(self, stream: Input, parcel: Parcel, rejected: list[Rejection]) -> Answer:
+        """Have events made durable."""
+        answer = Answer(rejected=rejected)
+        if rejected:
+            stream.rejected.inc(len(rejected))
+        if not parcel.payloads:
+            return answer
+        stream.arrivals.note(len(parcel.payloads))
+        try:
+            answer.accepted = await stream.door.deliver(parcel)
+        except KeyReused as error:
+            stream.refused.inc()
+            raise refusal(409, str(error)) from None
+        except SinkError as error:
+            stream.refused.inc()
+            known = "send them again with the same Idempotency-Key or ids"
+            raise refusal(503, f"{error} These events may or may not have been kept: {known}.") from None
+        answer.duplicates = len(parcel.payloads) - answer.accepted
+        stream.accepted.inc(answer.accepted)
+        if answer.duplicates:
+            stream.duplicate.inc(answer.duplicates)
+        return answer
+
+    def _too_large(self) -> Problem:
+        most = f"more than {self._limits.body} bytes, unpacked, or {MOST_EVENTS} events"
+        return refusal(413, f"The body has {most}; send fewer events at a time.")
+
+    async def converse(self, socket: WebSocket, stream: Input) -> None:
+        """Answer each message of a WebSocket, a body as POST takes it or an envelope, as POST would."""
+        self._room.check()
+        if len(self._sockets) >= SOCKETS:
+            raise refusal(503, f"There are {SOCKETS} WebSockets that send, as many as are served.")
+        await socket.accept()
+        task = asyncio.current_task()
+        assert task is not None
+        self._sockets[task] = time.monotonic()
+        try:
+            while (message := await socket.receive())["type"] != "websocket.disconnect":
+                self._sockets[task] = time.monotonic()
+                text = message.get("text")
+                body = text.encode() if text is not None else message.get("bytes") or b""
+                if len(body) > LARGEST_SOCKET_MESSAGE:
+                    await socket.close(1009, f"A message may have {LARGEST_SOCKET_MESSAGE} bytes; send more by POST.")
+                    return
+                await socket.send_text(await self._reply(socket, stream, body))
+        except asyncio.CancelledError:
+            if not self._room.memory.is_full:
+                raise
+            await socket.close(1013, "The adapter has too little memory; send again what was not answered.")
+        finally:
+            del self._sockets[task]
+
+    async def _reply(self, socket: WebSocket, stream: Input, body: bytes) -> str:
+        try:
+            with Hold(self._room) as hold:
+                hold.add(len(body))
+                if len(body) > self._limits.body:
+                    raise self._too_large()
+                key, events, lines = unwrap(body)
+                names = Names(key, socket.query_params.get("id"), stream.event_type, self._client(socket))
+                parcel, rejected = await self._read(stream, events, names, lines)
+                answer: Any = msgspec.to_builtins(await self._accept(stream, parcel, rejected))
+        except Problem as problem:
+            key, answer = key_of(body), {"status": problem.status_code, "detail": problem.detail}
+        return msgspec.json.encode({"key": key, **answer}).decode()
+
+    async def make_room(self) -> None:
+        """Close WebSockets, as long as there is too little memory: what of a message has come cannot be counted.
+
+        Those go first whose last whole message was the longest ago.
+        """
+        while True:
+            await asyncio.sleep(CLOSED_EVERY_S)
+            if self._room.memory.is_full and self._sockets:
+                silent = sorted(self._sockets, key=self._sockets.__getitem__)
+                for task in silent[: 1 + len(silent) // 4]:
+                    task.cancel()
+
+
+def headers_of(request: Request) -> Mapping[bytes, bytes]:
+    """The headers, to look many of them up: Starlette's mapping goes through them all each time."""
+    return dict(request.scope["headers"])
+
+
+def _is_ndjson(content_type: str) -> bool:
+    media = content_type.partition(";")[0].strip().lower()
+    if media in ("application/x-ndjson", "application/ndjson", "application/jsonl"):
+        return True
+    if media in ("application/json", "application/x-www-form-urlencoded"):  # the latter is what curl -d says
+        return False
+    raise refusal(415, "The Content-Type is not understood; send application/json or application/x-ndjson.")

@@ -1,0 +1,1 @@
+"""What the adapter and the page are served by: one HTTP server with its bounds, and who may ask for what."""

@@ -1,0 +1,150 @@
+"""The server of the adapter and the page: Granian, whose HTTP and WebSockets are hyper and tungstenite, in Rust.
+
+What a connection may make it hold before there is a request to answer is bounded there: of a head or of trailers
+64 KB and 100 lines, of pipelined requests one, of answers that are not read what the kernel takes.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings
+from granian.net import SocketHolder  # type: ignore[attr-defined]
+from granian.server.embed import Server as Granian
+from starlette.types import ASGIApp
+
+from penstock.errors import ConfigurationError, PortInUseError
+
+CONNECTIONS = 12_000
+"""At a time, of which most may be idle; more wait in the kernel until one ends."""
+BACKLOG = 2048
+LONGEST_HEAD = 64 << 10
+"""Bytes of a request's line and headers."""
+HEAD_WITHIN_MS = 30_000
+"""How long a connection may take for a request's head, and be idle before it."""
+SENT_AHEAD = 128 << 10
+"""Bytes that wait in the kernel for one client to read them."""
+SILENT_S, ASKED_EVERY_S, ASKED_TIMES = 60, 15, 4
+"""After how long a connection without traffic is asked whether its other end is there, how often, and how many times."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What TLS is served with: two files in PEM."""
+
+    certificate: Path
+    private_key: Path
+
+    @classmethod
+    def of(cls, certificate: Path | None, private_key: Path | None) -> "Certificate | None":
+        """From two options; None without both.
+
+        Raises
+        ------
+        ConfigurationError: one is missing, or they are no certificate and its key.
+        """
+        if (certificate is None) != (private_key is None):
+            raise ConfigurationError("TLS needs both --certificate and --private-key.")
+        if certificate is None or private_key is None:
+            return None
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, private_key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"The certificate {certificate} and key {private_key} cannot be used: {error}; both must be PEM files, and "
+                "belong together."
+            ) from error
+        return cls(certificate, private_key)
+
+
+def listen(host: str, port: int, who: str = "The adapter") -> socket.socket:
+    """A socket that nobody else listens on.
+
+    Parameters
+    ----------
+    port: 0 for any that is free.
+
+    Raises
+    ------
+    PortInUseError: the port is taken, or may not be used. ConfigurationError: there is no such host.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ConfigurationError(
+            f"{who} cannot listen on {host}:{port} ({error.strerror or error}); choose another with --host."
+        ) from error
+    # What is set here holds for each connection as well.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # The kernel would gather megabytes for each consumer that does not read, and we would be busy with nothing else.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASKED_EVERY_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, ASKED_TIMES)
+    try:
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise PortInUseError(
+            f"{who} cannot listen on {host}:{port} ({error.strerror or error}); stop what does, or choose another with "
+            "--host and --port."
+        ) from error
+    return listening
+
+
+class Server:
+    """Serves an ASGI application at a socket until it is told to stop."""
+
+    def __init__(self, application: ASGIApp, listening: socket.socket, tls: Certificate | None = None) -> None:
+        self._application, self._listening, self._tls = application, listening, tls
+
+    async def serve(self, stop: asyncio.Event, leaving: Callable[[], None], grace: float) -> bool:
+        """Serve until an event is set; returns whether all requests under way have been answered then.
+
+        Parameters
+        ----------
+        leaving: called when no more requests are taken; it has answers end that would go on.
+        grace: seconds that those under way may take.
+        """
+        tls = {} if self._tls is None else {"ssl_cert": self._tls.certificate, "ssl_key": self._tls.private_key}
+        server = _AtSocket(self._application, self._listening, **tls)
+        serving = asyncio.create_task(server.serve())
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        leaving()
+        server.stop()  # type: ignore[no-untyped-call]
+        done, _ = await asyncio.wait({serving}, timeout=grace)
+        for ended in done:
+            ended.result()
+        return bool(done)
+
+
+class _AtSocket(Granian):
+    """Granian at a socket of ours: of its own it would share the port with whoever else asks for it."""
+
+    def __init__(self, application: ASGIApp, listening: socket.socket, **tls: Any) -> None:
+        super().__init__(
+            application, interface=Interfaces.ASGINL, http=HTTPModes.http1, backpressure=CONNECTIONS, backlog=BACKLOG,
+            http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN_MS, max_buffer_size=LONGEST_HEAD),
+            log_enabled=False, ssl_protocol_min=SSLProtocols.tls12, **tls,
+        )  # fmt: skip
+        self._listening = listening
+
+    def _init_shared_socket(self) -> None:
+        # Granian closes what it is given.
+        backlog = (BACKLOG,) if sys.platform == "linux" else ()
+        self._shd: Any = SocketHolder(os.dup(self._listening.fileno()), False, *backlog)  # type: ignore[call-arg]
+        self._listening.close()
