@@ -30,13 +30,14 @@ PenstockError
 from typing import Any
 
 from penstock.masked import discreet
+from penstock.visible import visible
 
 
 class PenstockError(Exception):
     """Base of all errors that Penstock raises on purpose; its text is meant for the user, and holds no secret of an address's."""
 
     def __init__(self, *words: Any, **named: Any) -> None:
-        super().__init__(*(discreet(word) if isinstance(word, str) else word for word in words), **named)
+        super().__init__(*(visible(discreet(word)) if isinstance(word, str) else word for word in words), **named)
 
 
 class TopologyError(PenstockError, ValueError):

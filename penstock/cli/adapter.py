@@ -10,6 +10,7 @@ import click
 
 from penstock.app.duration import seconds
 from penstock.cli.arguments import AppCommand, loaded, pairs
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
 
@@ -99,7 +100,7 @@ def adapter(context: click.Context, /, app: str, **given: Any) -> None:
         hosts=given["hosts"],
         leash=given["until_stdin_closes"],
     )
-    Adapter(topology, options).serve(lambda: click.echo(f"Listening on {options.url}; Ctrl-C stops.", err=True))
+    Adapter(topology, options).serve(lambda: echo(f"Listening on {options.url}; Ctrl-C stops.", err=True))
 
 
 def _place(uri: str) -> KafkaPlace:

@@ -13,6 +13,7 @@ import click
 
 from penstock.cli.bar import Bar
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -100,11 +101,11 @@ def allocate(
     if draw is not None:
         draw_graph(draw, shape, chosen)
     if as_json:
-        click.echo(json.dumps(answer, default=str))
+        echo(json.dumps(answer, default=str))
         return
     _show(chosen, headline, explain)
     if draw is not None:
-        click.echo(f"Wrote {draw}.")
+        echo(f"Wrote {draw}.")
 
 
 def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
@@ -116,7 +117,7 @@ def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
         from penstock.planner import calibrate, observe
         from penstock.planner.parameters import stream_graph
 
-        click.echo(
+        echo(
             "Weights are measured, in seconds per micro-batch; a hop costs what a micro-batch does (fitted).", err=True
         )
         return stream_graph(calibrate(observe(path))), {}
@@ -127,7 +128,7 @@ def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
             shape = StreamGraph.from_topology(_Drawn(data), weights)
         except (KeyError, TypeError) as error:
             raise ConfigurationError(f"{path} is no topology as `penstock graph -o FILE.json` writes it.") from error
-        click.echo("A topology has no weights: each element counts 1 (assumed). A run's directory has them.", err=True)
+        echo("A topology has no weights: each element counts 1 (assumed). A run's directory has them.", err=True)
         return shape, {}
     extra = {key: data.pop(key) for key in _EXTRA if key in data}
     return StreamGraph.from_json(data), extra
@@ -263,14 +264,14 @@ def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], a
     bound = max(row["bound"] for row in rows)
     rows.sort(key=lambda row: float(row["cost"]))
     if as_json:
-        click.echo(json.dumps(rows))
+        echo(json.dumps(rows))
         return
     table = Table("method", "cost", "over the bound", "seconds (measured)", box=None, pad_edge=False)
     for row in rows:
         over = f"{row['cost'] / bound:.3f}" if bound else "-"
         table.add_row(row["method"], f"{row['cost']:.6g}", over, f"{row['seconds']:.3f}")
     Console(width=110, highlight=False, markup=False).print(table)
-    click.echo(f"None is better than {bound:.6g} (certified).")
+    echo(f"None is better than {bound:.6g} (certified).")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.bench.s4.cells import Scale, cells_of
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 
 
@@ -45,9 +46,9 @@ def s4(scale: Scale, output: Path, cpu: float, memory: int, isolated: bool | Non
     with interruptible():  # whatever ends it, no node, namespace or process is left
         failed = campaign(
             cells_of(scale), searches_of(scale), output, cpu=cpu, memory=memory, isolated=isolated, master=master, command=command,
-            say=lambda text: click.echo(text, err=True),
+            say=lambda text: echo(text, err=True),
         )  # fmt: skip
-    click.echo(f"Wrote {output}/report.html, report.md, cells.parquet and cells/.")
+    echo(f"Wrote {output}/report.html, report.md, cells.parquet and cells/.")
     if failed:
         raise ConfigurationError(
             f"{failed} cells failed; the report names them, and the same command measures them again."

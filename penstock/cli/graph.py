@@ -9,6 +9,7 @@ from penstock.app.drawing import mermaid
 from penstock.app.loader import load_app
 from penstock.app.picture import svg
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SinkError
 
 
@@ -29,7 +30,7 @@ def graph(app: str, output: Path | None) -> None:
     """
     topology = load_app(app)[0].topology()
     if output is None:
-        click.echo(mermaid(topology), nl=False)
+        echo(mermaid(topology), nl=False)
         return
     forms = {
         ".svg": lambda: svg(topology),
@@ -42,4 +43,4 @@ def graph(app: str, output: Path | None) -> None:
         output.write_text(forms[output.suffix]())
     except OSError as error:
         raise SinkError(f"{output} cannot be written ({error.strerror}); choose another place.") from error
-    click.echo(f"Wrote {output}.")
+    echo(f"Wrote {output}.")

@@ -12,7 +12,9 @@ import msgspec
 
 from penstock.cli.arguments import RUN
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SinkError
+from penstock.visible import line as one_line
 
 if TYPE_CHECKING:
     from penstock.runs.letters import Letter
@@ -49,11 +51,11 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
         _replay(found, replay)
     elif as_json:
         for letter in found[-show:] if show else found:
-            click.echo(msgspec.json.encode(letter).decode())
+            echo(msgspec.json.encode(letter).decode())
     elif show:
-        click.echo("\n\n".join(map(_whole, found[-show:])) or "No dead letters.")
+        echo("\n\n".join(map(_whole, found[-show:])) or "No dead letters.")
     else:
-        click.echo(_summary(found))
+        echo(_summary(found))
 
 
 def _summary(found: list[Letter]) -> str:
@@ -63,7 +65,7 @@ def _summary(found: list[Letter]) -> str:
     groups = Counter((letter.place, letter.error, letter.line or "") for letter in found)
     lines = [f"{len(found):,} dead letters:"]
     lines += [
-        f"  {count:>8,}  {place}: {error}{f' ({line})' if line else ''}"
+        f"  {count:>8,}  " + one_line(f"{place}: {error}{f' ({line})' if line else ''}")
         for (place, error, line), count in groups.most_common(20)
     ]
     if len(groups) > 20:
@@ -74,7 +76,7 @@ def _summary(found: list[Letter]) -> str:
 def _whole(letter: Letter) -> str:
     payload = letter.raw if letter.raw is not None else json.dumps(letter.event, ensure_ascii=False)
     line = f" ({letter.line})" if letter.line else ""
-    return f"{letter.place}: {letter.error}{line}\n  {letter.stream}: {payload}"
+    return f"{one_line(f'{letter.place}: {letter.error}{line}')}\n  {one_line(f'{letter.stream}: {payload}')}"
 
 
 def _replay(found: list[Letter], file: Path) -> None:
@@ -92,9 +94,9 @@ def _replay(found: list[Letter], file: Path) -> None:
         raise SinkError(f"{file} exists: name another file, or remove it.") from None
     except OSError as error:
         raise SinkError(f"The events cannot be written to {file} ({error.strerror}).") from error
-    click.echo(
+    echo(
         f"{len(lines):,} events of {streams[0]} are in {file}. Mend what was wrong; then put the file into the directory that the "
         f"source reads, or read it alone: penstock run APP.py --source {streams[0]}=jsonl:{file} --name NAME"
     )
     if len(lines) < len(found):
-        click.echo(f"{len(found) - len(lines):,} are left out: they are no single event, or no line of JSON.")
+        echo(f"{len(found) - len(lines):,} are left out: they are no single event, or no line of JSON.")

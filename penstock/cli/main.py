@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 import penstock
+from penstock.cli.echo import echo
 from penstock.cli.lazy import LazyGroup
 from penstock.errors import PenstockError
 from penstock.extras import needs
@@ -82,5 +83,5 @@ def _fail_within(error: BaseException) -> None:
 
 
 def _fail(sentence: str, code: int = 2) -> Any:
-    click.echo(f"penstock: {sentence}", err=True)
+    echo(f"penstock: {sentence}", err=True)
     sys.exit(code)

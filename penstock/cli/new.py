@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import DISTRIBUTION
 
@@ -118,4 +119,4 @@ def new(name: str) -> None:
             (target / path).write_text(text)
     except OSError as error:
         raise SinkError(f"{target} cannot be made ({error.strerror}); choose another place.") from error
-    click.echo(f"Made {target}/. Next: cd {target} && penstock run app.py --until-idle")
+    echo(f"Made {target}/. Next: cd {target} && penstock run app.py --until-idle")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.cli.predict import finite
 from penstock.cli.probe import probed, probes
 from penstock.cli.setting import recordings
@@ -52,9 +53,9 @@ def observe(
         "notes": [note.text for note in observation.notes] + ([reason] if reason else []),
         "kind": "measured; durations of micro-batches are fitted",
     }
-    click.echo(json.dumps(finite(found), indent=2) if as_json else _shown(observation, found))
+    echo(json.dumps(finite(found), indent=2) if as_json else _shown(observation, found))
     if probe and not as_json:
-        click.echo(f"Predict with: penstock predict {' '.join(sources)} --trigger 3s")
+        echo(f"Predict with: penstock predict {' '.join(sources)} --trigger 3s")
 
 
 def _queries(calibration: Calibration) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import click
 from penstock.app.duration import seconds
 from penstock.cli.arguments import RECORDING
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def pack(runs: tuple[str, ...], cores: int | None, p95: str | None, as_json: boo
             loads, float(cores or recorded[0] or 1), None if p95 is None else seconds(p95),
             progress=lambda tried: status.update(f"Simulating drivers: {tried} so far"),
         )  # fmt: skip
-    click.echo(json.dumps(answer.to_json(), indent=2) if as_json else _shown(answer))
+    echo(json.dumps(answer.to_json(), indent=2) if as_json else _shown(answer))
 
 
 def _shown(answer: Packing) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.cli.probe import probed, probes
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import ConfigurationError, SinkError
@@ -78,12 +79,12 @@ def plan(
         except OSError as error:
             raise SinkError(f"The page cannot be written to {html} ({error.strerror}).") from error
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(planning.plan), indent=2).decode())
+        echo(msgspec.json.format(msgspec.json.encode(planning.plan), indent=2).decode())
         return
-    click.echo(_shown(planning))
+    echo(_shown(planning))
     for name, path in (("plan", output), ("page", html)):
         if path is not None:
-            click.echo(f"  {name}      {path}")
+            echo(f"  {name}      {path}")
 
 
 def _goal(latencies: dict[str, str | None], holding: float | None, transfer: float | None) -> Goal:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.cli.setting import recordings, setting_of, setting_options
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ def predict(
         calibration = calibration.following(observe(following, query=query), now=time.time())
     found = calibration.predict(setting_of(given), method=method)
     if as_json:
-        click.echo(json.dumps(finite(found.to_json()), indent=2))
+        echo(json.dumps(finite(found.to_json()), indent=2))
         return
     for note in calibration.observation.notes:
-        click.echo(f"note: {note.text}", err=True)
-    click.echo(shown(found))
+        echo(f"note: {note.text}", err=True)
+    echo(shown(found))
 
 
 def shown(found: Prediction) -> str:

@@ -10,6 +10,7 @@ import click
 from penstock.app.duration import seconds
 from penstock.app.loader import load_app
 from penstock.cli.arguments import PLACE, pairs
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,7 +66,7 @@ def probed(
     for number in (1, 2, 3):
         trigger = APART[number - 1] if number < 3 else wanted(made) or BETWEEN
         name = f"{application.name}-probe-{number}"
-        click.echo(f"probe {number} of 3: {lasting:g} s at a trigger of {trigger:g} s ...", err=True)
+        echo(f"probe {number} of 3: {lasting:g} s at a trigger of {trigger:g} s ...", err=True)
         result = run_application(application, replace(options, name=name, trigger=trigger), application=reference)
         made = (*made, str(result.directory))
         if result.interrupted:

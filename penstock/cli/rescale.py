@@ -9,6 +9,7 @@ import msgspec
 from penstock.app.loader import load_app
 from penstock.cli.arguments import PLACE, pairs
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SourceError
 from penstock.runs.manifest import manifest_of
 from penstock.runs.moves import moves_of
@@ -68,13 +69,11 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
     move(app, options, application=reference)
     moved = next(islice(moves_of(run), before, None), None)
     if as_json:
-        click.echo("{}" if moved is None else msgspec.json.encode(moved).decode())
+        echo("{}" if moved is None else msgspec.json.encode(moved).decode())
     elif moved is not None:
-        click.echo(
-            f"{name}: {moved.instances:,} instances were moved in {moved.took_s:.1f} s, and counted again (measured)."
-        )
+        echo(f"{name}: {moved.instances:,} instances were moved in {moved.took_s:.1f} s, and counted again (measured).")
     else:
-        click.echo(f"{name} has its new layout; there was no state to move.")
+        echo(f"{name} has its new layout; there was no state to move.")
 
 
 def _last_start(run: Path) -> Start:

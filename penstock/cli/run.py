@@ -17,10 +17,12 @@ from penstock.app.duration import seconds
 from penstock.app.loader import AppReference
 from penstock.app.topology import Topology
 from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
 from penstock.runtime.log import ELEMENT_LOG, LOG_LEVELS
 from penstock.storage.place import here_of, path_of
+from penstock.visible import line
 
 if TYPE_CHECKING:
     from penstock.engine import RunOptions, RunResult
@@ -148,15 +150,15 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
     with shown(options, given["ui_port"]), told(options.directory(application.name), given["otlp"]):
         result = _run(context, app, application, reference, options, steering, given)
     if given["as_json"]:
-        click.echo(json.dumps(result.report, indent=2))
+        echo(json.dumps(result.report, indent=2))
         return
-    click.echo(summary(result.report, result.directory))
+    echo(summary(result.report, result.directory))
     if result.report["counts"].get("dead_letters"):
         letter = result.dead_letters[-1]
         where = letter.get("line") or letter["stream"]
-        click.echo(f"  the last of them    {letter['element'] or 'decoding'}: {letter['error']} ({where})")
+        echo("  the last of them    " + line(f"{letter['element'] or 'decoding'}: {letter['error']} ({where})"))
     if result.interrupted:
-        click.echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
+        echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
 
 
 @contextmanager
@@ -169,7 +171,7 @@ def shown(options: "RunOptions", port: int | None) -> Iterator[None]:
         from penstock.ui.server import Page, beside
         from penstock.web.access import Access
     with beside(Page(path_of(options.runs), Access()), "127.0.0.1", port) as url:
-        click.echo(f"The runs are shown at {url}.", err=True)
+        echo(f"The runs are shown at {url}.", err=True)
         yield
 
 
@@ -215,7 +217,7 @@ def _run(
     given["spool"].parent.mkdir(parents=True, exist_ok=True)
     given["spool"].mkdir(mode=0o700, exist_ok=True)
     with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
-        click.echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
+        echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
         return run_application(application, options, application=reference, steering=steering)
 
 

@@ -8,6 +8,7 @@ import click
 from penstock.app.loader import load_app
 from penstock.app.spelling import did_you_mean
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SourceError
 from penstock.kinds.event import Event
 from penstock.schemas import FORMATS, Kind, Schema, source_code
@@ -33,11 +34,11 @@ def schema(place: str, event: str | None, form: str) -> None:
       penstock schema 'kafka:HOST:9092/words?registry=http://HOST:8081'
     """
     if place.partition(":")[0].endswith(".py"):
-        click.echo(Schema.of(_event_type(place, event), FORMATS[form]).text)
+        echo(Schema.of(_event_type(place, event), FORMATS[form]).text)
     elif event is not None:
         raise ConfigurationError(f"{event}: an event is named where there is an application, and {place} is none.")
     else:
-        click.echo(source_code((_registered(place) or _in_file(Path(place))).event_type()), nl=False)
+        echo(source_code((_registered(place) or _in_file(Path(place))).event_type()), nl=False)
 
 
 def _event_type(place: str, name: str | None) -> type[Event]:

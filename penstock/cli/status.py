@@ -11,6 +11,8 @@ import click
 
 from penstock.cli.arguments import PLACE, RUN
 from penstock.cli.command import command
+from penstock.cli.echo import echo
+from penstock.visible import line
 
 if TYPE_CHECKING:
     from penstock.runs.overview import Overview
@@ -45,7 +47,7 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
 
     found = [overview(run) for run in runs or runs_in(directory)]
     if as_json:
-        click.echo(json.dumps([one.to_json() for one in found], indent=2))
+        echo(json.dumps([one.to_json() for one in found], indent=2))
         return
     table = Table(box=None, pad_edge=False)
     for name in ("run", "state"):
@@ -53,7 +55,7 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
     for name in ("last commit", "batches", "accepted", "dead-lettered", "events/s", "p50", "p95", "trigger"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in found:
-        table.add_row(*_row(one))
+        table.add_row(*map(line, _row(one)))
     console = Console()
     Console(width=console.width if console.is_terminal else WIDTH).print(table)
 

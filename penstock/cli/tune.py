@@ -11,6 +11,7 @@ import click
 
 from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.cli.predict import finite
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import SinkError
@@ -65,9 +66,9 @@ def _tell(answer: Tuning, sources: tuple[str, ...], setting: Setting, html: Path
             html.write_text(page(answer, ", ".join(Path(source).name for source in sources)))
         except OSError as error:
             raise SinkError(f"The page cannot be written to {html} ({error.strerror}).") from error
-    click.echo(json.dumps(finite(answer.to_json()), indent=2) if as_json else shown(answer))
+    echo(json.dumps(finite(answer.to_json()), indent=2) if as_json else shown(answer))
     if html is not None and not as_json:
-        click.echo(f"  page      {html}")
+        echo(f"  page      {html}")
 
 
 def shown(answer: Tuning) -> str:

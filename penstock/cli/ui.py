@@ -6,6 +6,7 @@ import click
 
 from penstock.cli.arguments import RUN
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.errors import SinkError
 from penstock.extras import needs
 
@@ -47,7 +48,7 @@ def ui(
             save.write_text(content, "utf-8")
         except OSError as error:
             raise SinkError(f"The page cannot be written to {save} ({error.strerror}).") from error
-        click.echo(f"The page is in {save}.")
+        echo(f"The page is in {save}.")
         return
     tls = Certificate.of(certificate, private_key)
     check_exposure("the page", host, tokens=tokens is not None, secret=tls is not None or behind_proxy)
@@ -56,6 +57,6 @@ def ui(
         Page(runs, access, (host, *hosts)),
         host,
         port,
-        lambda url: click.echo(f"The page is at {url}; Ctrl-C stops.", err=True),
+        lambda url: echo(f"The page is at {url}; Ctrl-C stops.", err=True),
         tls,
     )

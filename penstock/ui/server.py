@@ -158,7 +158,7 @@ class Page:
 
         async def news() -> AsyncIterator[dict[str, str]]:
             before = ""
-            while not (self.stopping.is_set() or await request.is_disconnected()):
+            while not self.stopping.is_set():
                 try:
                     found = await asyncio.to_thread(looked.look)
                 except PenstockError as error:

@@ -1,6 +1,7 @@
 """What the page shows of a run, as plain data: a pure function of what was followed and forecast."""
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +45,8 @@ def picture(follower: Follower) -> str:
         )
         for node in nodes
     ]
-    return drawn(roomy, edges, follower.manifest.application)
+    # What is in a box before anything is known is nothing.
+    return drawn(roomy, edges, follower.manifest.application).replace(f">{WIDEST}<", "><")
 
 
 def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
@@ -137,8 +139,8 @@ def _lately(follower: Follower) -> dict[str, Any]:
         "rate": rate, "streams": streams, "sinks": sinks,
         "elements": {
             name: {
-                "rate": one.events / one.span, "service_us": one.busy_us / one.events if one.events else None,
-                "busy": one.busy_us / 1e6 / one.span, "dead_letters": totals[name].dead_letters, "late": totals[name].late,
+                "rate": one.events / one.span, "service_us": one.busy_us / one.events if one.events and one.busy_us else None,
+                "busy": one.busy_us / 1e6 / one.span if one.busy_us else None, "dead_letters": totals[name].dead_letters, "late": totals[name].late,
                 "late_in_part": totals[name].late_in_part,
                 "instances": sum(totals[name].instances.values()), "events": totals[name].events,
                 "skew": _skew(totals[name].instances),
@@ -226,7 +228,7 @@ def _letters(follower: Follower) -> list[dict[str, Any]]:
     return [
         {
             "place": one.place, "error": one.error, "line": one.line, "payload": (one.again() or one.raw or "")[:500],
-            "replay": f"penstock letters {follower.run} --of {one.element or one.stream} --replay again.jsonl",
+            "replay": shlex.join(["penstock", "letters", str(follower.run), "--of", one.place, "--replay", "again.jsonl"]),
         }
         for one in reversed(last)
     ]  # fmt: skip

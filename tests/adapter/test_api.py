@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import attacks
 import httpx
 import pytest
 import websockets
@@ -20,6 +21,7 @@ from adapters import APP, RunningAdapter, required
 from websockets.exceptions import InvalidStatus
 
 from penstock.adapter import EventLog
+from penstock.adapter.consumers import CONSUMERS
 from penstock.bench.servers.process import free_port
 from penstock.connectors.log.log import Parcel
 
@@ -288,6 +290,20 @@ def test_results_over_a_socket(adapter, results):
             return [json.loads(await connection.recv()) for _ in range(3)]
 
     assert [(each["next"], each["event"]["seen"]) for each in asyncio.run(listen())] == [("4", 3), ("5", 4), ("6", 5)]
+
+
+def test_consumers_that_have_gone_make_room_for_others(adapter, results):
+    def consumers(count):
+        for _ in range(count):
+            with attacks.connect(adapter.port) as connection:
+                connection.sendall(b"GET /streams/Counts?offset=latest HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                answered = connection.recv(4096)
+            with attacks.web_socket(adapter.port, "/streams/Counts?offset=latest"):
+                pass
+            yield answered[9:12]
+
+    statuses = list(consumers(CONSUMERS))
+    assert set(statuses) == {b"200"}
 
 
 def test_the_last_result_of_a_key(adapter, results):

@@ -2,12 +2,16 @@
 
 import json
 import os
+import shutil
+from importlib.resources import files
+from urllib.parse import quote
 
 import httpx
 import pytest
 from browsers import Browser, found
 
 from penstock.planner.plan import SourceGate, read_plan
+from penstock.ui.snapshot import WIDEST
 
 if found() is None and not os.environ.get("CI"):
     pytest.skip("Chromium is not installed (Debian: sudo apt-get install chromium).", allow_module_level=True)
@@ -123,3 +127,115 @@ def test_all_runs_lead_to_one(served):
         browser.open(served())
         browser.get("document.querySelector('main a').click()")
         browser.until("location.pathname === '/runs/keyed' && document.getElementById('health')")
+
+
+AXE = """axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']}).then((found) =>
+    JSON.stringify(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200))])))"""
+LONG, HEBREW = "Elementwithaname" * 5, "ספירת" * 4
+
+
+@pytest.fixture
+def full(runs):
+    """A run with all that is hard to show: a hundred elements, names of 80 letters and from right to left, dead letters."""
+    run = runs / f"{HEBREW}-{'r' * 36}"
+    shutil.copytree(runs / "keyed", run)
+    manifest = json.loads((run / "manifest.json").read_text())
+    topology = manifest["topology"]
+    streams, elements, counter = topology["streams"], topology["elements"], topology["elements"][0]
+    names = [f"{LONG[:77]}{number:03}" if number % 3 else f"{HEBREW}{number}" for number in range(100)]
+    for number, name in enumerate(names):
+        streams.append({**streams[1], "name": f"S{number}"})
+        elements.append({**counter, "name": name, "inputs": ["Readings"], "emits": [f"S{number}"]})
+        topology["sinks"].append({"name": f"Out{number}", "stream": f"S{number}"})
+        manifest["groups"][name] = f"query{number % 5}"
+    (run / "manifest.json").write_text(json.dumps({**manifest, "application": LONG}))
+    record = json.loads((run / "batches-main.jsonl").read_text().splitlines()[-1])
+    record["dead_lettered"] = record["elements"]["Counter"]["dead_letters"] = 1
+    letter = {"stream": "Readings", "error": f"{LONG} {HEBREW}", "raw": LONG * 3, "element": None}
+    (run / "dead-letters").mkdir(exist_ok=True)
+    (run / "dead-letters" / "main-000000000060.jsonl").write_text(json.dumps(letter) + "\n")
+    with (run / "batches-main.jsonl").open("a") as file:
+        file.write(json.dumps({**record, "batch": record["batch"] + 1}) + "\n")
+    return run
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_all_can_read_it(served, full, width, dark):
+    """By axe-core: nothing on the pages is against WCAG 2.1, levels A and AA; and nothing is wider than the screen."""
+    axe = (files("axe_core_python") / "axe.min.js").read_text()
+    url = served()
+    with Browser(width, dark=dark) as browser:
+        for place in ("", "/runs/keyed", f"/runs/{quote(full.name)}"):
+            browser.open(f"{url}{place}")
+            browser.until("document.querySelector('#counts, table')")
+            browser.get(f"{axe}; 0")
+            assert json.loads(browser.get(AXE)) == []
+            assert "not connected" not in browser.get("document.getElementById('state').innerText")
+            assert browser.get("document.documentElement.scrollWidth") <= width
+
+
+def test_the_list_shows_what_state_a_run_is_in_on_a_telephone(served, full):
+    with Browser(360) as browser:
+        browser.open(served())
+        browser.until("document.querySelectorAll('td.word').length === 2")
+        cells = browser.get(
+            "[...document.querySelectorAll('td.word')].map((cell) => cell.getBoundingClientRect().right)"
+        )
+        assert max(cells) <= 360
+
+
+def test_dead_letters_can_be_read_on_a_telephone(served, full):
+    with Browser(360) as browser:
+        browser.open(f"{served()}/runs/{quote(full.name)}")
+        browser.until("document.querySelector('#letters td.text')")
+        assert browser.get("document.querySelector('#letters td.text').getBoundingClientRect().width") > 200
+
+
+def test_what_nobody_measured_is_not_shown(served, runs):
+    ledger = runs / "keyed" / "batches-main.jsonl"
+    ledger.write_text(ledger.read_text().splitlines(keepends=True)[0])
+    page = httpx.get(f"{served()}/runs/keyed").text
+    with Browser() as browser:
+        browser.open(f"{served()}/runs/keyed")
+        browser.until("document.getElementById('counts')")
+        boxes = browser.get(
+            "[...document.querySelectorAll('.graph g[data-node] text')].map((text) => text.textContent)"
+        )
+    assert WIDEST not in page
+    assert not [text for text in boxes if "100 ms" in text]
+
+
+def test_lines_are_told_apart_without_their_colours(served):
+    with Browser() as browser:
+        browser.open(f"{served()}/runs/keyed")
+        browser.until("document.querySelector('.chart path')")
+        styles = browser.get(
+            "Array.from({length: 20}, (_, place) => { const one = styled(place); return one.colour + one.dash; })"
+        )
+        dashes = browser.get(
+            "[...document.querySelector('.chart').querySelectorAll('path')].map((line) => line.getAttribute('stroke-dasharray'))"
+        )
+    assert len(set(styles)) == 20
+    assert len(set(dashes)) == 3
+
+
+def test_the_whole_page_can_be_walked_by_keyboard(served):
+    with Browser() as browser:
+        browser.open(f"{served()}/runs/keyed")
+        browser.until("stops && document.querySelector('#curve path')", 90)
+        wanted = browser.get(
+            "[...document.querySelectorAll('a[href], input:not([disabled]), [tabindex=\"0\"]')].filter((one) => one.checkVisibility()).length"
+        )
+        reached = set()
+        for _ in range(wanted + 2):
+            browser.press("Tab")
+            reached.add(
+                browser.get(
+                    "(() => { const one = document.activeElement; one.dataset.seen ||= String(Math.random()); return one.dataset.seen; })()"
+                )
+            )
+            assert browser.get(
+                "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none'"
+            )
+        assert len(reached) >= wanted

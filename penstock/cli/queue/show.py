@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
+from penstock.cli.echo import echo
 
 if TYPE_CHECKING:
     from penstock.queueing.estimate import Estimate
@@ -72,7 +72,7 @@ def show(numbers: Mapping[str, Value | Estimate], units: Mapping[str, str], kind
             name: {"value": value.value, "half_width": value.half_width} if isinstance(value, Estimate) else value
             for name, value in numbers.items()
         }
-        click.echo(json.dumps({"kind": kind, **plain}))
+        echo(json.dumps({"kind": kind, **plain}))
         return
     units = {**UNITS, **units}
     table = Table(box=None, pad_edge=False)

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, costed, quantile_name, show
 from penstock.errors import NotSolvableError
@@ -31,5 +32,5 @@ def solve(method: str, as_json: bool, **given: Any) -> None:
     try:
         numbers |= {quantile_name(p): solution.quantile(p) for p in QUANTILES}
     except NotSolvableError as error:
-        click.echo(f"No quantiles: {error}", err=True)
+        echo(f"No quantiles: {error}", err=True)
     show(numbers, solution.FIGURES, "predicted", as_json=as_json)

@@ -13,6 +13,7 @@ import click
 
 from penstock.cli.bar import Bar
 from penstock.cli.command import command
+from penstock.cli.echo import echo
 from penstock.cli.queue.given import read, server_options
 from penstock.cli.queue.show import QUANTILES, labelled, show_points
 from penstock.errors import ConfigurationError, SinkError
@@ -76,11 +77,11 @@ def sweep(
             advance(number, len(missing))
     points = [known[_key(setting)] for setting in wanted]
     if as_json:
-        click.echo(json.dumps(points, default=str))
+        echo(json.dumps(points, default=str))
     elif output is None:
         show_points(points)
     else:
-        click.echo(f"Wrote {len(missing)} of {len(points)} settings to {output}.")
+        echo(f"Wrote {len(missing)} of {len(points)} settings to {output}.")
     if plot is not None:
         _plot_sweep(plot, parsed, points)
 

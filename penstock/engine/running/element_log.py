@@ -10,6 +10,7 @@ from typing import Any
 from penstock.runtime.log import ELEMENT_LOG, Line
 from penstock.runtime.tally import Tally
 from penstock.storage import durable
+from penstock.visible import visible
 
 LARGEST, KEPT = 10 << 20, 4
 """Bytes of a file, and how many older ones are kept beside it."""
@@ -49,7 +50,7 @@ class ElementLog:
 
     def _write(self, line: Line, where: str, partition: int) -> None:
         key = "" if line.key is None else f"[{line.key}]"
-        text = f"{where}.{partition} {line.element}{key}: {line.text}"
+        text = visible(f"{where}.{partition} {line.element}{key}: {line.text}")
         record = LogRecord("", 0, "", 0, text, (), None)  # and not by the application's factory
         record.created, record.msecs, record.levelname = line.time, line.time % 1 * 1000, line.level
         self._file.handle(record)

@@ -11,6 +11,7 @@ from rich.status import Status
 
 from penstock.connectors.lag import Waiting, said
 from penstock.runs.batches import BatchRecord
+from penstock.visible import visible
 
 
 class Snapshot(NamedTuple):
@@ -47,7 +48,7 @@ class Live:
             self._status = self._console.status(message)
             self._status.start()
         elif not self._console.quiet:
-            self._console.print(message)
+            self._console.print(visible(message))
 
     def batch(self, events: int, seconds: float, record: BatchRecord) -> None:
         """Note a committed batch that has taken so many seconds."""

@@ -56,6 +56,11 @@ function decades(least, most) {
   return within.length > 6 ? within.filter((one) => /^1/.test(one.toPrecision(1))) : within;
 }
 
+// A line is told from the others by its dashes as well as by its colour; of twenty no two have both in common.
+const COLOURS = ["var(--p50)", "var(--p95)", "var(--p99)", "var(--good)"], DASHES = ["none", "9 4", "2 3", "12 3 2 3", "5 2"];
+const styled = (place) => ({ colour: COLOURS[place % COLOURS.length], dash: DASHES[place % DASHES.length] });
+const stroke = (line) => `fill="none" stroke="${line.colour}" stroke-width="2" stroke-dasharray="${line.dash}"`;
+
 function chart(title, lines, { from, to, shownX, shownY, bands = [], marks = [], point = null, log = false }) {
   const values = [...lines.flatMap((line) => line.points.map((one) => one[1])), ...bands.flatMap((band) => band.range)];
   const finite = values.filter((value) => value !== null && Number.isFinite(value));
@@ -90,11 +95,11 @@ function chart(title, lines, { from, to, shownX, shownY, bands = [], marks = [],
       pieces.push(`${open ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`);
       open = true;
     }
-    parts.push(`<path d="${pieces.join("")}" fill="none" stroke="${line.colour}" stroke-width="2" ${line.dashed ? 'stroke-dasharray="6 4"' : ""}/>`);
+    parts.push(`<path d="${pieces.join("")}" ${stroke(line)}/>`);
   }
   if (point !== null) parts.push(`<circle cx="${x(point[0])}" cy="${y(point[1])}" r="6" fill="none" stroke="var(--ink)" stroke-width="2.5"/>`);
   const last = lines.map((line) => `${line.name} ${shownY(line.points.map((one) => one[1]).filter((one) => one !== null).at(-1) ?? 0)}`).join(", ");
-  const key = [...lines.map((line) => `<span><i style="background:${line.colour}"></i>${escape(line.name)}</span>`),
+  const key = [...lines.map((line) => `<span><svg width="40" height="10" aria-hidden="true"><path d="M0 5L40 5" ${stroke(line)}/></svg> ${escape(line.name)}</span>`),
     ...bands.map((band) => `<span><i class="band" style="background:var(--band)"></i>${escape(band.name)}</span>`)].join("");
   return `<svg class="chart" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${escape(title)}; last: ${escape(last)}">${parts.join("")}</svg><div class="key">${key}</div>`;
 }
@@ -177,7 +182,7 @@ function graph() {
   set("element", !chosen ? "" : one ? `<h3>${escape(name)}</h3><div class="columns"><table><tbody>
     <tr><td>query (group)</td><td>${escape(now.groups[name] || "main")}</td></tr><tr><td>events</td><td>${whole(one.events)}</td></tr>
     <tr><td>now</td><td>${rate(one.rate)}</td></tr><tr><td>time of an event (mean)</td><td>${seconds(one.service_us === null ? null : one.service_us / 1e6)}</td></tr>
-    <tr><td>works, of one core</td><td>${(100 * one.busy).toFixed(1)}%</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
+    <tr><td>works, of one core</td><td>${one.busy === null ? "–" : `${(100 * one.busy).toFixed(1)}%`}</td></tr><tr><td>instances</td><td>${whole(one.instances)}</td></tr>
     <tr><td>fullest partition, of the mean</td><td>${one.skew === null ? "–" : `${one.skew.toFixed(2)} times`}</td></tr>
     <tr><td>dead letters</td><td>${whole(one.dead_letters)}</td></tr><tr><td>late</td><td>${whole(one.late)}${one.late_in_part ? `; ${whole(one.late_in_part)} more missed some windows` : ""}</td></tr></tbody></table><div>${hottest(one.hottest)}</div></div>${own.length ? buried(own, `The last dead letters of ${escape(name)}`) : ""}`
     : `<p class="faint">${chosen.startsWith("element_") ? "Nothing was measured there lately." : "Its rate stands in its box; nothing else is measured there."}</p>`);
@@ -208,9 +213,8 @@ function charts() {
   const common = { from, to, shownX: clock, marks: now.marks };
   const last = now.series.filter((one) => one.gives_results).at(-1) || now.series.at(-1);
   const bands = now.today && now.today.bands.p95.every((one) => one !== null) ? [{ name: "p95 predicted as it is now, 90% of runs", range: now.today.bands.p95 }] : [];
-  const colours = ["var(--p50)", "var(--p95)", "var(--p99)", "var(--good)"];
-  const each = (column) => now.series.map((one, place) => ({ name: one.group, colour: colours[place % 4], points: within(one, column) }));
-  const latency = chart("Latency", [{ name: "p50", colour: "var(--p50)", points: within(last, 1) }, { name: "p95", colour: "var(--p95)", points: within(last, 2) }, { name: "p99", colour: "var(--p99)", points: within(last, 3) }], { ...common, shownY: seconds, bands });
+  const each = (column) => now.series.map((one, place) => ({ name: one.group, ...styled(place), points: within(one, column) }));
+  const latency = chart("Latency", ["p50", "p95", "p99"].map((name, place) => ({ name, ...styled(place), points: within(last, place + 1) })), { ...common, shownY: seconds, bands });
   const figures = [
     ["Latency, from the intended send time to the commit of the result", latency],
     ["Events per second, by query", chart("Rate", each(4).filter((line) => line.points.some((one) => one[1])), { ...common, shownY: rate })],
@@ -320,8 +324,8 @@ function moved(answered) {
   set("predicted", cell
     ? `<p>p50 <b>${seconds(p50)}</b>, p95 <b>${seconds(p95)}</b>, p99 <b>${seconds(p99)}</b>; busy ${(100 * busy).toFixed(0)}% of the time; ${whole(batches)} micro-batches a day (predicted).</p><p>${written}</p>`
     : `<p>The query would not keep up at this rate and setting (predicted).</p>`);
-  const line = (name, colour, figure) => ({ name, colour, points: stops.triggers.map((one, at) => [at, row[at] ? row[at][figure] : null]) });
-  set("curve", chart("Predicted latency by trigger interval", [line("p50", "var(--p50)", 0), line("p95", "var(--p95)", 1), line("p99", "var(--p99)", 2)], {
+  const lines = ["p50", "p95", "p99"].map((name, figure) => ({ name, ...styled(figure), points: stops.triggers.map((one, at) => [at, row[at] ? row[at][figure] : null]) }));
+  set("curve", chart("Predicted latency by trigger interval", lines, {
     from: 0, to: stops.triggers.length - 1, shownX: (at) => (Number.isInteger(at) ? seconds(stops.triggers[at]).replace(/^0 s$/, "back to back") : ""), shownY: seconds, point: cell ? [column, p95] : null, log: true }));
 }
 
