@@ -12,16 +12,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.adapter.consumers import Consumers
-from penstock.adapter.guard import Guard
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.operations import Operations
-from penstock.adapter.problem import Problem, as_response, refusal
 from penstock.adapter.producers import Producers
 from penstock.adapter.room import Room
 from penstock.adapter.routes import ROUTES, Route
 from penstock.adapter.streams import Input, Limits, Output
 from penstock.errors import PenstockError
+from penstock.web.guard import Guard
 from penstock.web.memory import Memory
+from penstock.web.problem import Problem, as_response, refusal
 
 Handler = Callable[..., Awaitable[Response]]
 """What answers a request; it gets the stream, too, where the path names one."""

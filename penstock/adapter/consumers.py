@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from penstock.adapter.metrics import Metrics
-from penstock.adapter.problem import refusal
 from penstock.adapter.room import Room
 from penstock.adapter.store import Stored
 from penstock.adapter.streams import Output
 from penstock.errors import ConfigurationError
 from penstock.kinds.text import key_of_path
+from penstock.web.problem import refusal
 
 CHUNK, CHUNK_BYTES = 500, 256 << 10
 """Events that are read for a consumer at a time, and about how many bytes of them are held while it does not read."""

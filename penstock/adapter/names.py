@@ -3,8 +3,8 @@
 import msgspec
 
 from penstock.adapter.body import Parsed, Rejection
-from penstock.adapter.problem import refusal
 from penstock.connectors.log import Parcel, Request
+from penstock.web.problem import refusal
 
 NAME_LENGTH = 200
 """Characters that an Idempotency-Key, or an id, may have."""

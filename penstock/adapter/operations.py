@@ -11,13 +11,13 @@ from starlette.responses import Response
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.openapi import description
 from penstock.adapter.page import page
-from penstock.adapter.problem import refusal
 from penstock.adapter.producers import Producers
 from penstock.adapter.room import Hold, Room
 from penstock.adapter.streams import Input, Limits, Output
 from penstock.errors import ConfigurationError
 from penstock.kinds.coding import json_schema
 from penstock.runs.gate import Gate
+from penstock.web.problem import refusal
 
 PLACES = {
     "docs": "/docs",

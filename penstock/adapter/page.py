@@ -3,34 +3,24 @@
 from html import escape
 from typing import Any
 
-Json = dict[str, Any]
+from penstock.web.document import document
 
-HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-code, pre {{ font: 14px/1.5 ui-monospace, monospace; }}
-pre {{ padding: .5rem .75rem; overflow-x: auto; border: 1px solid #8888; }}
-h2 {{ margin-top: 2rem; font-size: 1.1rem; }}
-</style></head><body>
-<h1>{title}</h1>
-<p>{description}</p>
-<p>The same for programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {version}).</p>
-"""
+Json = dict[str, Any]
 
 
 def page(openapi: Json) -> str:
     """The page for an OpenAPI document."""
     info = openapi["info"]
-    head = HEAD.format(title=escape(info["title"]), description=escape(info["description"]), version=openapi["openapi"])
+    programs = (
+        f'<p>The same for programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {openapi["openapi"]}).</p>'
+    )
     operations = [
         _operation(path, method, operation, openapi)
         for path, methods in openapi["paths"].items()
         for method, operation in methods.items()
     ]
-    return head + "".join(operations) + "</body></html>\n"
+    opening = f"<h1>{escape(info['title'])}</h1><p>{escape(info['description'])}</p>"
+    return document(info["title"], [opening, programs, *operations])
 
 
 def _operation(path: str, method: str, operation: Json, openapi: Json) -> str:

@@ -14,11 +14,11 @@ from starlette.websockets import WebSocket
 from penstock.adapter.body import MOST_EVENTS, Malformed, Rejection, gunzip
 from penstock.adapter.door import KeyReused
 from penstock.adapter.names import Names, key_of, unwrap
-from penstock.adapter.problem import Problem, refusal
 from penstock.adapter.room import Hold, Room
 from penstock.adapter.streams import Input, Limits
 from penstock.connectors.log import Parcel
 from penstock.errors import SinkError
+from penstock.web.problem import Problem, refusal
 
 LARGEST_SOCKET_MESSAGE = 1 << 20
 """Bytes of a WebSocket's message, which is held whole before it can be counted; larger bodies go by POST."""

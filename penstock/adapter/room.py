@@ -2,8 +2,8 @@
 
 from types import TracebackType
 
-from penstock.adapter.problem import refusal
 from penstock.web.memory import Memory
+from penstock.web.problem import refusal
 
 
 class Room:

@@ -17,7 +17,6 @@ import msgspec
 import uvloop
 
 from penstock.adapter.api import Api
-from penstock.adapter.guard import Guard
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.store import LogStore, Store
 from penstock.adapter.streams import Input, Limits, Output, outputs_of
@@ -28,6 +27,7 @@ from penstock.errors import ConfigurationError
 from penstock.runs.gate import Gate
 from penstock.web.access import Access
 from penstock.web.exposure import LOOPBACK, check_exposure
+from penstock.web.guard import Guard
 from penstock.web.server import Certificate, Server, listen
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Adapter:
             name: Output(name, event_type, LogStore(self._outputs[name]), key)
             for name, (event_type, key) in outputs_of(self._topology).items()
         }
-        guard = Guard(options.access, options.origins, (options.host, *options.hosts))
+        guard = Guard(options.access, (options.host, *options.hosts), options.origins)
         api = Api(self._topology.application, inputs, outputs, guard, options.limits, metrics, options.origins)
         told = _told_to_stop(leash=options.leash)
         mirrors = [threading.Thread(target=mirror.run, daemon=True) for mirror in self._mirrors]

@@ -76,7 +76,7 @@ def shown(answer: Tuning) -> str:
     lines = []
     if answer.measured:
         figures = ", ".join(f"{name} {value:.2f} s" for name, value in answer.measured.items())
-        lines.append(f"  today     {figures} (measured)")
+        lines.append(f"  today     {figures} ({answer.latency_kind})")
     if answer.today is not None:
         trigger = answer.today.setting.interval
         low, high = answer.today.band(answer.target.name)
@@ -98,5 +98,4 @@ def shown(answer: Tuning) -> str:
         lines.append(f"  besides   {answer.besides}")
     chosen = answer.chosen or answer.today
     lines += [f"  assumed   {text}" for text in (chosen.assumptions if chosen else ())]
-    head = {True: "can be met", False: "cannot be met by a trigger", None: "is not decided"}[answer.feasible]
-    return "\n".join([f"A {answer.target.name} of {answer.target.seconds:g} s {head}.", *lines])
+    return "\n".join([answer.headline, *lines])

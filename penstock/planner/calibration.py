@@ -327,6 +327,11 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
         models.append(QueryModel(query, pooled, apart))
     first = observation.queries[0]
     arrivals = arrivals_of([series.windows() for series in first.series])
+    if arrivals is None and not any(series.whole[1:].any() for series in first.series):
+        raise ConfigurationError(
+            f"Of no two micro-batches of {first.name} that follow each other is the progress there: it was sampled. Record each, by "
+            "a StreamingQueryListener or from the driver's log."
+        )
     if arrivals is None:
         raise ConfigurationError(
             f"No rows arrive at {first.name}, as far as the recording shows: record it under load."

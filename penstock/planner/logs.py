@@ -16,7 +16,7 @@ def about_logs(observation: Observation) -> str:
     """
     found = []
     for query in observation.queries:
-        ran = [record for record in query.records if record.ran and record.rows]
+        ran = [record for record in query.records if record.ran and record.taken]
         if not ran or query.latency_ms:
             continue
         logs = float(

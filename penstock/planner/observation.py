@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,7 +44,7 @@ LEAST_WARM = 8
 class Note:
     """Something seen in a recording, and what was done about it."""
 
-    kind: Literal["torn", "missing", "restart", "warm-up", "trigger", "short", "late"]
+    kind: Literal["torn", "missing", "restart", "warm-up", "trigger", "short", "late", "earlier"]
     text: str
 
 
@@ -88,23 +89,25 @@ class QueryObservation:
         return sum(map(len, self.series))
 
     def latency(self) -> dict[str, float]:
-        """Measured: mean and quantiles over the last recording's warm micro-batches, by name, in seconds.
+        """Mean and quantiles over the last recording's warm micro-batches, by name, in seconds.
 
-        Of a run of Penstock they are of each result, from the intended send time; of others each row is taken to have
-        come at a moment between the two admissions that its arrival lies between. Empty where nothing is known.
+        Of a run of Penstock they are measured: of each result, from the intended send time. Of others they are derived:
+        each row is taken to have come at a moment between the two admissions that its arrival lies between, where the
+        progress of both is there. Empty where nothing is known.
         """
         if self.latency_ms and self.latency_ms[-1].counts:
             measured = self.latency_ms[-1]
             quantiles = {name: (measured.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
             return {"mean": (measured.mean or 0.0) / 1e3, **quantiles}
-        if self.upstream is not None or not self.series or len(self.series[-1]) < 2:
+        if self.upstream is not None or not self.series:
             return {}
-        series = self.series[-1]
-        taken = np.cumsum(series.rows)
-        arrived = Flow(series.admitted, taken + series.waiting)
-        passage = Passage(series.started, series.admitted, series.visible, series.ended, taken)
-        _, latencies = passage.latencies(arrived, float(series.admitted[0]))
-        return summary(latencies)
+        found = [_derived(part) for part in _unbroken(self.series[-1]) if len(part) > 1]
+        return summary(np.concatenate(found)) if found else {}
+
+    @property
+    def latency_kind(self) -> Literal["measured", "derived"]:
+        """How `latency` is known: of results that were timed, or from when rows are taken to have arrived."""
+        return "measured" if self.latency_ms and self.latency_ms[-1].counts else "derived"
 
 
 @dataclass(frozen=True)
@@ -249,7 +252,7 @@ class _Recording:
                 if record.query in called:
                     queries[called[record.query]].append(record)
                 continue
-            kind = record.name or " ".join(re.sub(r"@[0-9a-f]+", "", source.description) for source in record.sources)
+            kind = record.name or record.query or " ".join(source.description for source in record.sources)
             called[record.query] = names.setdefault(kind, record.name or record.query[:8] or "query")
             queries.setdefault(called[record.query], []).append(record)
         recording = cls(found, queries)
@@ -323,6 +326,8 @@ class _Recording:
                 options = Uri.parse(uri).options
                 gate |= {key: float(options[key]) for key in ("min_rows", "max_rows") if key in options}
                 gate |= {key: options[key] for key in ("max_delay",) if key in options}
+            if "max_rows" not in gate and warm and (ceiling := warm[-1].ceiling) is not None:
+                gate["max_rows"] = ceiling
         found = cores or _cores(self.start)
         partitions = (self.manifest and self.manifest.partitions) or max(
             (r.partitions or 0 for r in self.queries[name]), default=0
@@ -401,6 +406,20 @@ class _Recording:
             notes.append(
                 Note("torn", f"{self.found.torn} lines of {path} are cut off or no progress, and are left out.")
             )
+        if self.found.odd:
+            notes.append(
+                Note(
+                    "torn",
+                    f"{self.found.odd} progresses of {path} have times or durations that cannot be, and are left out.",
+                )
+            )
+        if self.found.earlier:
+            notes.append(
+                Note(
+                    "earlier",
+                    f"{path} has {self.found.earlier:,} progresses before the last {len(self.found.records):,}, which are looked at.",
+                )
+            )
         for name in names:
             runs = {record.run for record in self.queries.get(name, ())}
             if len(runs) > 1:
@@ -437,6 +456,25 @@ def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:
             f"The recording has {len(names)} queries ({', '.join(names)}): choose one with --query (query= in Python)."
         )
     return names
+
+
+def _unbroken(series: Series) -> list[Series]:
+    """The parts in which no progress is missing."""
+    breaks = [0, *np.flatnonzero(~series.whole[1:]) + 1, len(series)]
+    return [series[slice(low, high)] for low, high in pairwise(breaks)]
+
+
+def _derived(series: Series) -> Any:
+    """The latencies of rows that came between admissions that are known."""
+    taken = np.cumsum(series.rows)
+    quiet = np.flatnonzero(np.isfinite(series.since))
+    quiet = quiet[quiet > 0]
+    looked = np.concatenate([series.admitted, series.since[quiet]])
+    there = np.concatenate([taken + series.waiting, taken[quiet - 1] + series.waiting[quiet - 1]])
+    order = np.argsort(looked, kind="stable")
+    arrived = Flow(looked[order], np.maximum.accumulate(there[order]))
+    passage = Passage(series.started, series.admitted, series.visible, series.ended, taken)
+    return passage.latencies(arrived, float(series.admitted[0]))[1]
 
 
 def _warm(series: Series) -> Series:

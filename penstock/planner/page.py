@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.tuning import Tuning
 from penstock.planner.verdict import Verdict
+from penstock.web.document import document
 
 if TYPE_CHECKING:
     from penstock.queueing.plot import Plot
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24 }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
-table { border-collapse: collapse; width: 100% } td, th { padding: .3rem .6rem; border-bottom: 1px solid #d5dae0; text-align: right }
-td:first-child, th:first-child { text-align: left } code { background: #f2f4f6; padding: .1rem .3rem }
-.kind { color: #57606a; font-size: .85rem } svg { width: 100%; height: auto }
-"""
 TODAY, CHOSEN, CURVE, FILES = "#d55e00", "#009e73", "#0072b2", "#777777"
 
 
@@ -28,7 +22,7 @@ def page(tuning: Tuning, source: str) -> str:
     parts = [f"<h1>{escape(source)}: options for a {target}</h1>", f"<p>{escape(_headline(tuning))}</p>"]
     if tuning.options:
         parts.append("<h2>What to set</h2>" + settings(tuning.options))
-    parts += [limits(tuning.verdicts), figures(tuning.measured, tuning.today, tuning.chosen)]
+    parts += [limits(tuning.verdicts), figures(tuning.measured, tuning.today, tuning.chosen, tuning.latency_kind)]
     if len(tuning.tried) > 1:
         parts.append("<h2>Latency and files, by trigger interval</h2>" + curve(tuning).svg())
     if tuning.besides:
@@ -36,13 +30,6 @@ def page(tuning: Tuning, source: str) -> str:
     shown = tuning.chosen or tuning.today
     parts.append(assumed(shown.assumptions if shown else ()))
     return document(f"{source}: {target}", parts)
-
-
-def document(title: str, parts: Iterable[str]) -> str:
-    """A page of parts, as HTML that needs no other file."""
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    body = "\n".join(filter(None, parts))
-    return f'<!doctype html><html lang="en">{head}\n{body}\n</html>\n'
 
 
 def settings(options: Mapping[str, str]) -> str:
@@ -68,14 +55,16 @@ def assumed(texts: Sequence[str]) -> str:
 
 def _headline(tuning: Tuning) -> str:
     held = "" if tuning.max_rate is None else f" It is expected to hold up to {tuning.max_rate:,.0f} rows per second."
-    return tuning.reason + held
+    return f"{tuning.headline} {tuning.reason}{held}"
 
 
-def figures(measured: Mapping[str, float], today: Prediction | None, chosen: Prediction | None) -> str:
+def figures(
+    measured: Mapping[str, float], today: Prediction | None, chosen: Prediction | None, kind: str = "measured"
+) -> str:
     """Measured, predicted for today, predicted for the choice, side by side."""
     columns: list[tuple[str, dict[str, str]]] = []
     if measured:
-        columns.append(("today, measured", {name: f"{measured[name]:.2f} s" for name in LATENCIES}))
+        columns.append((f"today, {kind}", {name: f"{measured[name]:.2f} s" for name in LATENCIES}))
     for title, prediction in (("today, predicted", today), ("chosen, predicted", chosen)):
         if prediction is not None:
             columns.append((title, _shown(prediction)))

@@ -4,10 +4,11 @@ from html import escape
 
 import msgspec
 
-from penstock.planner.page import CHOSEN, CURVE, TODAY, assumed, document, figures, limits, settings
+from penstock.planner.page import CHOSEN, CURVE, TODAY, assumed, figures, limits, settings
 from penstock.planner.planning import Planning
 from penstock.planner.prediction import Prediction
 from penstock.planner.prices import Prices
+from penstock.web.document import document
 
 THRESHOLDS = "#cc79a7"
 

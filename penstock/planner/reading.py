@@ -1,22 +1,30 @@
-"""Finding progresses in what users have: a run's directory, a listener's lines, `recentProgress`, a Spark event log."""
+"""Finding progresses in what users have: a run's directory, a listener's lines, `recentProgress`, logs, a Spark event log."""
 
-import json
+import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from penstock.errors import SourceError
-from penstock.runs.files import PROGRESS
+from penstock.planner.forms import STANDARD_INPUT, Objects, files_of, is_progress, lines_of
 from penstock.runs.record import Record, idle_of, record_of
-from penstock.storage.journal import lines_of
+from penstock.storage import journal
 from penstock.storage.place import is_local
 
 IDLE = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryIdleEvent"
 WANTED = (
-    "give a run's directory, a file of progress as JSON lines (a listener's, or recentProgress), or a Spark event log "
-    "that is not compressed"
+    "give a run's directory, progress as JSON (a listener's lines, recentProgress, a driver's log, a platform's event log; "
+    "packed or not; - is standard input), or a Spark event log"
 )
+MOST = 100_000
+"""Progresses that are modelled, the last ones: their memory is bounded however long a query was recorded."""
+FAR_S = 366 * 86400.0
+"""A progress at such a distance from the others is of a clock that was wrong."""
+OF_STREAMS = {"batchTime", "inputSize", "processingTime"}
+"""What batches of DStreams have, by which Spark streamed before Structured Streaming."""
 
 
 @dataclass
@@ -27,12 +35,16 @@ class Found:
     ----------
     records: progresses in the order of the file.
     torn: lines that are no JSON: cut off in the middle, or something else.
+    odd: progresses left out, whose times or durations cannot be.
+    earlier: progresses left out, since there are too many.
     tasks: of an event log, of each task of each micro-batch: (stage, run time, garbage collection) in seconds.
     """
 
     path: Path
     records: list[Record] = field(default_factory=list)
     torn: int = 0
+    odd: int = 0
+    earlier: int = 0
     tasks: list[tuple[int, float, float]] = field(default_factory=list)
 
 
@@ -44,86 +56,72 @@ def find(path: Path) -> Found:
     SourceError: there are none; says what is wanted.
     """
     found = Found(path)
+    last: deque[Record] = deque(maxlen=MOST)
+    streams = 0
     try:
-        for file in _files(path):
-            _read(file, found)
+        for entry in _entries(path, found):
+            if isinstance(entry, dict) and entry.keys() >= OF_STREAMS:
+                streams += 1
+            record = _taken(entry, found, found.earlier + len(last))
+            if record is not None:
+                found.earlier += len(last) == MOST
+                last.append(record)
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror or error}): {WANTED}.") from error
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path} is not text, or is compressed: {WANTED}.") from error
+    if streams and not last:
+        raise SourceError(
+            f"{path} holds {streams} batches of DStreams, which are no micro-batches of Structured Streaming: their progress says "
+            "neither what waits nor what a batch costs before it begins."
+        )
+    found.records = _plausible(last, found)
     if not any(record.sources for record in found.records):
         reason = f"holds {found.torn} lines, none of which is" if found.torn else "holds no"
         raise SourceError(f"{path} {reason} progress of a streaming query: {WANTED}.")
     return found
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    if (path / PROGRESS).exists():
-        return [path / PROGRESS]
-    parts = sorted(path.glob("events_*"), key=lambda part: int(part.name.split("_")[1]))  # of a rolling event log
-    if not parts:
-        raise SourceError(f"{path} has neither {PROGRESS} nor events_*: {WANTED}.")
-    return parts
-
-
-def _read(path: Path, found: Found) -> None:
+def _entries(path: Path, found: Found) -> Iterator[Any]:
+    objects = Objects()
     if not is_local(path) and path.is_dir():  # the progresses of a run in a store
-        for entry in _parsed(lines_of(path), found):
-            _take(entry, found)
-        return
-    with path.open(encoding="utf-8") as lines:
-        if path.suffix != ".jsonl" and lines.read(1) == "[":  # recentProgress, written as one array
-            lines.seek(0)
-            try:
-                entries = json.load(lines)
-            except json.JSONDecodeError:
-                found.torn += 1
-                return
-            for entry in entries:
-                _take(entry, found)
-            return
-        lines.seek(0)
-        for entry in _parsed(lines, found):
-            _take(entry, found)
+        yield from objects.of(line.decode() for line in journal.lines_of(path))
+    else:
+        for file in [path] if str(path) in STANDARD_INPUT else files_of(path):
+            yield from objects.of(lines_of(file))
+    found.torn += objects.torn
 
 
-def _parsed(lines: Any, found: Found) -> Iterator[Any]:
-    for line in lines:
-        if not line.strip():
-            continue
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            found.torn += 1
+def _plausible(records: deque[Record], found: Found) -> list[Record]:
+    """Those whose times and durations can be."""
+    if not records:
+        return []
+    middle = median(record.started for record in records)
+    kept = [
+        record
+        for record in records
+        if abs(record.started - middle) < FAR_S
+        and all(map(math.isfinite, record.phases.values()))
+        and record.duration >= 0
+    ]
+    found.odd += len(records) - len(kept)
+    return kept
 
 
-def _take(entry: Any, found: Found) -> None:
-    if isinstance(entry, str):  # a progress that was encoded twice
-        try:
-            entry = json.loads(entry)
-        except json.JSONDecodeError:
-            found.torn += 1
-            return
+def _taken(entry: Any, found: Found, number: int) -> Record | None:
+    """The record of a progress, or of an event that says that a query idles; what a task took is noted."""
     if not isinstance(entry, dict):
-        return
+        return None
     if entry.get("Event") == "SparkListenerTaskEnd":
         metrics = entry.get("Task Metrics") or {}
         run, collection = metrics.get("Executor Run Time", 0), metrics.get("JVM GC Time", 0)
         found.tasks.append((int(entry.get("Stage ID", 0)), run / 1e3, collection / 1e3))
-        return
+        return None
     idle = entry.get("idle") or (entry if entry.get("Event") == IDLE else None)
     if isinstance(idle, dict):
-        quiet = idle_of(idle)
-        found.records += [] if quiet is None else [quiet]
-        return
+        return idle_of(idle)
     progress = entry.get("progress", entry)
-    if isinstance(progress, str):
-        _take(progress, found)
-        return
-    record = record_of(progress) if isinstance(progress, dict) and "batchId" in progress else None
-    if record is not None:
-        found.records.append(record)
-    elif "batchId" in entry or "progress" in entry:
-        found.torn += 1
+    if isinstance(progress, dict) and is_progress(progress):
+        record = record_of({"batchId": number, **progress})
+        found.torn += record is None
+        return record
+    found.torn += "batchId" in entry or "progress" in entry
+    return None

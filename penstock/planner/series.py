@@ -14,6 +14,12 @@ BACK_TO_BACK_S = 0.05
 """A trigger that begins so soon after the last has waited for nothing."""
 HURRIED = 0.9
 """A share of busy time that only micro-batches back to back have, where their starts are too few to tell."""
+LEAST_CAPPED, CAPPED = 8, 0.98
+"""Micro-batches of which a maximum of rows is told, and the share of it that counts as all of it."""
+LATE_S = 0.5
+"""How late a trigger may start, for its interval to be told."""
+ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
+"""What intervals that people choose are multiples of."""
 TRIGGERS_S = (
     0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.8, *(half / 2 for half in range(2, 21)), *range(11, 61), 90, 120, 180, 300,
     600, 900, 1200, 1800, 3600,
@@ -31,6 +37,8 @@ class Series:
     admitted: when it was fixed which rows they take. visible: when their results were.
     rows: taken. waiting: there and left for later. keys: distinct ones, nan where unknown.
     whole: whether the progress of the micro-batch before is there, too.
+    outstanding: files or bytes, or rows, that were left for later; nan where the source does not say.
+    since: when a trigger last found that none of the rows was there; nan where the micro-batch before tells.
     """
 
     numbers: Real
@@ -42,6 +50,8 @@ class Series:
     waiting: Real
     keys: Real
     whole: NDArray[np.bool_]
+    outstanding: Real
+    since: Real
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -70,6 +80,20 @@ class Series:
         trigger = self.trigger()
         return self.busy > HURRIED if trigger is None else trigger == 0
 
+    @property
+    def ceiling(self) -> float | None:
+        """The most rows of a micro-batch, where most have just as many, and more wait or may wait: a maximum per trigger."""
+        if len(self) < LEAST_CAPPED:
+            return None
+        most = float(self.rows.max())
+        capped = self.rows >= CAPPED * most
+        waits = self.outstanding[capped] > 0
+        told = np.isfinite(self.outstanding[capped])
+        if most < 2 or capped.mean() < 0.5 or not (waits | ~told).mean() > 0.5:
+            return None
+        exact = float((self.rows == most).mean()) > 0.5
+        return most if waits.mean() > 0.5 or (exact and self.busy > HURRIED) else None
+
     def windows(self) -> tuple[Real, Real]:
         """Between successive admissions: seconds, and rows that arrived in them."""
         widths = np.diff(self.admitted)
@@ -84,6 +108,10 @@ class Series:
         starts = self.started[1:][waited]
         if len(starts) < max(3, 0.1 * len(self)):
             return 0.0 if len(self) > 10 and not len(starts) else None
+        empty = self.since[np.isfinite(self.since)]
+        starts = np.sort(np.concatenate([starts, empty]))
+        if (steady := _steady(starts)) is not None:
+            return steady
         for interval in sorted(TRIGGERS_S, reverse=True):
             phases = np.mod(starts, interval)
             if np.mean(phases < min(0.06, interval / 10)) > 0.9 and np.median(np.diff(starts)) >= 0.9 * interval:
@@ -101,7 +129,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
     """
     ran = [record for record in records if record.ran]
     latest = {record.number: record for record in ran}  # of one that was repeated the last counts
-    kept = sorted((record for record in latest.values() if _taken(record) > 0), key=lambda record: record.number)
+    kept = sorted((record for record in latest.values() if record.taken > 0), key=lambda record: record.number)
     empty = {record.number for record in ran} - {record.number for record in kept}
     numbers = [record.number for record in kept]
     before = [None, *numbers][: len(numbers)]
@@ -113,7 +141,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
             [visible.get(record.number, record.started + record.duration - record.closing) for record in kept]
         ),
         ended=np.array([record.started + record.duration for record in kept]),
-        rows=np.array([float(_taken(record)) for record in kept]),
+        rows=np.array([float(record.taken) for record in kept]),
         waiting=np.array([float(sum(source.waiting or 0 for source in record.sources)) for record in kept]),
         keys=np.array([np.nan if record.keys is None else float(record.keys) for record in kept]),
         whole=np.array(
@@ -123,8 +151,45 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
             ],
             dtype=bool,
         ),
+        outstanding=np.array([_outstanding(record) for record in kept]),
+        since=_since([record for record in records if not record.taken], kept),
     )
 
 
-def _taken(record: Record) -> int:
-    return sum(source.taken for source in record.sources)
+def _since(empty: Sequence[Record], kept: Sequence[Record]) -> Real:
+    """For each micro-batch when, after the one before, a trigger last found nothing."""
+    looked = np.sort([record.started for record in empty])
+    started = np.array([record.started for record in kept])
+    if not len(looked) or not len(started):
+        return np.full(len(started), np.nan)
+    place = np.searchsorted(looked, started - BACK_TO_BACK_S) - 1
+    last = np.where(place >= 0, looked[np.maximum(place, 0)], np.nan)
+    before = np.concatenate([[-np.inf], [record.started + record.duration for record in kept[:-1]]])
+    return np.where(last > before, last, np.nan)
+
+
+def _steady(starts: Real) -> float | None:
+    """The interval of starts that all lie on one grid, whichever it is, be they late or some left out; None where they do not."""
+    gaps = np.diff(starts)
+    gaps = gaps[gaps > BACK_TO_BACK_S]
+    if len(gaps) < 3:
+        return None
+    typical = float(np.median(gaps[gaps <= 1.5 * np.quantile(gaps, 0.1)]))
+    turns = np.concatenate([[0], np.cumsum(np.round(gaps / typical))])
+    at = np.concatenate([[0], np.cumsum(gaps)])
+    slope, phase = np.polyfit(turns, at, 1)
+    off = np.abs(at - slope * turns - phase)
+    if np.mean(off < min(LATE_S, slope / 8)) < 0.9 or np.median(turns[1:] - turns[:-1]) > 1:
+        return None
+    for step in ROUND_S:
+        interval = round(slope / step) * step
+        if interval and abs(interval - slope) <= 0.005 * slope:
+            return float(round(interval, 3))
+    return float(slope)
+
+
+def _outstanding(record: Record) -> float:
+    """What waits at the sources, as far as they say; nan where none does."""
+    said = [source.waiting if source.waiting is not None else source.outstanding for source in record.sources]
+    known = [float(one) for one in said if one is not None]
+    return sum(known) if known else float("nan")

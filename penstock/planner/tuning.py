@@ -25,6 +25,8 @@ STEPS = (0, 0.1, 0.2, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 
 """Trigger intervals that are tried, in seconds."""
 SURE = 0.9
 """The upper end of the band of so much that must meet the target."""
+UNSETTLED = ("saturated", "working off")
+"""What limits a query whose recording shows how much it takes, and not how much would arrive."""
 QUICK = 24
 """Replicates for a band while searching."""
 
@@ -68,6 +70,26 @@ class Tuning:
     cores_missing: float | None
     tried: tuple[Prediction, ...]
     besides: str = ""
+    latency_kind: str = "measured"
+
+    @property
+    def chance(self) -> float | None:
+        """The share of runs, as long as the recording, in which the choice is expected to meet the target."""
+        if self.chosen is None or not len(self.chosen.replicates[self.target.name]):
+            return None
+        return float(np.mean(self.chosen.replicates[self.target.name] <= self.target.seconds))
+
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence."""
+        goal = f"A {self.target.name} of {self.target.seconds:g} s"
+        if self.feasible is None:
+            return f"Whether {goal[0].lower()}{goal[1:]} can be met is not known."
+        if not self.feasible:
+            return f"{goal} cannot be met by a trigger."
+        if self.sure or self.chance is None:
+            return f"{goal} can be met."
+        return f"{goal} may be met ({10 * self.chance:.0f} in 10)."
 
     @property
     def limits(self) -> str:
@@ -102,9 +124,11 @@ class Tuning:
         """As `penstock tune --json` prints it."""
         return {
             "target": {self.target.name: self.target.seconds},
-            "today": None if self.today is None else {**self.today.to_json(), "measured": self.measured or None},
+            "today": None if self.today is None else {**self.today.to_json(), "measured": self.measured or None, "measured_kind": self.latency_kind},
             "chosen": None if self.chosen is None else self.chosen.to_json(),
+            "headline": self.headline,
             "feasible": self.feasible,
+            "chance": self.chance,
             "sure": self.sure,
             "limits": self.limits,
             "verdicts": [{"kind": v.kind, "text": v.text, "confident": v.confident} for v in self.verdicts],
@@ -141,7 +165,8 @@ def tune(
     found = tuple(verdicts(observation))
     measured = observation.queries[-1].latency()
     besides = about_logs(observation)
-    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, (), besides)
+    kind = observation.queries[-1].latency_kind
+    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, (), besides, kind)
     if found[0].kind in ("idle", "unclear"):
         return replace(
             unknown, reason="The recording does not carry a prediction: record the query under load, for longer."
@@ -152,8 +177,21 @@ def tune(
             calibration = calibration.following(observation, now=now)
     except ConfigurationError as error:
         return replace(unknown, reason=str(error))
+    stuck = next(
+        (one for one in found if one.kind in UNSETTLED and not (one.kind == "saturated" and one.confident)), None
+    )
+    if stuck is not None:
+        return replace(
+            unknown,
+            reason=f"What arrives is not what is taken, so no setting can be judged by this recording: {stuck.text}",
+        )
     answer = choose(calibration, target, what_if)
-    return replace(answer, measured=measured, verdicts=found, besides=besides)
+    if answer.feasible and any(one.kind == "saturated" for one in found) and (what_if is None or what_if.rate is None):
+        return replace(
+            unknown,
+            reason="The query does not keep up (see what limits it): what it would do if it did was never seen.",
+        )
+    return replace(answer, measured=measured, verdicts=found, besides=besides, latency_kind=kind)
 
 
 def choose(calibration: Calibration, target: Target, what_if: Setting | None = None, *, fine: bool = False) -> Tuning:

@@ -108,8 +108,8 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
 def _is_idle(query: QueryObservation) -> bool:
     """Whether there is no row for over half of the time: Spark reports every ten seconds that there was none."""
     last = query.records[-1].started
-    quiet = last - max((one.started + one.duration for one in query.records if one.rows), default=-np.inf)
-    empty = sum(not one.rows for one in query.records)
+    quiet = last - max((one.started + one.duration for one in query.records if one.taken), default=-np.inf)
+    empty = sum(not one.taken for one in query.records)
     return quiet > 0.5 * (last - query.records[0].started) or empty > 5 * len(query.records) / 6
 
 
@@ -134,26 +134,38 @@ def _swamped(query: QueryObservation) -> Verdict | None:
 
 def _throttled(seen: _Evidence) -> Verdict | None:
     """Micro-batches are cut to one size while more waits, and there is time left between them."""
-    rows, series = seen.series.rows, seen.series
-    ceiling = float(rows.max())
-    at_ceiling = float((rows >= 0.98 * ceiling).mean())
-    left = float((series.waiting > 0.02 * ceiling).mean())
-    growing = trend_of(series.admitted, series.waiting).grows(RISING)
-    if at_ceiling < 0.7 or left < 0.5 or float(np.median(rows)) < 2:
+    series, name = seen.series, seen.query.name
+    ceiling = series.ceiling
+    if ceiling is None:
         return None
-    if series.busy > 0.9:
-        if not growing:
-            return None
+    told = np.isfinite(series.outstanding)
+    if not told.any():
         return Verdict(
             "saturated",
-            f"micro-batches of {seen.query.name} take {ceiling:,.0f} rows each, one follows the other, and "
-            f"{series.waiting[-1]:,.0f} rows wait, more than before: the query does not keep up.",
+            f"most micro-batches of {name} take {ceiling:,.0f} rows, and one follows the other: they are at a maximum per trigger "
+            "(of rows or of files). The source does not say what waits behind it, so the query may not keep up.",
+            confident=False,
         )
+    waits = f"{series.outstanding[told][-1]:,.0f} {'rows' if series.waiting.any() else 'files or bytes'}"
+    trend = trend_of(series.admitted[told], series.outstanding[told])
+    if series.busy > 0.9:
+        if trend.grows(RISING):
+            return Verdict(
+                "saturated",
+                f"micro-batches of {name} take {ceiling:,.0f} rows each, one follows the other, and {waits} wait, more than before: "
+                "the query does not keep up.",
+            )
+        if trend.change < -RISING and trend.p < 0.001:
+            return Verdict(
+                "working off",
+                f"micro-batches of {name} take {ceiling:,.0f} rows each and one follows the other, while what waits becomes less "
+                f"({waits} at the end): a backlog is being worked off, and latency is not as it will be.",
+            )
+        return None
     return Verdict(
         "source throttled",
-        f"micro-batches of {seen.query.name} take no more than {ceiling:,.0f} rows (a maximum of rows per trigger) while "
-        f"{series.waiting[-1]:,.0f} more wait, and the query is busy only {series.busy:.0%} of the time: raise the maximum or "
-        "trigger more often.",
+        f"micro-batches of {name} take no more than {ceiling:,.0f} rows (a maximum of rows per trigger) while {waits} "
+        f"more wait, and the query is busy only {series.busy:.0%} of the time: raise the maximum or trigger more often.",
     )
 
 
@@ -188,6 +200,8 @@ def _rising(seen: _Evidence) -> Verdict | None:
 def _rate_trend(series: Series) -> float:
     """By how much the rate grows over the series; 0, where that may be chance."""
     widths, counts = series.windows()
+    if len(widths) < LEAST_WARM:
+        return 0.0
     groups = np.array_split(np.arange(len(widths)), min(24, len(widths)))
     groups = [group for group in groups if len(group)]
     rates = [float(counts[group].sum() / widths[group].sum()) for group in groups]
@@ -296,7 +310,7 @@ def _skewed(seen: _Evidence) -> Verdict | None:
 def _slow_sink(seen: _Evidence) -> Verdict | None:
     """What every batch costs whatever its rows, beyond what Spark itself takes."""
     took: dict[str, float] = {}
-    measured = [record for record in seen.records if record.ran and record.rows]
+    measured = [record for record in seen.records if record.ran and record.taken]
     for record in measured:
         for sink, lasted in record.delivered.items():
             took[sink] = took.get(sink, 0.0) + lasted
@@ -312,7 +326,7 @@ def _slow_sink(seen: _Evidence) -> Verdict | None:
         return None
     phases: dict[str, list[float]] = {}
     for record in seen.records:
-        if record.ran and record.rows:
+        if record.ran and record.taken:
             for name, value in record.phases.items():
                 phases.setdefault(name, []).append(value)
     typical = {name: float(np.median(values)) for name, values in phases.items()}
@@ -381,8 +395,8 @@ def _waits(seen: _Evidence) -> Verdict | None:
 _RULES: tuple[Callable[[_Evidence], Verdict | None], ...] = (
     _skewed, _throttled, _saturated, _rising, _growing_state, _pauses, _slow_sink, _overrun, _waits,
 )  # fmt: skip
-_CONCLUSIVE = ("saturated", "source throttled")
+_CONCLUSIVE = ("saturated", "source throttled", "working off")
 _ORDER = (
-    "skewed", "saturated", "source throttled", "rate rising", "state growing", "slow sink", "garbage collection",
+    "skewed", "saturated", "working off", "source throttled", "rate rising", "state growing", "slow sink", "garbage collection",
     "trigger too short", "waiting at the gate", "trigger too long", "idle", "unclear", "healthy",
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """One progress of a query, as Spark reports it after a micro-batch, from Spark 3.4 on."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,17 +19,19 @@ class SourceRecord:
     end: Positions | None
     latest: Positions | None
     """The end of the source when the micro-batch was planned."""
+    outstanding: float | None = None
+    """Of sources that count no rows that wait: files, or bytes, that do."""
 
     @property
     def taken(self) -> int:
         """Rows in the micro-batch.
 
         Rows of a batch that is evaluated twice count twice, and some offsets of a compacted topic hold nothing, so the smaller
-        figure stands.
+        figure stands; but some sources count no rows at all, and then the offsets do.
         """
-        return (
-            self.rows if self.start is None or self.end is None else min(self.rows, _difference(self.end, self.start))
-        )
+        if self.start is None or self.end is None:
+            return self.rows
+        return min(self.rows or sys.maxsize, _difference(self.end, self.start))
 
     @property
     def lag(self) -> Waiting | None:
@@ -77,6 +80,11 @@ class Record:
     def ran(self) -> bool:
         """Whether there was a micro-batch: Spark reports now and then that there was none."""
         return "addBatch" in self.phases
+
+    @property
+    def taken(self) -> int:
+        """Rows of all sources."""
+        return sum(source.taken for source in self.sources)
 
     @property
     def duration(self) -> float:
@@ -139,6 +147,10 @@ def idle_of(event: Mapping[str, Any]) -> Record | None:
         return None
 
 
+OUTSTANDING = ("numFilesOutstanding", "numBytesOutstanding")
+"""What sources of tables and of files in stores say of what waits."""
+
+
 def _rows(source: Mapping[str, Any]) -> int:
     return max(0, int(source.get("numInputRows") or 0))  # -1 where Spark does not know
 
@@ -147,7 +159,10 @@ def _source(source: Mapping[str, Any]) -> SourceRecord:
     start, end, latest = (positions_of(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
     if start is None and end is not None:
         start = {} if source.get("startOffset") is None else None
-    return SourceRecord(str(source.get("description", "")), _rows(source), start, end, latest)
+    metrics = source.get("metrics") or {}
+    left = next((metrics[name] for name in OUTSTANDING if name in metrics), None)
+    description = str(source.get("description", ""))
+    return SourceRecord(description, _rows(source), start, end, latest, None if left is None else float(left))
 
 
 def _difference(later: Positions, earlier: Positions) -> int:

@@ -34,7 +34,8 @@ from penstock.ui.metrics import exposition
 from penstock.ui.snapshot import picture, snapshot
 from penstock.ui.whatif import Place, WhatIf
 from penstock.web.access import Access
-from penstock.web.exposure import Names
+from penstock.web.guard import Guard
+from penstock.web.problem import Problem
 from penstock.web.server import Certificate, Server, listen
 
 EVERY_S = 1.0
@@ -99,8 +100,8 @@ class Page:
     """
 
     def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = ()) -> None:
-        self._directory, self._access = directory.absolute(), access
-        self._names = Names(hosts)
+        self._directory = directory.absolute()
+        self._guard = Guard(access, hosts, query="token", cookie=COOKIE)
         self.stopping = threading.Event()
         self._lock = threading.Lock()
         self._looked: dict[str, Looked] = {}
@@ -118,23 +119,17 @@ class Page:
         inner = Starlette(routes=routes, exception_handlers={PenstockError: _told})
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] == "http" and (refused := self._refused(Request(scope))) is not None:
-                await refused(scope, receive, send)
+            if scope["type"] != "http":
+                return
+            try:
+                self._guard.check(Request(scope), "consume")
+            except Problem as problem:
+                said = PlainTextResponse(problem.detail, problem.status_code, {**HEADERS, **(problem.headers or {})})
+                await said(scope, receive, send)
                 return
             await inner(scope, receive, send)
 
         return guarded
-
-    def _refused(self, request: Request) -> Response | None:
-        """What a request gets that is not meant for us, or not allowed."""
-        host = request.headers.get("host", "")
-        if not self._names.has(host):
-            return PlainTextResponse(f"This page does not go by the name {host}: allow it with --allow-host.", 421)
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ") or None
-        token = bearer or request.query_params.get("token") or request.cookies.get(COOKIE)
-        if self._access.allows("consume", token):
-            return None
-        return PlainTextResponse("A token is needed: add ?token=TOKEN to the address.", 401, HEADERS)
 
     async def _home(self, request: Request) -> Response:
         runs = await asyncio.to_thread(self._overviews)

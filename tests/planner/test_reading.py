@@ -125,19 +125,20 @@ def test_what_is_no_progress_is_refused(tmp_path, content):
     path = tmp_path / "file"
     path.write_text(content)
     with pytest.raises(
-        SourceError, match=r"give a run's directory, a file of progress as JSON lines .* or a Spark event log"
+        SourceError, match=r"give a run's directory, progress as JSON .* or a Spark event log|is no text"
     ):
         observe(path)
 
 
 def test_what_is_compressed_or_missing_is_refused(tmp_path):
     (tmp_path / "app.zst").write_bytes(b"\x28\xb5\x2f\xfd\xff\xfe")
-    with pytest.raises(SourceError, match="compressed"):
+    with pytest.raises(SourceError, match="begins as zstd does, and cannot be unpacked"):
         observe(tmp_path / "app.zst")
     with pytest.raises(SourceError, match="No such file"):
         observe(tmp_path / "nothing")
-    with pytest.raises(SourceError, match=r"neither progress\.jsonl nor events"):
-        observe(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match="a directory without a file"):
+        observe(tmp_path / "empty")
     with pytest.raises(ConfigurationError, match="at least one recording"):
         observe()
 

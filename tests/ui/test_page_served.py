@@ -92,7 +92,7 @@ def test_what_if_refuses_in_a_sentence(served, asked, said):
 def test_only_who_may_look(served):
     url = served(Access({"consume": ["let me in"], "produce": ["and me"]}))
     assert httpx.get(url).status_code == 401
-    assert httpx.get(url, params={"token": "and me"}).status_code == 401
+    assert httpx.get(url, params={"token": "and me"}).status_code == 403
     entered = httpx.get(url, params={"token": "let me in"})
     assert entered.status_code == 200
     assert "httponly" in entered.headers["set-cookie"].lower()
@@ -101,7 +101,7 @@ def test_only_who_may_look(served):
 
 
 def test_another_sites_name_that_leads_here_is_refused(served):
-    assert httpx.get(served(), headers={"Host": "evil.example"}).status_code == 421
+    assert httpx.get(served(), headers={"Host": "evil.example"}).status_code == 403
     assert httpx.get(served(hosts=("mine.example",)), headers={"Host": "mine.example"}).status_code == 200
 
 
@@ -131,4 +131,4 @@ def test_a_port_in_use_is_a_sentence(served, runs, capsys):
     port = served().rpartition(":")[2]
     with pytest.raises(SystemExit):
         main(["ui", str(runs), "--port", port])
-    assert "choose another port" in capsys.readouterr().err
+    assert "stop what does, or choose another" in capsys.readouterr().err

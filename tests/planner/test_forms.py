@@ -1,0 +1,288 @@
+"""The forms in which people have progress: each is read as the same, or refused with a sentence that names the cause."""
+
+import gzip
+import io
+import json
+import math
+import pprint
+import sys
+import tracemalloc
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planner.queries import idle, progress, tell
+
+from penstock.errors import ConfigurationError, SourceError
+from penstock.planner import Target, calibrate, observe, tune, verdicts
+from penstock.planner.forms import Objects
+from penstock.planner.reading import MOST, find
+
+TOLD, LATENCIES = progress(seed=3)
+LOG4J = "26/11/27 10:00:01 INFO MicroBatchExecution: Streaming query made progress: "
+
+
+def pretty(told):
+    return [json.dumps(one, indent=2) for one in told]
+
+
+def in_a_log(line):
+    """As structured logging has a line: the text within an object."""
+    return json.dumps({"ts": "2026-11-27T10:00:01Z", "level": "INFO", "msg": line, "logger": "MicroBatchExecution"})
+
+
+def platform(one):
+    """As a pipeline's event log has it."""
+    return json.dumps({"id": "e", "event_type": "stream_progress", "details": {"stream_progress": {"progress": one}}})
+
+
+def packed(text, how):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, how) as stream:
+        stream.write(text.encode())
+    return sink.getvalue().to_pybytes()
+
+
+LINES = "\n".join(map(json.dumps, TOLD))
+SPARK_2 = [{name: value for name, value in one.items() if name not in ("batchId", "batchDuration")} for one in TOLD]
+FORMS = {
+    "listener's lines": LINES,
+    "array called .jsonl": json.dumps(TOLD),
+    "pretty array": json.dumps(TOLD, indent=1),
+    "prettyJson, one after another": "\n".join(pretty(TOLD)),
+    "prettyJson, with what was printed between": "\nmade progress\n".join(pretty(TOLD)),
+    "driver's log, over many lines": "\n".join(
+        f"26/11/27 INFO X: begin\n{LOG4J}{text}\n26/11/27 INFO X: end" for text in pretty(TOLD)
+    ),
+    "driver's log, on one line": "\n".join(LOG4J + json.dumps(one) for one in TOLD),
+    "structured driver's log": "\n".join(in_a_log(LOG4J + text) for text in pretty(TOLD)),
+    "log of a container": "\n".join(
+        json.dumps({"log": f"{line}\n", "stream": "stderr"})
+        for text in pretty(TOLD[:80])
+        for line in (LOG4J + text).splitlines()
+    ),
+    "repr of lastProgress": "\n".join(map(repr, TOLD)),
+    "repr of recentProgress": repr(TOLD),
+    "pprint of lastProgress": "\n".join(map(pprint.pformat, TOLD)),
+    "pipeline's event log": "\n".join(map(platform, TOLD)),
+    "details as a text": "\n".join(
+        json.dumps({"details": json.dumps({"stream_progress": {"progress": one}})}) for one in TOLD
+    ),
+    "Spark 2, without numbers": "\n".join(map(json.dumps, SPARK_2)),
+    "with UTF-8's mark": "\ufeff" + LINES,
+    "Windows' lines": LINES.replace("\n", "\r\n"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_is_read_as_the_same(tmp_path, form):
+    (tmp_path / "recording.jsonl").write_text(FORMS[form], newline="")
+    seen = observe(tmp_path / "recording.jsonl")
+    told = TOLD[:80] if form == "log of a container" else TOLD
+    wanted = sum(one["numInputRows"] for one in told)
+    assert sum(series.rows.sum() for series in seen.queries[0].cold) == wanted
+    assert seen.queries[0].setting.trigger == 1.0
+    assert not [note for note in seen.notes if note.kind == "torn"]
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd", "bz2", "lz4"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_packed_files_are_unpacked_whatever_they_are_called(tmp_path, how, parts):
+    cut = len(TOLD) // parts
+    texts = ["\n".join(map(json.dumps, TOLD[at : at + cut])) + "\n" for at in range(0, len(TOLD), cut)]
+    (tmp_path / "recording").write_bytes(b"".join(packed(text, how) for text in texts))
+    assert len(find(tmp_path / "recording").records) == len(TOLD)
+
+
+def test_standard_input_and_directories_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINES.encode())))
+    assert len(observe("-").queries[0].records) == len(TOLD)
+    (tmp_path / "driver.log.1.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, TOLD[:40])).encode()))
+    (tmp_path / "driver.log").write_text("\n".join(LOG4J + json.dumps(one) for one in TOLD[40:]))
+    assert len(observe(tmp_path).queries[0].records) == len(TOLD)
+
+
+STREAMS = [
+    {"batchId": 1, "batchTime": "x", "status": "COMPLETED", "inputSize": 3, "processingTime": 5, "totalDelay": 6}
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"LZ4Block\x25", "set spark.eventLog.compression.codec to zstd"),
+        (b"\x82SNAPPY\x00", "Spark's snappy"),
+        (b"\x1f\x8b\x08broken", "begins as gzip does, and cannot be unpacked"),
+        (b"\x00\x01\x02", "is no text"),
+        (json.dumps(STREAMS).encode(), "1 batches of DStreams"),
+        (b"", "holds no progress"),
+        (LINES[:300].encode(), "holds 1 lines, none of which is progress"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_cause(tmp_path, content, said):
+    (tmp_path / "recording").write_bytes(content)
+    with pytest.raises(SourceError, match=said):
+        observe(tmp_path / "recording")
+
+
+def test_a_line_that_is_cut_off_takes_no_other_with_it():
+    told = [*map(json.dumps, TOLD[:3]), json.dumps(TOLD[3])[:200], *map(json.dumps, TOLD[4:6])]
+    objects = Objects()
+    assert [one["batchId"] for one in objects.of(told)] == [0, 1, 2, 4, 5]
+    assert objects.torn == 1
+
+
+@given(st.lists(st.text(max_size=60), max_size=20))
+def test_any_lines_are_read_or_left_out(lines):
+    list(Objects().of(lines))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"timestamp": "1970-01-01T00:00:00.000Z"},
+        {"durationMs": {**TOLD[50]["durationMs"], "triggerExecution": math.nan}},
+        {"durationMs": {**TOLD[50]["durationMs"], "addBatch": math.inf}},
+        {"durationMs": {**TOLD[50]["durationMs"], "triggerExecution": -5}},
+    ],
+)
+def test_one_progress_that_cannot_be_spoils_no_other(tmp_path, broken):
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, [*TOLD[:50], {**TOLD[50], **broken}, *TOLD[51:]])))
+    seen = observe(tmp_path / "recording")
+    assert any("cannot be" in note.text for note in seen.notes)
+    assert seen.queries[0].latency()["p95"] == pytest.approx(np.quantile(LATENCIES, 0.95), rel=0.1)
+
+
+def test_sampled_progress_is_not_taken_for_all_of_it(tmp_path):
+    (tmp_path / "half").write_text("\n".join(map(json.dumps, TOLD[::2])))
+    seen = observe(tmp_path / "half")
+    verdicts(seen)
+    assert seen.queries[0].latency() == {}
+    with pytest.raises(ConfigurationError, match="it was sampled"):
+        calibrate(seen)
+    some = sorted(np.random.default_rng(1).choice(len(TOLD), 80, replace=False))
+    (tmp_path / "some").write_text("\n".join(json.dumps(TOLD[at]) for at in some))
+    assert observe(tmp_path / "some").queries[0].latency()["p95"] == pytest.approx(
+        np.quantile(LATENCIES, 0.95), rel=0.15
+    )
+
+
+def test_offsets_count_rows_where_spark_counts_none(tmp_path):
+    silent = [{**one, "numInputRows": 0, "sources": [{**one["sources"][0], "numInputRows": 0}]} for one in TOLD]
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, silent)))
+    seen = observe(tmp_path / "recording")
+    assert calibrate(seen).arrivals.rate == pytest.approx(1000, rel=0.05)
+    assert verdicts(seen)[0].kind != "idle"
+
+
+def test_two_queries_without_names_are_two(tmp_path):
+    apart = [{**one, "name": None, "id": f"{number % 2}-id"} for number, one in enumerate(TOLD)]
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, apart)))
+    with pytest.raises(ConfigurationError, match="has 2 queries"):
+        observe(tmp_path / "recording")
+    assert len(observe(tmp_path / "recording", query="1-id").queries[0].records) == len(TOLD) // 2
+
+
+def table_of(told, outstanding):
+    """As a table's source tells it: offsets count versions, and what waits is counted in files."""
+    return [
+        {**one, "sources": [{
+            "description": "DeltaSource[x]", "startOffset": {"v": 1}, "endOffset": {"v": 2}, "numInputRows": one["numInputRows"],
+            **({} if outstanding is None else {"metrics": {"numFilesOutstanding": str(outstanding(number))}}),
+        }]}
+        for number, one in enumerate(told)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outstanding", "kind"),
+    [(lambda number: 10 + number, "saturated"), (lambda number: 300 - number, "working off"), (None, "saturated")],
+)
+def test_a_query_at_its_cap_is_never_told_that_a_target_can_be_met(tmp_path, outstanding, kind):
+    told, _ = progress(seed=1, rate=1500, trigger=2.0, fixed=1.6, per_row=6e-4, cap=1000, seconds=400)
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, table_of(told, outstanding))))
+    answer = tune(observe(tmp_path / "recording"), Target("p95", 10.0))
+    assert answer.verdicts[0].kind == kind
+    assert not answer.feasible
+    assert "can be met." not in answer.headline
+    assert answer.options == {}
+
+
+def test_a_cap_that_rows_wait_behind_is_part_of_the_setting(tmp_path):
+    told, _ = progress(seed=1, rate=700, trigger=2.0, fixed=1.49, per_row=5e-4, cap=1000, seconds=800)
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, told)))
+    answer = tune(observe(tmp_path / "recording"), Target("p95", 10.0))
+    assert (answer.verdicts[0].kind, answer.feasible) == ("saturated", False)
+    assert "keeps up with 5" in answer.reason  # 1000 rows each 2 s
+
+
+def test_what_was_not_timed_is_called_derived(tmp_path):
+    (tmp_path / "recording").write_text(LINES)
+    assert observe(tmp_path / "recording").queries[0].latency_kind == "derived"
+
+
+def test_memory_is_bounded_however_long_the_recording_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.planner.reading.MOST", 500)
+    line = json.dumps(TOLD[60])
+
+    def peak(count):
+        with (tmp_path / "long").open("w") as file:
+            for number in range(count):
+                file.write(line.replace('"batchId": 60', f'"batchId": {number}') + "\n")
+        tracemalloc.start()
+        found = find(tmp_path / "long")
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert found.earlier == count - 500
+        return most
+
+    assert peak(4_000) < 1.2 * peak(1_000)
+    assert find(tmp_path / "long").records[0].number == 500
+    assert MOST >= 86_400  # a day of micro-batches a second
+
+
+@pytest.mark.parametrize("late", [0.0, 0.05, 0.4])
+@pytest.mark.parametrize("phase", [0.0, 0.37])
+@pytest.mark.parametrize("trigger", [0.7, 2.5, 7.0, 100.0, 240.0, 86_400.0])
+def test_any_trigger_is_told_from_starts_that_are_late_on_any_grid(tmp_path, trigger, phase, late):
+    random, began = np.random.default_rng(5), 1_790_000_000 // trigger * trigger
+    told = []
+    for number in range(40):
+        at = began + (phase + number) * trigger + random.random() * min(late, trigger / 10)
+        stamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        told.append(
+            {**TOLD[20], "batchId": number, "timestamp": stamp, "durationMs": {"addBatch": 80, "triggerExecution": 90}}
+        )
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, told)))
+    assert observe(tmp_path / "recording").queries[0].setting.trigger == trigger
+
+
+def test_triggers_that_found_nothing_tell_when_rows_came(tmp_path):
+    """A file a minute, at a trigger of a second: Spark says each ten seconds or so that there was nothing."""
+    told, number = [], 0
+    for second in range(1, 1800):
+        if second % 60 == 30:
+            told.append(
+                tell(
+                    second,
+                    number,
+                    500,
+                    1.6,
+                    [np.array([500 * number]), *[np.array([500 * number + 500])] * 2],
+                    "q",
+                    "r",
+                    None,
+                )
+            )
+            number += 1
+        elif second % 60 not in (31,) and second % 11 == 0:
+            told.append(idle(second, number, "q", "r"))
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, told)))
+    seen = observe(tmp_path / "recording").queries[0]
+    assert seen.setting.trigger == 1.0
+    assert (
+        seen.latency()["p95"] < 14
+    )  # they came since the last look, 11 s before at most, and not within the last minute
