@@ -126,7 +126,7 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]]) -> ArrivalModel | None:
     for scale in SCALES:
         groups = [_grouped(pair, scale) for pair in series]
         wide = np.concatenate([group[0] for group in groups])
-        if len(wide) < 6:
+        if len(wide) < max(6, len(series) + 1):
             break
         statistic = sum(
             float((((many - mean * width) ** 2 - 2 * jitter) / np.maximum(mean * width, 1e-9)).sum())

@@ -291,6 +291,15 @@ class Calibration:
                 )
             if _parallelism(whole) not in (None, _parallelism(query.observed.setting)):
                 found.append(f"That the time which {name} spends per row is divided among the cores is assumed.")
+        if whole.max_rows is None:
+            most = max(float(series.rows.max()) for series in self.queries[0].observed.series)
+            found.append(
+                f"No maximum of rows per trigger is assumed: a micro-batch took {most:,.0f} rows at most, and none was reached."
+            )
+        if self.queries[-1].observed.latency_kind == "derived":
+            found.append(
+                "Rows are taken to be spread evenly between the two looks at the source that each came between."
+            )
         rate = float(whole.rate or 0.0)
         if rate > CLOSE_TO_LIMIT * limit:
             found.append(

@@ -13,6 +13,8 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, cast
 
+import msgspec
+
 from penstock.errors import SourceError
 from penstock.runs.files import PROGRESS
 
@@ -162,9 +164,12 @@ def _whole(line: str) -> Any:
     if line[:1] not in ("{", "[", '"') or line[-1] not in '}]"':
         return None
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            found = json.loads(line)  # which knows NaN
+        except (ValueError, RecursionError):
+            return None
     return found if isinstance(found, dict | list) or "batchId" in str(found) else None
 
 

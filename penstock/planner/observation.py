@@ -232,6 +232,7 @@ class _Recording:
     manifest: Manifest | None = None
     start: Start | None = None
     ledgers: dict[str, list[BatchRecord]] = field(default_factory=dict)
+    _series: dict[str, list[Series]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path) -> "_Recording":
@@ -305,7 +306,12 @@ class _Recording:
         return {name: others.pop() for name, others in reads.items() if others}
 
     def series(self, name: str) -> list[Series]:
-        """One for each start, in order."""
+        """One for each start, in order; made once, since it takes most of the time of a long recording."""
+        if name not in self._series:
+            self._series[name] = self._made_series(name)
+        return self._series[name]
+
+    def _made_series(self, name: str) -> list[Series]:
         runs: dict[str, list[Record]] = {}
         for record in self.queries[name]:
             runs.setdefault(record.run, []).append(record)
@@ -483,6 +489,8 @@ def _warm(series: Series) -> Series:
         return series[1:]
     later = series[len(series) // 2 :]
     typical = np.maximum(np.interp(series.rows, *_profile(later)), 1e-3)
+    # What larger ones take was not seen later: up to their share of rows more is no warm-up, but a rate that falls.
+    typical *= np.maximum(1.0, series.rows / later.rows.max())
     ratios = series.durations / typical
     running = np.array([np.median(ratios[place : place + 3]) for place in range(len(ratios))])
     slow = np.flatnonzero(running[: len(series) // 2] > WARM_RATIO)

@@ -2,11 +2,13 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import msgspec
 
 from penstock.errors import SourceError
 from penstock.planner.forms import STANDARD_INPUT, Objects, files_of, is_progress, lines_of
@@ -56,16 +58,16 @@ def find(path: Path) -> Found:
     SourceError: there are none; says what is wanted.
     """
     found = Found(path)
-    last: deque[Record] = deque(maxlen=MOST)
+    last: deque[bytes] = deque(maxlen=MOST)  # as JSON, which takes a tenth of the memory
     streams = 0
     try:
         for entry in _entries(path, found):
             if isinstance(entry, dict) and entry.keys() >= OF_STREAMS:
                 streams += 1
-            record = _taken(entry, found, found.earlier + len(last))
-            if record is not None:
+            told = _told(entry, found)
+            if told is not None:
                 found.earlier += len(last) == MOST
-                last.append(record)
+                last.append(msgspec.json.encode(told))
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror or error}): {WANTED}.") from error
     if streams and not last:
@@ -73,7 +75,7 @@ def find(path: Path) -> Found:
             f"{path} holds {streams} batches of DStreams, which are no micro-batches of Structured Streaming: their progress says "
             "neither what waits nor what a batch costs before it begins."
         )
-    found.records = _plausible(last, found)
+    found.records = _plausible(map(msgspec.json.decode, last), found)
     if not any(record.sources for record in found.records):
         reason = f"holds {found.torn} lines, none of which is" if found.torn else "holds no"
         raise SourceError(f"{path} {reason} progress of a streaming query: {WANTED}.")
@@ -90,11 +92,14 @@ def _entries(path: Path, found: Found) -> Iterator[Any]:
     found.torn += objects.torn
 
 
-def _plausible(records: deque[Record], found: Found) -> list[Record]:
-    """Those whose times and durations can be."""
-    if not records:
-        return []
-    middle = median(record.started for record in records)
+def _plausible(told: Iterable[dict[str, Any]], found: Found) -> list[Record]:
+    """The records of those whose times and durations can be."""
+    made = [
+        idle_of(one["idle"]) if "idle" in one else record_of({"batchId": found.earlier + number, **one})
+        for number, one in enumerate(told)
+    ]
+    records = [record for record in made if record is not None]
+    middle = median(record.started for record in records) if records else 0.0
     kept = [
         record
         for record in records
@@ -102,12 +107,12 @@ def _plausible(records: deque[Record], found: Found) -> list[Record]:
         and all(map(math.isfinite, record.phases.values()))
         and record.duration >= 0
     ]
-    found.odd += len(records) - len(kept)
+    found.odd += len(made) - len(kept)
     return kept
 
 
-def _taken(entry: Any, found: Found, number: int) -> Record | None:
-    """The record of a progress, or of an event that says that a query idles; what a task took is noted."""
+def _told(entry: Any, found: Found) -> dict[str, Any] | None:
+    """The progress in an entry, or the event that a query idles; what a task took is noted."""
     if not isinstance(entry, dict):
         return None
     if entry.get("Event") == "SparkListenerTaskEnd":
@@ -117,11 +122,9 @@ def _taken(entry: Any, found: Found, number: int) -> Record | None:
         return None
     idle = entry.get("idle") or (entry if entry.get("Event") == IDLE else None)
     if isinstance(idle, dict):
-        return idle_of(idle)
+        return {"idle": idle}
     progress = entry.get("progress", entry)
     if isinstance(progress, dict) and is_progress(progress):
-        record = record_of({"batchId": number, **progress})
-        found.torn += record is None
-        return record
+        return progress
     found.torn += "batchId" in entry or "progress" in entry
     return None

@@ -168,9 +168,7 @@ def tune(
     kind = observation.queries[-1].latency_kind
     unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, (), besides, kind)
     if found[0].kind in ("idle", "unclear"):
-        return replace(
-            unknown, reason="The recording does not carry a prediction: record the query under load, for longer."
-        )
+        return replace(unknown, reason=f"The recording does not carry a prediction: {found[0].text}")
     try:
         calibration = calibrate(observation)
         if now is not None:

@@ -74,6 +74,16 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
     if _is_idle(query):
         yield Verdict("idle", f"{query.name} has had rows in less than half of the time recorded; nothing limits it.")
         return
+    if len(query.cold) >= SWAMPED and all(len(series) < LEAST_WARM for series in query.cold):
+        between = float(np.median(np.diff([series.started[0] for series in query.cold])))
+        yield Verdict(
+            "unclear",
+            f"{query.name} was started {len(query.cold)} times and took {sum(map(len, query.cold))} micro-batches in all, as "
+            f"jobs do that take what is there and end (availableNow): its latency is the {between:,.0f} s between its starts, "
+            "which no trigger changes, and no longer recording would tell more.",
+            confident=False,
+        )
+        return
     if query.batches < LEAST_WARM:
         if (swamped := _swamped(query)) is not None:
             yield swamped

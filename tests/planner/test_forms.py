@@ -286,3 +286,28 @@ def test_triggers_that_found_nothing_tell_when_rows_came(tmp_path):
     assert (
         seen.latency()["p95"] < 14
     )  # they came since the last look, 11 s before at most, and not within the last minute
+
+
+def test_a_rate_that_falls_is_no_warm_up(tmp_path):
+    told, _ = progress(seed=2, rate=lambda second: 2000.0 if second < 60 else 500.0, per_row=4e-4)
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, told)))
+    assert observe(tmp_path / "recording").queries[0].batches > 0.95 * len(told)
+
+
+def test_jobs_that_end_are_not_told_to_be_recorded_for_longer(tmp_path):
+    told = []
+    for start in range(12):
+        part, _ = progress(seed=start, seconds=3.0, run=f"run {start}", first=3 * start)
+        for one in part:
+            at = datetime.fromisoformat(one["timestamp"]).timestamp() + 600 * start
+            told.append({**one, "timestamp": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")})
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, told)))
+    answer = tune(observe(tmp_path / "recording"), Target("p95", 10.0))
+    assert "600 s between its starts" in answer.reason
+    assert "for longer" not in answer.reason
+
+
+def test_a_maximum_that_was_not_reached_is_assumed_not_to_be_there(tmp_path):
+    (tmp_path / "recording").write_text(LINES)
+    prediction = calibrate(observe(tmp_path / "recording")).predict()
+    assert any("No maximum of rows per trigger is assumed" in text for text in prediction.assumptions)
