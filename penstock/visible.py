@@ -1,18 +1,24 @@
 """Text from outside, made visible: a terminal obeys some characters, and readers are misled by others."""
 
+import json
 import re
 
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but for tab and newline, those that turn the direction of writing, and halves of surrogate pairs."""
+OBEYED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
+    "|\r(?!\n)"
+)
+"""Control characters but for tab and the ends of lines, those that are not seen or turn the direction of writing, and halves of
+surrogate pairs.
+"""
 
 
 def visible(text: str) -> str:
-    r"""A text in which such characters are written as JSON writes them, so that JSON stays the same JSON.
+    r"""A text in which such characters are written as JSON writes them, so that texts in JSON stay the same.
 
     >>> visible("red \x1b[31m, back \u202e")
     'red \\u001b[31m, back \\u202e'
     """
-    return OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return OBEYED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Router, WebSocketRoute
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from penstock.adapter.consumers import Consumers
 from penstock.adapter.metrics import Metrics
@@ -17,8 +18,8 @@ from penstock.adapter.operations import Operations
 from penstock.adapter.producers import Producers
 from penstock.adapter.room import Room
 from penstock.adapter.routes import ROUTES, Route
+from penstock.adapter.sockets import Sockets
 from penstock.adapter.streams import Input, Limits, Output
-from penstock.errors import PenstockError
 from penstock.web.guard import Guard
 from penstock.web.memory import Memory
 from penstock.web.problem import Problem, as_response, refusal
@@ -48,8 +49,9 @@ class Api:
         self._inputs, self._outputs, self._guard = inputs, outputs, guard
         self._stopping = asyncio.Event()
         room = Room(limits.held, Memory(limits.memory))
-        self.producers = producers = Producers(limits, room, guard.client)
-        self._consumers = consumers = Consumers(metrics, room, self._stopping)
+        self.sockets = Sockets(room.memory)
+        self._producers = producers = Producers(limits, room, guard.client, self.sockets, self._stopping)
+        self._consumers = consumers = Consumers(metrics, room, self.sockets, self._stopping)
         asked = Operations(title, inputs, outputs, limits, metrics, self._stopping, producers, room)
         self._handlers: Mapping[str, Handler] = {
             "events in": producers.post, "events out": consumers.send_events, "result": consumers.last_result,
@@ -62,12 +64,15 @@ class Api:
             by_path.setdefault(route.path, {})[route.method] = route
         paths: list[BaseRoute] = [Path(path, _Answering(self.answer, routes)) for path, routes in by_path.items()]
         paths.append(WebSocketRoute("/streams/{name}", self._converse))
-        router = Router(paths, redirect_slashes=False, default=_nowhere)
+        router: ASGIApp = Router(paths, redirect_slashes=False, default=_nowhere)
+        router = _without_slash(router)
         self.application: ASGIApp = router if not origins else CORSMiddleware(router, list(origins), ["*"], ["*"])
 
-    def stop(self) -> None:
-        """End the streams of all consumers; they can resume elsewhere."""
+    async def stop(self) -> None:
+        """End the streams of all consumers, who can resume elsewhere, and conversations when what was sent is answered."""
         self._stopping.set()
+        while len(self.sockets):
+            await asyncio.sleep(0.02)
 
     async def answer(self, request: Request, route: Route) -> Response:
         """What a request gets.
@@ -97,13 +102,11 @@ class Api:
                 await self._consumers.feed(socket, self._output(socket))
             else:
                 self._guard.check(socket, "produce")
-                await self.producers.converse(socket, self._input(socket))
-        except Problem as problem:
-            await socket.close(1008, problem.detail[:120])
-        except PenstockError as error:
-            await socket.close(1011, str(error)[:120])
-        except (WebSocketDisconnect, RuntimeError):  # Starlette raises the latter where a client has gone while we send
+                await self._producers.converse(socket, self._input(socket))
+        except (WebSocketDisconnect, RuntimeError, TimeoutError):  # it has gone while we send, or does not read
             return
+        except Exception as error:
+            await _refuse(socket, error)
 
     def _input(self, asked: HTTPConnection) -> Input:
         stream = self._stream(asked)
@@ -147,9 +150,30 @@ class _Answering:
         await response(scope, receive, send)
 
 
+async def _refuse(socket: WebSocket, error: Exception) -> None:
+    """Before a WebSocket is accepted it is refused as a request is, and closed with the reason later."""
+    with suppress(WebSocketDisconnect, RuntimeError):
+        if socket.application_state is WebSocketState.CONNECTING:
+            await socket.send_denial_response(as_response(error))
+        else:
+            await socket.close(1011, (error.detail if isinstance(error, Problem) else str(error))[:120])
+
+
+def _without_slash(application: ASGIApp) -> ASGIApp:
+    """The application, to which a path with a slash at its end is the one without; of keys it is a part."""
+
+    async def asked(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path.endswith("/") and not path.startswith("/results/"):
+            scope = {**scope, "path": path.rstrip("/") or "/"}
+        await application(scope, receive, send)
+
+    return asked
+
+
 async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
-        await WebSocket(scope, receive, send).close(1008, "A WebSocket is for /streams/NAME.")
+        await _refuse(WebSocket(scope, receive, send), refusal(404, "A WebSocket is for /streams/NAME."))
         return
     place = "results" if scope["path"].startswith("/results") else ""
     await as_response(refusal(404, NOWHERE[place]))(scope, receive, send)

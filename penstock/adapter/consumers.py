@@ -1,17 +1,19 @@
 """Events out: the results that clients are sent, and the last one of a key."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import accumulate
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from penstock.adapter.metrics import Metrics
 from penstock.adapter.room import Room
+from penstock.adapter.sockets import Sockets
 from penstock.adapter.store import Stored
 from penstock.adapter.streams import Output
 from penstock.errors import ConfigurationError
@@ -20,6 +22,8 @@ from penstock.web.problem import refusal
 
 CHUNK, CHUNK_BYTES = 500, 256 << 10
 """Events that are read for a consumer at a time, and about how many bytes of them are held while it does not read."""
+PIECE = 16 << 10
+"""Bytes that are sent at a time: the server holds some pieces more for who does not read."""
 READERS = 2
 """Threads that read for consumers at a time: more would keep the interpreter from who sends."""
 CONSUMERS = 500
@@ -31,8 +35,8 @@ SLOWEST_S = 60.0
 class Consumers:
     """Sends results to who asks for them."""
 
-    def __init__(self, metrics: Metrics, room: Room, stopping: asyncio.Event) -> None:
-        self._metrics, self._room, self._stopping = metrics, room, stopping
+    def __init__(self, metrics: Metrics, room: Room, sockets: Sockets, stopping: asyncio.Event) -> None:
+        self._metrics, self._room, self._sockets, self._stopping = metrics, room, sockets, stopping
         self._count = 0
         self._reading = asyncio.Semaphore(READERS)
 
@@ -44,13 +48,14 @@ class Consumers:
         async def send() -> AsyncIterator[bytes]:
             yield f": events of {stream.name} from {position} on, as they come\n\n".encode()
             async for events in self._follow(stream, position):
-                yield b"".join(map(_server_sent, events))
+                for piece in _pieces(map(_server_sent, events)):
+                    yield piece
 
         headers = {"X-Offset": str(position)}
         if request.method == "HEAD":
             return Response(headers=headers, media_type="text/event-stream")
-        self._check_room()
-        return EventSourceResponse(send(), headers=headers, ping=15, send_timeout=SLOWEST_S)
+        self._enter()
+        return _Feed(send(), self._leave, headers)
 
     async def last_result(self, request: Request, stream: Output) -> Response:
         """The last event of a key."""
@@ -66,8 +71,19 @@ class Consumers:
     async def feed(self, socket: WebSocket, stream: Output) -> None:
         """The events of a stream over a WebSocket."""
         position = _position(stream, socket.query_params["offset"])
-        self._check_room()
-        await socket.accept()
+        self._enter()
+        try:
+            await socket.accept()
+            with self._sockets.open(sends=False):
+                await self._feed(socket, stream, position)
+        except asyncio.CancelledError:
+            if not self._room.memory.is_full:
+                raise
+            await socket.close(1013, "The adapter has too little memory; resume from the last offset.")
+        finally:
+            self._leave()
+
+    async def _feed(self, socket: WebSocket, stream: Output, position: int) -> None:
         gone = asyncio.create_task(_until_gone(socket))
         try:
             async for events in self._follow(stream, position, gone):
@@ -89,7 +105,6 @@ class Consumers:
     ) -> AsyncIterator[list[Stored]]:
         """The events from a position on, some at a time as they come, until the adapter stops or the consumer is gone."""
         sent = self._metrics.sent.labels(stream.name)
-        self._count += 1
         over = [asyncio.create_task(self._stopping.wait()), *([] if gone is None else [gone])]
         try:
             while not any(task.done() for task in over):
@@ -102,16 +117,47 @@ class Consumers:
                     await asyncio.sleep(0)  # a consumer that is always ready must not keep the others waiting
                     continue
                 news = asyncio.create_task(stream.tail.passes(position))
-                await asyncio.wait([news, *over], return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
+                try:
+                    await asyncio.wait([news, *over], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    news.cancel()
         finally:
             over[0].cancel()
-            self._count -= 1
 
-    def _check_room(self) -> None:
+    def _enter(self) -> None:
         self._room.check()
         if self._count >= CONSUMERS:
             raise refusal(503, f"There are {CONSUMERS} consumers, as many as are served; try again later.")
+        self._count += 1
+
+    def _leave(self) -> None:
+        self._count -= 1
+
+
+class _Feed(EventSourceResponse):
+    """Server-sent events; says when it is over, be it begun or not."""
+
+    def __init__(self, events: AsyncIterator[bytes], over: Callable[[], None], headers: Mapping[str, str]) -> None:
+        super().__init__(events, headers=headers, ping=15, send_timeout=SLOWEST_S)
+        self._over = over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._over()
+
+
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Some parts at a time, so many that they are large enough."""
+    held = bytearray()
+    for part in parts:
+        held += part
+        if len(held) >= PIECE:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
 
 
 def _not_more(events: list[Stored]) -> list[Stored]:

@@ -15,6 +15,7 @@ from penstock.adapter.body import MOST_EVENTS, Malformed, Rejection, gunzip
 from penstock.adapter.door import KeyReused
 from penstock.adapter.names import Names, key_of, unwrap
 from penstock.adapter.room import Hold, Room
+from penstock.adapter.sockets import Sockets
 from penstock.adapter.streams import Input, Limits
 from penstock.connectors.log import Parcel
 from penstock.errors import SinkError
@@ -26,8 +27,8 @@ READ_ASIDE = 128 << 10
 """Bytes of a body beyond which it is divided and checked by a thread, so that the others need not wait."""
 SOCKETS = 2_000
 """WebSockets that send, at a time."""
-CLOSED_EVERY_S = 0.05
-"""How often WebSockets are closed while there is too little memory."""
+SLOWEST_S = 60.0
+"""How long a client may take to read an answer over a WebSocket."""
 
 
 class Answer(msgspec.Struct):
@@ -46,11 +47,12 @@ class Producers:
     client: whose Idempotency-Keys those of a request are.
     """
 
-    def __init__(self, limits: Limits, room: Room, client: Callable[[HTTPConnection], str]) -> None:
+    def __init__(
+        self, limits: Limits, room: Room, client: Callable[[HTTPConnection], str], sockets: Sockets, stopping: asyncio.Event
+    ) -> None:  # fmt: skip
         self._limits, self._room, self._client = limits, room, client
+        self._sockets, self._stopping = sockets, stopping
         self._aside = ThreadPoolExecutor(1)
-        self._sockets: dict[asyncio.Task[Any], float] = {}
-        """By the task that serves it: when a WebSocket's last message had come whole."""
 
     async def post(self, request: Request, stream: Input) -> Response:
         """Answer a request with events, when they are durable."""
@@ -116,12 +118,16 @@ class Producers:
             if len(body) <= READ_ASIDE:
                 parsed = stream.reader.read(body, lines=lines)
             else:
-                loop = asyncio.get_running_loop()
-                parsed = await loop.run_in_executor(self._aside, lambda: stream.reader.read(body, lines=lines))
+                reading = asyncio.get_running_loop().run_in_executor(
+                    self._aside, lambda: stream.reader.read(body, lines=lines)
+                )
+                parsed = await asyncio.wait_for(reading, self._limits.answer)
         except Malformed as error:
             raise refusal(400, str(error)) from None
         except OverflowError:
             raise self._too_large() from None
+        except TimeoutError:
+            raise refusal(503, "Other large bodies are being read; try again later, or send smaller ones.") from None
         return names.parcel(parsed), parsed.rejected
 
     async def _accept(self, stream: Input, parcel: Parcel, rejected: list[Rejection]) -> Answer:
@@ -155,26 +161,41 @@ class Producers:
         """Answer each message of a WebSocket, a body as POST takes it or an envelope, as POST would."""
         self._room.check()
         if len(self._sockets) >= SOCKETS:
-            raise refusal(503, f"There are {SOCKETS} WebSockets that send, as many as are served.")
+            raise refusal(503, f"There are {SOCKETS} WebSockets, as many as are served; try again later.")
         await socket.accept()
-        task = asyncio.current_task()
-        assert task is not None
-        self._sockets[task] = time.monotonic()
+        stopping = asyncio.create_task(self._stopping.wait())
         try:
-            while (message := await socket.receive())["type"] != "websocket.disconnect":
-                self._sockets[task] = time.monotonic()
-                text = message.get("text")
-                body = text.encode() if text is not None else message.get("bytes") or b""
-                if len(body) > LARGEST_SOCKET_MESSAGE:
-                    await socket.close(1009, f"A message may have {LARGEST_SOCKET_MESSAGE} bytes; send more by POST.")
-                    return
-                await socket.send_text(await self._reply(socket, stream, body))
+            with self._sockets.open(sends=True):
+                await self._answer_each(socket, stream, stopping)
         except asyncio.CancelledError:
             if not self._room.memory.is_full:
                 raise
             await socket.close(1013, "The adapter has too little memory; send again what was not answered.")
         finally:
-            del self._sockets[task]
+            stopping.cancel()
+
+    async def _answer_each(self, socket: WebSocket, stream: Input, stopping: "asyncio.Task[Any]") -> None:
+        while True:
+            coming = asyncio.create_task(socket.receive())
+            try:
+                await asyncio.wait((coming, stopping), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                coming.cancel()
+            if not coming.done():
+                await asyncio.wait({coming})
+                await socket.close(1001, "The adapter stops; send again what was not answered.")
+                return
+            message = coming.result()
+            if message["type"] == "websocket.disconnect":
+                return
+            self._sockets.hear()
+            text = message.get("text")
+            body = text.encode() if text is not None else message.get("bytes") or b""
+            if len(body) > LARGEST_SOCKET_MESSAGE:
+                await socket.close(1009, f"A message may have {LARGEST_SOCKET_MESSAGE} bytes; send more by POST.")
+                return
+            async with asyncio.timeout(SLOWEST_S + self._limits.answer):
+                await socket.send_text(await self._reply(socket, stream, body))
 
     async def _reply(self, socket: WebSocket, stream: Input, body: bytes) -> str:
         try:
@@ -189,18 +210,6 @@ class Producers:
         except Problem as problem:
             key, answer = key_of(body), {"status": problem.status_code, "detail": problem.detail}
         return msgspec.json.encode({"key": key, **answer}).decode()
-
-    async def make_room(self) -> None:
-        """Close WebSockets, as long as there is too little memory: what of a message has come cannot be counted.
-
-        Those go first whose last whole message was the longest ago.
-        """
-        while True:
-            await asyncio.sleep(CLOSED_EVERY_S)
-            if self._room.memory.is_full and self._sockets:
-                silent = sorted(self._sockets, key=self._sockets.__getitem__)
-                for task in silent[: 1 + len(silent) // 4]:
-                    task.cancel()
 
 
 def headers_of(request: Request) -> Mapping[bytes, bytes]:

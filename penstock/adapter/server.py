@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PORT = 8470
 LARGEST_MESSAGE = 950_000
 """Bytes of an event that fits into a message by Kafka's own settings."""
+LEAST_MEMORY = 160 << 20
 GRACE_S = 10
 """How long what is under way may take when the adapter is told to stop."""
 ANSWERED_WITHIN_S = 0.5
@@ -162,15 +163,15 @@ class Adapter:
         }
         guard = Guard(options.access, (options.host, *options.hosts), options.origins)
         api = Api(self._topology.application, inputs, outputs, guard, options.limits, metrics, options.origins)
-        told = _told_to_stop(leash=options.leash)
+        told, at_once = _told_to_stop(leash=options.leash)
         mirrors = [threading.Thread(target=mirror.run, daemon=True) for mirror in self._mirrors]
         for thread in mirrors:
             thread.start()
-        besides = [asyncio.create_task(self._keep_up(inputs)), asyncio.create_task(api.producers.make_room())]
+        besides = [asyncio.create_task(self._keep_up(inputs)), asyncio.create_task(api.sockets.make_room())]
         ready()
         try:
             server = Server(api.application, self._listening, options.tls)
-            if not await server.serve(told, api.stop, GRACE_S):
+            if not await server.serve(told, api.stop, GRACE_S, at_once):
                 for stream in inputs.values():
                     stream.door.give_up("The adapter stops before the store has answered.")
                 await asyncio.sleep(ANSWERED_WITHIN_S)
@@ -207,11 +208,11 @@ class Adapter:
                     await asyncio.to_thread(store.expire, now - self._options.retain, now - self._options.remember)
 
 
-def _told_to_stop(*, leash: bool) -> asyncio.Event:
-    """Set when a signal comes, or standard input closes on a leash."""
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
+def _told_to_stop(*, leash: bool) -> tuple[asyncio.Event, asyncio.Event]:
+    """The first is set when a signal comes, or standard input closes on a leash; the second when another signal comes."""
+    told, at_once, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, lambda: (at_once if told.is_set() else told).set())
 
     def look_up() -> None:
         if not os.read(0, 1024):
@@ -220,7 +221,7 @@ def _told_to_stop(*, leash: bool) -> asyncio.Event:
 
     if leash:
         loop.add_reader(0, look_up)
-    return told
+    return told, at_once
 
 
 def _check(topology: Topology, options: AdapterOptions) -> None:
@@ -230,6 +231,12 @@ def _check(topology: Topology, options: AdapterOptions) -> None:
         tokens=not options.access.open,
         secret=options.tls is not None or options.behind_proxy,
     )
+    limits = options.limits
+    if limits.memory < LEAST_MEMORY or limits.held >= limits.memory:
+        raise ConfigurationError(
+            f"--max-memory {limits.memory} is too little: the adapter starts with some 100 MB, so give at least {LEAST_MEMORY}, and "
+            f"more than --max-held ({limits.held})."
+        )
     inputs, outputs = [source.name for source in topology.sources], list(outputs_of(topology))
     for name in (*options.kafka, *options.gates):
         if name not in inputs and (name not in outputs or name in options.gates):

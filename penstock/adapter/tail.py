@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from penstock.errors import PenstockError
+
 POLL_S = (0.01, 0.25)
 """How often a stream is looked at: at first, and after nothing has come for a while."""
 
@@ -36,7 +38,10 @@ class Tail:
         soon, late = POLL_S
         pause = soon
         while True:
-            end = await asyncio.to_thread(self._look)
+            try:
+                end = await asyncio.to_thread(self._look)
+            except PenstockError:  # the disk is full, or busy: it may be there again the next time
+                end, pause = self._end, late
             if end > self._end:
                 self._end, pause = end, soon
                 self._moved.set()

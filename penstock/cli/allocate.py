@@ -15,6 +15,7 @@ from penstock.cli.bar import Bar
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
+from penstock.visible import line, visible
 
 if TYPE_CHECKING:
     from penstock.allocation import Allocation, Constraints, Resources, StreamGraph
@@ -221,13 +222,15 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
     for name, tasks in on.items():
         shown = ", ".join(map(str, tasks[:12])) + (", ..." if len(tasks) > 12 else "")
         weight = sum(chosen.graph.tasks[task] for task in tasks)
-        table.add_row(str(name), f"{chosen.resources.capacities[name]:g}", str(len(tasks)), f"{weight:.4g}", shown)
+        table.add_row(
+            line(str(name)), f"{chosen.resources.capacities[name]:g}", str(len(tasks)), f"{weight:.4g}", line(shown)
+        )
     console.print(table)
     by = {way: streaming_cost(chosen.graph, chosen.assignment, chosen.resources, sharing=way)
           for way in ("count", "load")}  # fmt: skip
     other = f"; by load {by['load']:.6g}" if chosen.graph.loads else ""
     console.print(f"Streaming cost (predicted, in the unit of the weights): by count {by['count']:.6g}{other}.")
-    path = [str(task) for task in chosen.worst_path]
+    path = [line(str(task)) for task in chosen.worst_path]
     console.print(f"Worst path: {' > '.join(path if len(path) <= 16 else [*path[:8], '...', *path[-7:]])}.")
     if chosen.objective != chosen.cost:
         console.print(f"Moved: {len(chosen.moved)} tasks; with the price of the moves {chosen.objective:.6g}.")
@@ -240,7 +243,7 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
     if chosen.interrupted:
         console.print("Interrupted: this is the best found so far.")
     if explain:
-        console.print(chosen.explain())
+        console.print(visible(chosen.explain()))
 
 
 def _compare(shape: StreamGraph, where: Resources, options: Mapping[str, Any], as_json: bool) -> None:

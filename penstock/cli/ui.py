@@ -54,7 +54,7 @@ def ui(
     check_exposure("the page", host, tokens=tokens is not None, secret=tls is not None or behind_proxy)
     access = Access() if tokens is None else Access.read(tokens)
     serve(
-        Page(runs, access, (host, *hosts)),
+        Page(runs, access, (host, *hosts), secure=tls is not None or behind_proxy),
         host,
         port,
         lambda url: echo(f"The page is at {url}; Ctrl-C stops.", err=True),

@@ -10,6 +10,8 @@ from typing import Any, Literal, TextIO, get_args
 
 import msgspec
 
+from penstock.visible import visible
+
 KEPT = 1 << 16
 """Characters of a task in one micro-batch, of which more are not kept, but counted."""
 BESIDE, LONGEST_KEY, LONGEST_LEVEL = 32, 200, 20
@@ -189,7 +191,7 @@ class _Handler(logging.Handler):
             if work is not None:
                 work.keep(str(record.levelname), text)
             if logging.getLogger().handlers == [self] and (work is not None or record.levelno >= logging.WARNING):
-                print(record.levelname, text, file=sys.__stderr__)
+                print(record.levelname, visible(text), file=sys.__stderr__)
         except Exception:  # what is to be logged cannot be shown
             self.handleError(record)
 

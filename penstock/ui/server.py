@@ -97,12 +97,13 @@ class Page:
     ----------
     directory: where runs lie. access: a token that may consume is asked for, where there are any.
     hosts: names, besides localhost and addresses, by which it may be asked.
+    secure: whether browsers reach it by TLS alone.
     """
 
-    def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = ()) -> None:
+    def __init__(self, directory: Path, access: Access, hosts: tuple[str, ...] = (), *, secure: bool = False) -> None:
         self._directory = directory.absolute()
         self._guard = Guard(access, hosts, query="token", cookie=COOKIE)
-        self.stopping = threading.Event()
+        self.stopping, self._secure = threading.Event(), secure
         self._lock = threading.Lock()
         self._looked: dict[str, Looked] = {}
         self._glances: dict[str, tuple[Any, dict[str, Any]]] = {}
@@ -131,15 +132,25 @@ class Page:
 
         return guarded
 
+    async def stop(self) -> None:
+        """End what would go on."""
+        self.stopping.set()
+
     async def _home(self, request: Request) -> Response:
         runs = await asyncio.to_thread(self._overviews)
-        return _with_cookie(request, HTMLResponse(document({"runs": runs}), headers=HEADERS))
+        return self._with_cookie(request, HTMLResponse(document({"runs": runs}), headers=HEADERS))
 
     async def _run(self, request: Request) -> Response:
         looked = await asyncio.to_thread(self._look_at, request.path_params["name"])
         found = json.loads(await asyncio.to_thread(looked.look))
         content = document({"run": found, "picture": looked.picture, "live": True})
-        return _with_cookie(request, HTMLResponse(content, headers=HEADERS))
+        return self._with_cookie(request, HTMLResponse(content, headers=HEADERS))
+
+    def _with_cookie(self, request: Request, response: Response) -> Response:
+        """Keep a token that was in the address, so that it need not stay there."""
+        if token := request.query_params.get("token"):
+            response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=self._secure)
+        return response
 
     async def _list(self, request: Request) -> Response:
         return JSONResponse(await asyncio.to_thread(self._overviews), headers=HEADERS)
@@ -248,13 +259,6 @@ def _runs(directory: Path) -> list[Path]:
         return []
 
 
-def _with_cookie(request: Request, response: Response) -> Response:
-    """Keep a token that was in the address, so that it need not stay there."""
-    if token := request.query_params.get("token"):
-        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
-    return response
-
-
 async def _told(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"{error}\n", 404 if isinstance(error, SourceError) else 422, HEADERS)
 
@@ -309,10 +313,10 @@ def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: C
     ready(_address(host, listening, tls))
 
     async def until_interrupted() -> None:
-        stop = asyncio.Event()
+        stop, at_once = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await Server(page.application, listening, tls).serve(stop, page.stopping.set, GRACE_S)
+            asyncio.get_running_loop().add_signal_handler(number, lambda: (at_once if stop.is_set() else stop).set())
+        await Server(page.application, listening, tls).serve(stop, page.stop, GRACE_S, at_once)
 
     asyncio.run(until_interrupted())
 
@@ -330,7 +334,7 @@ def beside(page: Page, host: str, port: int) -> Iterator[str]:
 
     async def until_left() -> None:
         loops.append(asyncio.get_running_loop())
-        await Server(page.application, listening).serve(stop, page.stopping.set, GRACE_S)
+        await Server(page.application, listening).serve(stop, page.stop, GRACE_S)
 
     thread = threading.Thread(target=lambda: asyncio.run(until_left()), daemon=True)
     thread.start()

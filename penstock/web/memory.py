@@ -1,5 +1,7 @@
 """How much memory this process has, beside how much it may have."""
 
+import ctypes
+import gc
 import os
 import time
 from contextlib import suppress
@@ -9,6 +11,8 @@ from resource import getpagesize
 PAGE = getpagesize()
 ASKED_EVERY_S = 0.02
 """How old a figure may be."""
+
+GIVEN_BACK_EVERY_S = 1.0
 
 
 class Memory:
@@ -21,6 +25,7 @@ class Memory:
 
     def __init__(self, most: int, statm: Path = Path("/proc/self/statm")) -> None:
         self.most, self._asked, self._resident = most, 0.0, 0
+        self._given_back = 0.0
         self._statm: int | None = None
         with suppress(OSError):
             self._statm = os.open(statm, os.O_RDONLY)
@@ -32,6 +37,15 @@ class Memory:
         if self._statm is not None and now - self._asked > ASKED_EVERY_S:
             self._asked, self._resident = now, int(os.pread(self._statm, 100, 0).split()[1]) * PAGE
         return self._resident
+
+    def give_back(self) -> None:
+        """Hand what is free back to the system, which the allocators keep; at most once a second."""
+        now = time.monotonic()
+        if now - self._given_back > GIVEN_BACK_EVERY_S:
+            self._given_back, self._asked = now, 0.0
+            gc.collect()
+            with suppress(AttributeError, OSError):  # of another C library than glibc
+                ctypes.CDLL(None).malloc_trim(0)
 
     @property
     def is_full(self) -> bool:

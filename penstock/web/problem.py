@@ -1,10 +1,14 @@
 """Requests that are refused, as RFC 9457 has it."""
 
+from logging import getLogger
+from traceback import format_exception
+
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from penstock.errors import PenstockError
+from penstock.visible import visible
 
 RETRY_AFTER_S = 1
 
@@ -23,6 +27,7 @@ def as_response(error: Exception) -> Response:
     if isinstance(error, PenstockError):
         error = refusal(503, str(error))
     elif not isinstance(error, HTTPException):
+        getLogger("penstock").error(visible("".join(format_exception(error))))
         error = refusal(500, f"internal error: {type(error).__name__}")
     problem = {"title": "refused", "status": error.status_code, "detail": error.detail}
     return Response(msgspec.json.encode(problem), error.status_code, error.headers, "application/problem+json")

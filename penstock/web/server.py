@@ -6,10 +6,12 @@ What a connection may make it hold before there is a request to answer is bounde
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 import sys
-from collections.abc import Callable
+from base64 import b64decode
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from granian.net import SocketHolder  # type: ignore[attr-defined]
 from granian.server.embed import Server as Granian
 from starlette.types import ASGIApp
 
-from penstock.errors import ConfigurationError, PortInUseError
+from penstock.errors import ConfigurationError, PortInUseError, SinkError
 
 CONNECTIONS = 12_000
 """At a time, of which most may be idle; more wait in the kernel until one ends."""
@@ -33,6 +35,10 @@ SENT_AHEAD = 128 << 10
 """Bytes that wait in the kernel for one client to read them."""
 SILENT_S, ASKED_EVERY_S, ASKED_TIMES = 60, 15, 4
 """After how long a connection without traffic is asked whether its other end is there, how often, and how many times."""
+
+
+NO_LOGGING: dict[str, Any] = {"incremental": True, "handlers": {}, "loggers": {}}
+"""Without it, Granian would close the handlers of the process that serves."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +61,28 @@ class Certificate:
         if certificate is None or private_key is None:
             return None
         try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, private_key)
-        except (OSError, ssl.SSLError) as error:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, private_key, lambda: "")
+            if not _is_served(private_key.read_bytes()):
+                raise ssl.SSLError("its elliptic curve is none of P-256 and P-384")
+        except (OSError, ssl.SSLError, ValueError) as error:
             raise ConfigurationError(
-                f"The certificate {certificate} and key {private_key} cannot be used: {error}; both must be PEM files, and "
-                "belong together."
+                f"The certificate {certificate} and key {private_key} cannot be used: {error}; both must be PEM files without a "
+                "passphrase, and belong together."
             ) from error
         return cls(certificate, private_key)
+
+
+ELLIPTIC, SERVED = bytes.fromhex("2a8648ce3d0201"), (bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2b81040022"))
+"""By their object identifiers: keys on elliptic curves, and the curves that the server knows (it aborts at others)."""
+
+
+def _is_served(pem: bytes) -> bool:
+    """Whether a private key is of a kind that the server can use."""
+    body = re.search(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----(.*?)-----END", pem, re.DOTALL)
+    if body is None:
+        return True
+    key = b64decode(re.sub(rb"\s", b"", body[2]))
+    return not (body[1] == b"EC " or ELLIPTIC in key) or any(curve in key for curve in SERVED)
 
 
 def listen(host: str, port: int, who: str = "The adapter") -> socket.socket:
@@ -110,26 +131,45 @@ class Server:
     def __init__(self, application: ASGIApp, listening: socket.socket, tls: Certificate | None = None) -> None:
         self._application, self._listening, self._tls = application, listening, tls
 
-    async def serve(self, stop: asyncio.Event, leaving: Callable[[], None], grace: float) -> bool:
+    async def serve(
+        self,
+        stop: asyncio.Event,
+        leaving: Callable[[], Awaitable[None]],
+        grace: float,
+        at_once: asyncio.Event | None = None,
+    ) -> bool:
         """Serve until an event is set; returns whether all requests under way have been answered then.
 
         Parameters
         ----------
-        leaving: called when no more requests are taken; it has answers end that would go on.
-        grace: seconds that those under way may take.
+        leaving: awaited before no more requests are taken; it ends answers that would go on, and conversations.
+        grace: seconds that those under way may take. at_once: ends the waiting for them.
         """
         tls = {} if self._tls is None else {"ssl_cert": self._tls.certificate, "ssl_key": self._tls.private_key}
         server = _AtSocket(self._application, self._listening, **tls)
         serving = asyncio.create_task(server.serve())
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        leaving()
+        if not stopping.done():
+            stopping.cancel()
+            serving.result()
+            raise SinkError("The HTTP server has ended by itself; start again.")
+        hurry = asyncio.create_task((at_once or asyncio.Event()).wait())
+        ending = asyncio.create_task(self._end(server, serving, leaving))
+        done, _ = await asyncio.wait({ending, hurry}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if ending not in done:
+            server.stop()  # type: ignore[no-untyped-call]
+            return False
+        ending.result()
+        return True
+
+    async def _end(
+        self, server: "_AtSocket", serving: "asyncio.Task[None]", leaving: Callable[[], Awaitable[None]]
+    ) -> None:
+        await leaving()
         server.stop()  # type: ignore[no-untyped-call]
-        done, _ = await asyncio.wait({serving}, timeout=grace)
-        for ended in done:
-            ended.result()
-        return bool(done)
+        await serving
 
 
 class _AtSocket(Granian):
@@ -139,7 +179,7 @@ class _AtSocket(Granian):
         super().__init__(
             application, interface=Interfaces.ASGINL, http=HTTPModes.http1, backpressure=CONNECTIONS, backlog=BACKLOG,
             http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN_MS, max_buffer_size=LONGEST_HEAD),
-            log_enabled=False, ssl_protocol_min=SSLProtocols.tls12, **tls,
+            log_enabled=False, log_dictconfig=NO_LOGGING, ssl_protocol_min=SSLProtocols.tls12, **tls,
         )  # fmt: skip
         self._listening = listening
 

@@ -2,8 +2,10 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from contextlib import suppress
@@ -14,8 +16,9 @@ import httpx
 import pytest
 import websockets.sync.client
 from adapters import APP, RunningAdapter
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from penstock.adapter.consumers import CONSUMERS
 from penstock.bench.servers.process import free_port
 from penstock.connectors.log import EventLog
 from penstock.web.server import HEAD_WITHIN_MS
@@ -269,3 +272,119 @@ def test_a_socket_takes_no_packed_bombs(adapter):
     assert peak_mb(adapter) < 900
     bomb = zlib.compress(b" " * (50 << 20))
     assert adapter.post(bomb, headers={"Content-Encoding": "gzip"}).status_code == 400
+
+
+def test_unfinished_messages_of_consumers_are_closed_and_memory_is_given_back(tmp_path):
+    """What a socket that only receives has sent is held as well; after it, and after slow readers, honest requests are answered."""
+    log = EventLog(tmp_path)
+    log.append("Counts", [json.dumps({"text": "x" * 900, "seen": number}).encode() for number in range(20_000)])
+    log.close()
+    with RunningAdapter(tmp_path, "--max-memory", 300 << 20) as running:
+        for _ in range(2):
+            sockets = [attacks.web_socket(running.port, "/streams/Counts?offset=latest") for _ in range(20)]
+            for connection in sockets:
+                with suppress(OSError):
+                    connection.sendall(attacks.frame(attacks.TEXT, b"x" * 15_000_000, announced=16_000_000))
+            readers = [
+                attacks.sending(
+                    running.port, b"GET /streams/Counts?offset=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                )
+                for _ in range(400)
+            ]
+            time.sleep(2)
+            for connection in (*sockets, *readers):
+                connection.close()
+        deadline = time.monotonic() + 10
+        while running.post(b'{"text":"honest"}').status_code == 503:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def test_many_consumers_at_once_are_no_more_than_are_served(adapter):
+    asked = b"GET /streams/Counts?offset=latest HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    consumers = [attacks.sending(adapter.port, asked) for _ in range(CONSUMERS + 40)]
+    statuses = [connection.recv(4096)[9:12] for connection in consumers]
+    assert (statuses.count(b"200"), statuses.count(b"503")) == (CONSUMERS, 40)
+    for connection in consumers:
+        connection.close()
+
+
+def test_a_body_that_is_slow_to_divide_keeps_no_other_waiting(adapter):
+    slow = b"[[" + b"[[[[0]]]]," * 700_000 + b'"\\ud800"]]'
+    attackers = [threading.Thread(target=adapter.post, args=(slow,)) for _ in range(4)]
+    for attacker in attackers:
+        attacker.start()
+    time.sleep(0.5)
+    large = adapter.post(json.dumps([{"text": "x" * 900}] * 200))
+    assert large.status_code == 200
+    for attacker in attackers:
+        attacker.join()
+
+
+def test_sockets_are_refused_with_the_reason(adapter):
+    for path, status in (("/streams/Nope", 404), ("/nowhere", 404), ("/streams/Counts?offset=nine", 400)):
+        with pytest.raises(InvalidStatus) as refused:
+            websockets.sync.client.connect(adapter.url.replace("http", "ws") + path)
+        assert refused.value.response.status_code == status
+        assert json.loads(refused.value.response.body)["detail"]
+
+
+@pytest.mark.parametrize("curve", ["secp521r1", "prime256v1"])
+def test_keys_that_the_server_does_not_know_are_refused_before(tmp_path, curve):
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        f"ec_paramgen_curve:{curve}",
+        "-nodes",
+        "-days",
+        "1",
+    ]
+    subprocess.run(
+        [*command, "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    arguments = ("--certificate", tmp_path / "cert.pem", "--private-key", tmp_path / "key.pem")
+    if curve == "prime256v1":
+        with RunningAdapter(tmp_path / "spool", *arguments, scheme="https") as running:
+            assert httpx.get(f"{running.url}/health", verify=False).status_code == 200
+        return
+    script = [sys.executable, "-m", "penstock", "adapter", str(APP), *map(str, arguments), "--port", str(free_port())]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.returncode, "none of P-256 and P-384" in done.stderr) == (2, True)
+
+
+def test_a_stop_answers_what_is_under_way_on_sockets_and_says_goodbye(tmp_path):
+    with RunningAdapter(tmp_path, "--gate", "Words=1000,2s") as running:
+        url = running.url.replace("http", "ws")
+        with (
+            websockets.sync.client.connect(f"{url}/streams/Words") as busy,
+            websockets.sync.client.connect(f"{url}/streams/Words") as idle,
+            websockets.sync.client.connect(f"{url}/streams/Counts?offset=latest") as consumer,
+        ):
+            busy.send(json.dumps({"text": "under way"}))
+            time.sleep(0.3)
+            running.process.send_signal(signal.SIGINT)
+            assert json.loads(busy.recv(timeout=20))["accepted"] == 1
+            for client in (busy, idle, consumer):
+                with pytest.raises(ConnectionClosed) as closed:
+                    client.recv(timeout=20)
+                assert closed.value.rcvd.code == 1001
+        assert running.process.wait(20) == 0
+
+
+def test_a_second_signal_waits_for_nothing(tmp_path):
+    with RunningAdapter(tmp_path, "--gate", "Words=1000,25s") as running:
+        with suppress(httpx.HTTPError):
+            httpx.post(f"{running.url}/streams/Words", json={"text": "waits"}, timeout=0.5)
+        connection = attacks.sending(running.port, attacks.GET)
+        running.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(8) == 0  # GRACE_S is 10
+        connection.close()

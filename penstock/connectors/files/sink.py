@@ -22,6 +22,7 @@ from penstock.storage import durable
 from penstock.storage.place import absolute, is_local, path_of
 from penstock.storage.reach import meet, reaching
 from penstock.storage.tables import batches_in
+from penstock.visible import visible
 
 OWNER = ".penstock"
 """Says whose a directory is."""
@@ -137,7 +138,7 @@ class ConsoleSink(DirectorySink):
 
     def _show(self, final: Path) -> None:
         for line in final.read_bytes().splitlines():
-            print(f"{self.files.name}: {line.decode()}", flush=True)
+            print(f"{self.files.name}: {visible(line.decode())}", flush=True)
 
 
 class MemorySink(DirectorySink):

@@ -55,29 +55,32 @@ def divide(array: bytes, most: int = sys.maxsize) -> list[bytes]:
     ------
     msgspec.DecodeError, RecursionError: it is none. OverflowError: it has more elements than ``most``.
     """
+    elements = None
     if _count(array, b",") >= most:  # they are counted before they take memory
-        _elements(array, most)
+        elements = _elements(array, most)
     try:
         return list(map(bytes, _raws(array)))
     except msgspec.DecodeError:
         if b"\\ud" not in array.lower():
             raise
-        elements = _elements(array, most)
+        elements = elements or _elements(array, most)
         if any(not _is_json(element) for element in elements):
             raise
         return elements
 
 
+TOKENS = 10
+"""What divides deeper values, of one element in the mean."""
 NESTED = 3
 """Levels that are read in one step; of deeper values each bracket is a step."""
 
 
 def _token() -> re.Pattern[bytes]:
-    """A text, a value with few others in it, or what divides; possessive, so that a byte is read a few times at most."""
-    text, others = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', rb'[^{}"\[\]]*+'
+    """A text, a value with few others in it, or what divides; groups are atomic, so that a byte is read a few times at most."""
+    text, others = rb'"(?>(?:[^"\\]++|\\.)*)(?:"|\\?\Z)', rb'[^{}"\[\]]*+'
     value = text
     for _ in range(NESTED):
-        value = text + rb"|[\[{]" + others + rb"(?:(?:" + value + rb")" + others + rb")*+[\]}]"
+        value = text + rb"|[\[{]" + others + rb"(?>(?:(?:" + value + rb")" + others + rb")*)[\]}]"
     return re.compile(rb"(?s:" + value + rb"|[\[\]{},])")
 
 
@@ -89,10 +92,12 @@ def _elements(array: bytes, most: int) -> list[bytes]:
 
     Raises
     ------
-    OverflowError: there are more than ``most``. RecursionError: it nests deeper than anything could read.
+    OverflowError: there are more than ``most``, or they hold more than so many times as much. RecursionError: it nests deeper than anything could read.
     """
     found, depth, start = [], 1, array.find(b"[") + 1
-    for token in _TOKEN.finditer(array, start):
+    for number, token in enumerate(_TOKEN.finditer(array, start)):
+        if number > TOKENS * most:
+            raise OverflowError
         if token.end() - token.start() > 1:
             continue
         mark = token[0]

@@ -50,7 +50,9 @@ class ElementLog:
 
     def _write(self, line: Line, where: str, partition: int) -> None:
         key = "" if line.key is None else f"[{line.key}]"
-        text = visible(f"{where}.{partition} {line.element}{key}: {line.text}")
+        text = visible(f"{where}.{partition} {line.element}{key}: {line.text}").replace(
+            "\n", "\n    "
+        )  # none is taken for a record
         record = LogRecord("", 0, "", 0, text, (), None)  # and not by the application's factory
         record.created, record.msecs, record.levelname = line.time, line.time % 1 * 1000, line.level
         self._file.handle(record)

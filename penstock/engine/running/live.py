@@ -45,7 +45,7 @@ class Live:
     def say(self, message: str) -> None:
         """A message that stays, and at first the start of the line below it."""
         if self._status is None and not self._console.quiet:
-            self._status = self._console.status(message)
+            self._status = self._console.status(visible(message))
             self._status.start()
         elif not self._console.quiet:
             self._console.print(visible(message))
@@ -74,9 +74,11 @@ class Live:
         waited = "" if latency is None else f" · latency p50 {latency / 1000:.2f} s"
         lag = said(self._waiting)
         self._status.update(
-            f"{snapshot.taken:,} events in · {snapshot.left:,} out · {snapshot.dead:,} dead letters · "
-            f"{self._rate():,.0f}/s · batch {record.batch}: {seconds:.2f} s{waited}{_held(snapshot.watermarks)}"
-            + (f" · {lag}" if lag else "")
+            visible(
+                f"{snapshot.taken:,} events in · {snapshot.left:,} out · {snapshot.dead:,} dead letters · "
+                f"{self._rate():,.0f}/s · batch {record.batch}: {seconds:.2f} s{waited}{_held(snapshot.watermarks)}"
+                + (f" · {lag}" if lag else "")
+            )
         )
 
     def close(self) -> None:
