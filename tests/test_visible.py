@@ -4,12 +4,14 @@ import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.main import main
+from penstock.connectors.files.sink import ConsoleSink
 from penstock.engine.running.element_log import ElementLog
 from penstock.errors import PenstockError
 from penstock.runtime.log import ELEMENT_LOG, Line, Lines
@@ -53,6 +55,25 @@ def test_no_command_prints_what_a_terminal_obeys(run, arguments, capsys):
     assert printed.strip()
     assert not OBEYED.search(printed.replace("\r", ""))
     assert "\nall is well" not in printed
+
+
+def test_names_in_a_graph_are_made_visible(tmp_path, capsys):
+    names = [f"first{EVIL}", f"second{EVIL}"]
+    graph = {"tasks": dict.fromkeys(names, 1.0), "transfers": [[*names, 1.0]]}
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    with suppress(SystemExit):
+        main(["allocate", str(tmp_path / "graph.json"), "--resources", "2", "--explain"])
+    printed = "".join(capsys.readouterr())
+    assert "first" in printed
+    assert not OBEYED.search(printed)
+
+
+def test_what_the_console_sink_prints_is_made_visible(tmp_path, capsys):
+    (tmp_path / "part.jsonl").write_text(json.dumps({"text": EVIL}, ensure_ascii=False) + "\n")
+    ConsoleSink._show(SimpleNamespace(files=SimpleNamespace(name="Out")), tmp_path / "part.jsonl")
+    printed = capsys.readouterr().out
+    assert not OBEYED.search(printed)
+    assert json.loads(printed.removeprefix("Out: ")) == {"text": EVIL}
 
 
 def test_an_error_is_made_visible_where_it_is_made():

@@ -28,7 +28,7 @@ from penstock.runs.gate import Gate
 from penstock.web.access import Access
 from penstock.web.exposure import LOOPBACK, check_exposure
 from penstock.web.guard import Guard
-from penstock.web.server import Certificate, Server, listen
+from penstock.web.server import Certificate, Port, Server
 
 if TYPE_CHECKING:
     from penstock.adapter.mirror import KafkaMirror
@@ -104,7 +104,7 @@ class Adapter:
     def __init__(self, topology: Topology, options: AdapterOptions) -> None:
         self._topology, self._options = topology, options
         _check(topology, options)
-        self._listening = listen(options.host, options.port)
+        self._port = Port(options.host, options.port)
         try:
             self._spool = EventLog(options.spool)
             self._names_in_kafka = EventLog(options.spool / KAFKA_NAMES)
@@ -112,7 +112,7 @@ class Adapter:
             self._outputs = {name: self._spool.stream(name) for name in outputs_of(topology)}
             self._mirrors = self._mirrors_of_results() if options.kafka else []
         except BaseException:
-            self._listening.close()
+            self._port.close()
             raise
 
     def _mirrors_of_results(self) -> "list[KafkaMirror]":
@@ -168,9 +168,10 @@ class Adapter:
         for thread in mirrors:
             thread.start()
         besides = [asyncio.create_task(self._keep_up(inputs)), asyncio.create_task(api.sockets.make_room())]
+        self._port.open()
         ready()
         try:
-            server = Server(api.application, self._listening, options.tls)
+            server = Server(api.application, self._port, options.tls)
             if not await server.serve(told, api.stop, GRACE_S, at_once):
                 for stream in inputs.values():
                     stream.door.give_up("The adapter stops before the store has answered.")

@@ -1,35 +1,8 @@
-"""The papers' parameters, from the same recordings: a stream server's rates, and a graph of tasks with its weights."""
+"""The allocation paper's graph of tasks with its weights, from the same recordings."""
 
 from penstock.allocation import StreamGraph
-from penstock.errors import ConfigurationError
 from penstock.planner.calibration import Calibration
 from penstock.planner.setting import Setting
-from penstock.queueing import StreamServer
-
-
-def stream_server(calibration: Calibration, setting: Setting | None = None) -> StreamServer:
-    """The first query as the paper's server: lambda as recorded, mu = 1 / per_row, gamma = 1 / fixed, K and tau of the gate.
-
-    It is a relative of Spark's gate, not the same: the paper's timer is exponential and counts from when the internal
-    queue ran empty. `Calibration.predict` has Spark's.
-
-    Raises
-    ------
-    ConfigurationError: the recording does not tell a row's cost from a micro-batch's, or a row costs nothing.
-    """
-    whole = calibration.complete(setting)
-    durations = calibration.scaled(calibration.queries[0], whole)
-    if not durations.identified or durations.per_row <= 0:
-        raise ConfigurationError(
-            "The recording does not tell what a row costs from what a micro-batch costs, which are the paper's service and "
-            "transfer; record another trigger or rate, too."
-        )
-    mean = durations.mean_ratio
-    wait = whole.interval or (whole.delay if whole.min_rows else 0.0)
-    return StreamServer(
-        float(whole.rate or 0.0), 1 / (durations.per_row * mean), batch_size=whole.min_rows or 1.0,
-        timer_rate=1 / wait if wait else 0.0, transfer_rate=1 / (durations.fixed * mean),
-    )  # fmt: skip
 
 
 def stream_graph(calibration: Calibration, setting: Setting | None = None) -> StreamGraph:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import signal
-import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -36,7 +35,7 @@ from penstock.ui.whatif import Place, WhatIf
 from penstock.web.access import Access
 from penstock.web.guard import Guard
 from penstock.web.problem import Problem
-from penstock.web.server import Certificate, Server, listen
+from penstock.web.server import Certificate, Port, Server
 
 EVERY_S = 1.0
 """How often a page that is looked at is told what is new."""
@@ -309,14 +308,15 @@ def serve(page: Page, host: str, port: int, ready: Callable[[str], None], tls: C
     ------
     PortInUseError: the port is taken. ConfigurationError: there is no such host.
     """
-    listening = listen(host, port, WHO)
-    ready(_address(host, listening, tls))
+    at = Port(host, port, WHO)
+    at.open()
+    ready(_address(host, at.number, tls))
 
     async def until_interrupted() -> None:
         stop, at_once = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, lambda: (at_once if stop.is_set() else stop).set())
-        await Server(page.application, listening, tls).serve(stop, page.stop, GRACE_S, at_once)
+        await Server(page.application, at, tls).serve(stop, page.stop, GRACE_S, at_once)
 
     asyncio.run(until_interrupted())
 
@@ -329,12 +329,13 @@ def beside(page: Page, host: str, port: int) -> Iterator[str]:
     ------
     PortInUseError: the port is taken. ConfigurationError: there is no such host.
     """
-    listening = listen(host, port, WHO)
-    address, stop, loops = _address(host, listening), asyncio.Event(), list[asyncio.AbstractEventLoop]()
+    at = Port(host, port, WHO)
+    at.open()
+    address, stop, loops = _address(host, at.number), asyncio.Event(), list[asyncio.AbstractEventLoop]()
 
     async def until_left() -> None:
         loops.append(asyncio.get_running_loop())
-        await Server(page.application, listening).serve(stop, page.stop, GRACE_S)
+        await Server(page.application, at).serve(stop, page.stop, GRACE_S)
 
     thread = threading.Thread(target=lambda: asyncio.run(until_left()), daemon=True)
     thread.start()
@@ -349,6 +350,6 @@ def beside(page: Page, host: str, port: int) -> Iterator[str]:
         thread.join(GRACE_S + 1.0)
 
 
-def _address(host: str, listening: socket.socket, tls: Certificate | None = None) -> str:
+def _address(host: str, port: int, tls: Certificate | None = None) -> str:
     shown = f"[{host}]" if ":" in host else host
-    return f"{'http' if tls is None else 'https'}://{shown}:{listening.getsockname()[1]}"
+    return f"{'http' if tls is None else 'https'}://{shown}:{port}"

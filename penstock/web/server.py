@@ -11,7 +11,8 @@ import socket
 import ssl
 import sys
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,51 +86,79 @@ def _is_served(pem: bytes) -> bool:
     return not (body[1] == b"EC " or ELLIPTIC in key) or any(curve in key for curve in SERVED)
 
 
-def listen(host: str, port: int, who: str = "The adapter") -> socket.socket:
-    """A socket that nobody else listens on.
+class Port:
+    """A port of ours, at which nobody is answered before `open`: who looks whether a server is up looks for that.
 
     Parameters
     ----------
-    port: 0 for any that is free.
+    number: 0 for any that is free. who: of a server, in sentences.
 
     Raises
     ------
     PortInUseError: the port is taken, or may not be used. ConfigurationError: there is no such host.
     """
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise ConfigurationError(
-            f"{who} cannot listen on {host}:{port} ({error.strerror or error}); choose another with --host."
-        ) from error
-    # What is set here holds for each connection as well.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # The kernel would gather megabytes for each consumer that does not read, and we would be busy with nothing else.
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if sys.platform == "linux":
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_S)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASKED_EVERY_S)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, ASKED_TIMES)
-    try:
-        listening.bind(address)
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise PortInUseError(
-            f"{who} cannot listen on {host}:{port} ({error.strerror or error}); stop what does, or choose another with "
-            "--host and --port."
-        ) from error
-    return listening
+
+    def __init__(self, host: str, number: int, who: str = "The adapter") -> None:
+        self._asked, self._who = f"{host}:{number}", who
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+        except OSError as error:
+            raise ConfigurationError(
+                f"{who} cannot listen on {self._asked} ({error.strerror or error}); choose another with --host."
+            ) from error
+        # What is set here holds for each connection as well.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The kernel would gather megabytes for each consumer that does not read, and we would be busy with nothing else.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if sys.platform == "linux":
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASKED_EVERY_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, ASKED_TIMES)
+        with self._explained():
+            self._socket.bind(address)
+        self.number = int(self._socket.getsockname()[1])
+
+    def open(self) -> None:
+        """Take connections, which wait until they are served.
+
+        Raises
+        ------
+        PortInUseError: somebody else has done so meanwhile.
+        """
+        with self._explained():
+            self._socket.listen(BACKLOG)
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._socket.close()
+
+    def handed_over(self) -> SocketHolder:
+        """The open port, as Granian takes it; it closes what it is given."""
+        backlog = (BACKLOG,) if sys.platform == "linux" else ()
+        holder = SocketHolder(os.dup(self._socket.fileno()), False, *backlog)  # type: ignore[call-arg]
+        self._socket.close()
+        return holder
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._socket.close()
+            raise PortInUseError(
+                f"{self._who} cannot listen on {self._asked} ({error.strerror or error}); stop what does, or choose another with "
+                "--host and --port."
+            ) from error
 
 
 class Server:
-    """Serves an ASGI application at a socket until it is told to stop."""
+    """Serves an ASGI application at a port until it is told to stop."""
 
-    def __init__(self, application: ASGIApp, listening: socket.socket, tls: Certificate | None = None) -> None:
-        self._application, self._listening, self._tls = application, listening, tls
+    def __init__(self, application: ASGIApp, port: Port, tls: Certificate | None = None) -> None:
+        self._application, self._port, self._tls = application, port, tls
 
     async def serve(
         self,
@@ -145,8 +174,9 @@ class Server:
         leaving: awaited before no more requests are taken; it ends answers that would go on, and conversations.
         grace: seconds that those under way may take. at_once: ends the waiting for them.
         """
+        self._port.open()
         tls = {} if self._tls is None else {"ssl_cert": self._tls.certificate, "ssl_key": self._tls.private_key}
-        server = _AtSocket(self._application, self._listening, **tls)
+        server = _AtPort(self._application, self._port, **tls)
         serving = asyncio.create_task(server.serve())
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -165,26 +195,23 @@ class Server:
         return True
 
     async def _end(
-        self, server: "_AtSocket", serving: "asyncio.Task[None]", leaving: Callable[[], Awaitable[None]]
+        self, server: "_AtPort", serving: "asyncio.Task[None]", leaving: Callable[[], Awaitable[None]]
     ) -> None:
         await leaving()
         server.stop()  # type: ignore[no-untyped-call]
         await serving
 
 
-class _AtSocket(Granian):
-    """Granian at a socket of ours: of its own it would share the port with whoever else asks for it."""
+class _AtPort(Granian):
+    """Granian at a port of ours: of its own it would share one with whoever else asks for it."""
 
-    def __init__(self, application: ASGIApp, listening: socket.socket, **tls: Any) -> None:
+    def __init__(self, application: ASGIApp, port: Port, **tls: Any) -> None:
         super().__init__(
             application, interface=Interfaces.ASGINL, http=HTTPModes.http1, backpressure=CONNECTIONS, backlog=BACKLOG,
             http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN_MS, max_buffer_size=LONGEST_HEAD),
             log_enabled=False, log_dictconfig=NO_LOGGING, ssl_protocol_min=SSLProtocols.tls12, **tls,
         )  # fmt: skip
-        self._listening = listening
+        self._port = port
 
     def _init_shared_socket(self) -> None:
-        # Granian closes what it is given.
-        backlog = (BACKLOG,) if sys.platform == "linux" else ()
-        self._shd: Any = SocketHolder(os.dup(self._listening.fileno()), False, *backlog)  # type: ignore[call-arg]
-        self._listening.close()
+        self._shd: Any = self._port.handed_over()

@@ -103,7 +103,7 @@ def figure_4() -> FigureData:
     ):
         curve, (size, timer, cost) = _over_sizes(StreamServer(ARRIVALS, SERVICES, 1, 0), transfer)
         curves.append(replace(curve, label=f"c2 = {transfer:.2f}"))
-        why = "the paper's grid ends at tau = 10; without a timer it is cheaper still"
+        why = "the paper's timers end at tau = 10, and without one it is cheaper still; why its K differ there, too, is not known"
         ours = f"({size:g}, {timer:g}), {cost:.3f}"
         comparisons.append(Comparison(f"best (K, tau) and cost, c2 = {transfer:.2f}", printed, ours, why))
         marks.append(Mark(f"least: K = {size:g}", size, cost, curve=number))
