@@ -39,8 +39,8 @@ def body(events: int, size: int) -> bytes:
 class _Connection(asyncio.Protocol):
     """Sends a request, waits for its answer, and sends the next, until it is time."""
 
-    def __init__(self, head: bytes, content: bytes, until: float) -> None:
-        self._head, self._content, self._until = head, content, until
+    def __init__(self, head: bytes, content: bytes, until: float, pause: float) -> None:
+        self._head, self._content, self._until, self._pause = head, content, until, pause
         self._parser = httptools.HttpResponseParser(self)
         self.times: list[tuple[float, float]] = []
         self.failed = 0
@@ -67,7 +67,11 @@ class _Connection(asyncio.Protocol):
             self.failed += 1
         self._parser = httptools.HttpResponseParser(self)
         if now < self._until:
-            self._send()
+            left = self._began + self._pause - now
+            if left > 0:
+                asyncio.get_running_loop().call_later(left, self._send)
+            else:
+                self._send()
         else:
             self._transport.close()
 
@@ -76,8 +80,16 @@ class _Connection(asyncio.Protocol):
             self.done.set_result(None)
 
 
-async def load(url: str, connections: int, events: int, size: int, seconds: float, warm_up: float) -> Load:
-    """Load a door; times in seconds."""
+async def load(
+    url: str, connections: int, events: int, size: int, seconds: float, warm_up: float, rate: float = 0.0
+) -> Load:
+    """Load a door; times in seconds.
+
+    Parameters
+    ----------
+    rate: events per second at most, of all connections; 0 for as many as can be.
+    """
+    pause = connections * events / rate if rate else 0.0
     place, content = urlsplit(url), body(events, size)
     head = (
         f"POST {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
@@ -87,7 +99,7 @@ async def load(url: str, connections: int, events: int, size: int, seconds: floa
     host, port = place.hostname or "127.0.0.1", place.port or 80
     end = began + warm_up + seconds
     made = [
-        (await loop.create_connection(lambda: _Connection(head, content, end), host, port))[1]
+        (await loop.create_connection(lambda: _Connection(head, content, end, pause), host, port))[1]
         for _ in range(connections)
     ]
     await asyncio.gather(*(connection.done for connection in made))
@@ -110,8 +122,11 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=200, help="of an event")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--warm-up", type=float, default=2.0)
+    parser.add_argument("--rate", type=float, default=0.0, help="events per second at most; 0 for as many as can be")
     options = parser.parse_args()
-    made = load(options.url, options.connections, options.events, options.bytes, options.seconds, options.warm_up)
+    made = load(
+        options.url, options.connections, options.events, options.bytes, options.seconds, options.warm_up, options.rate
+    )
     print(json.dumps(msgspec.to_builtins(uvloop.run(made))))
 
 

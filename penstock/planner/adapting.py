@@ -21,9 +21,9 @@ from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.change import RateChange, rate_change
 from penstock.planner.door import Passage
 from penstock.planner.doors import Doors
-from penstock.planner.observation import Observation, observe_running
+from penstock.planner.observation import Observation, derived, observe_running
 from penstock.planner.pace import pace_of
-from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Prediction
+from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Prediction, summary
 from penstock.planner.series import Real, Series
 from penstock.planner.setting import Setting
 from penstock.planner.tuning import STEPS, Target
@@ -48,6 +48,8 @@ DWELL_S = 60.0
 """Least time between two changes that only save; doubled after each that had to be taken back."""
 CHECK_S, CHECK_BATCHES = 30.0, 6
 """What came of a change is judged after both."""
+LEAST_RESULTS = 20
+"""Results of which a latency is told; of fewer, as where timers cause nearly all, it is that of source events."""
 CHOKED = 0.8
 """A rate that falls below so much of what it was, before a change of a door's gate is judged, takes the change back."""
 KEPT = 1000
@@ -207,7 +209,7 @@ class Adapting:
         if cause is not None and self._pending is not None and self._chokes(cause, self._pending.decision):
             return self._leave_doors(cause, now, self._pending.decision)
         if cause is None and self._pending is not None:
-            return self._judge(self._pending, now, ledgers)
+            return self._judge(self._pending, now, ledgers, observation.queries[-1].cold[-1])
         if cause is None and self._deferred and now - self._changed_at >= self._dwell:
             cause = Cause("deferred", {}, self._planned_rate)
         if cause is None:
@@ -344,11 +346,11 @@ class Adapting:
             f"within {bound:g}."
         )
 
-    def _judge(self, pending: Pending, now: float, ledgers: Ledgers) -> Decision | None:
+    def _judge(self, pending: Pending, now: float, ledgers: Ledgers, series: Series) -> Decision | None:
         """What came of a change, once enough is known; it is taken back if it made things worse."""
         settled = self._changed_at + max(pending.decision.before_s, pending.decision.trigger_s)
-        seen = _measured(ledgers, settled, now)
-        if now - settled < CHECK_S or seen.get("batches", 0) < CHECK_BATCHES:
+        seen = _measured(ledgers, settled, now, series)
+        if now - settled < CHECK_S or seen.get("batches", 0) < CHECK_BATCHES or self._target.name not in seen:
             return None
         self._pending = None
         name = self._target.name
@@ -446,19 +448,34 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _measured(ledgers: Ledgers, since: float, until: float) -> dict[str, float]:
-    """Over the micro-batches that a span has committed: how many, the latency of results, and the rate of source events."""
+def _measured(ledgers: Ledgers, since: float, until: float, series: Series | None = None) -> dict[str, float]:
+    """Over the micro-batches that a span has committed: how many, the latency, and the rate of source events.
+
+    The latency is that of results; where timers or windows cause nearly all of them, which have none, it is that of source events
+    until they were processed, as the progress in ``series`` tells it.
+    """
     first, *_, last = (ledgers[0], *ledgers)
     within = [record for record in first if since <= record.committed_us / 1e6 < until]
     latency = Histogram()
     for record in last:
         if since <= record.committed_us / 1e6 < until:
             latency.merge(record.latency_ms)
-    if not latency.counts or len(within) < 2:
+    if len(within) < 2:
         return {"batches": float(len(within))}
     span = (within[-1].committed_us - within[0].committed_us) / 1e6
     taken = sum(source.accepted for record in within[1:] for source in record.sources.values())
-    quantiles = {name: (latency.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
+    if latency.count >= LEAST_RESULTS:
+        figures = {name: (latency.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
+        figures["mean"] = (latency.mean or 0.0) / 1e3
+    else:
+        told = None if series is None else series[(since <= series.ended) & (series.ended < until)]
+        if told is None or len(told) < 2:
+            return {"batches": float(len(within))}
+        figures = summary(derived(told))
     return {
-        "batches": float(len(within)), "mean": (latency.mean or 0.0) / 1e3, **quantiles, "rate": taken / span, "seconds": span,
-    }  # fmt: skip
+        "batches": float(len(within)),
+        **figures,
+        "results": float(latency.count),
+        "rate": taken / span,
+        "seconds": span,
+    }

@@ -101,7 +101,7 @@ class QueryObservation:
             return {"mean": (measured.mean or 0.0) / 1e3, **quantiles}
         if self.upstream is not None or not self.series:
             return {}
-        found = [_derived(part) for part in _unbroken(self.series[-1]) if len(part) > 1]
+        found = [derived(part) for part in _unbroken(self.series[-1]) if len(part) > 1]
         return summary(np.concatenate(found)) if found else {}
 
     @property
@@ -470,7 +470,7 @@ def _unbroken(series: Series) -> list[Series]:
     return [series[slice(low, high)] for low, high in pairwise(breaks)]
 
 
-def _derived(series: Series) -> Any:
+def derived(series: Series) -> Any:
     """The latencies of rows that came between admissions that are known."""
     taken = np.cumsum(series.rows)
     quiet = np.flatnonzero(np.isfinite(series.since))

@@ -16,12 +16,25 @@ class Simulated:
     """Micro-batches of a query whose durations are known, as a run tells them to what steers it."""
 
     def __init__(
-        self, directory, target, *, rate, fixed=0.3, per_row=1e-4, trigger=1.0, noise=0.05, seed=1, dry_run=False
+        self,
+        directory,
+        target,
+        *,
+        rate,
+        fixed=0.3,
+        per_row=1e-4,
+        trigger=1.0,
+        noise=0.05,
+        seed=1,
+        dry_run=False,
+        timed=math.inf,
     ):
         self.now, self.trigger, self.number, self.seed = 0.0, trigger, 0, seed
         self._rate, self._fixed, self._per_row, self._noise = rate, fixed, per_row, noise
         self._random = np.random.default_rng(seed)
         self._taken, self._births = 0, np.empty(0)
+        self._timed = timed
+        """Micro-batches whose results have a latency; those of timers have none."""
         self.adapting = Adapting(directory, target, trigger, dry_run=dry_run, clock=lambda: BEGAN + self.now)
         self.visible, self.latencies, self.triggers = [], [], [(0.0, trigger)]
         self._next, self.hidden = 0.0, lambda trigger: 0.0
@@ -54,7 +67,8 @@ class Simulated:
         self._taken, self.number, self.now = there, self.number + 1, start + length
         own = own - self.hidden(self.trigger)
         record = BatchRecord(batch=self.number, committed_us=round((BEGAN + self.now) * 1e6))
-        for latency in (self.now - own)[:: max(1, len(own) // 50)].tolist():
+        timed = (self.now - own)[:: max(1, len(own) // 50)] if self.number <= self._timed else np.empty(0)
+        for latency in timed[: 2 if math.isfinite(self._timed) else None].tolist():
             record.latency_ms.add(latency * 1e3)
         record.source("Rows").accepted = len(own)
         self.adapting.committed("query", record)
@@ -136,6 +150,17 @@ def test_what_cannot_be_met_is_said_and_made_as_good_as_it_gets(tmp_path):
     run = Simulated(tmp_path, Target("p95", 0.2), rate=lambda at: 1000, trigger=5.0).run(200)
     assert run.trigger < 1.0
     assert next(decisions(tmp_path)).kind == "apply"
+
+
+def test_what_came_is_checked_where_results_are_of_timers(tmp_path):
+    """Two results with a latency, and then none: the time of source events until they are processed is checked."""
+    run = Simulated(tmp_path, Target("p95", 3.0), rate=lambda second: 1000.0, timed=1).run(400)
+    checks = [one for one in decisions(tmp_path) if one.kind == "check"]
+    assert checks
+    assert checks[0].came["p95"] == pytest.approx(
+        float(np.quantile(np.concatenate(run.latencies[-20:]), 0.95)), rel=0.25
+    )
+    assert checks[0].came["results"] == 0
 
 
 def test_a_dry_run_touches_nothing(tmp_path):
