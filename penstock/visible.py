@@ -1,6 +1,5 @@
 """Text from outside, made visible: a terminal obeys some characters, and readers are misled by others."""
 
-import json
 import re
 
 OBEYED = re.compile(
@@ -18,7 +17,12 @@ def visible(text: str) -> str:
     >>> visible("red \x1b[31m, back \u202e")
     'red \\u001b[31m, back \\u202e'
     """
-    return OBEYED.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return OBEYED.sub(_written, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def line(text: str) -> str:

@@ -196,7 +196,7 @@ def test_frames_that_are_against_the_rules_close_the_socket(adapter, frames):
 def test_attacks_take_no_memory_and_keep_nobody_waiting(adapter, name):
     """`benchmarks/attacks.py` measures how long; here, that honest requests are answered, and the bound of the how-to."""
     Path(f"/proc/{adapter.process.pid}/clear_refs").write_text("5")  # the peak is to be this attack's
-    script = [sys.executable, attacks.__file__, str(adapter.port), name, "3"]
+    script = [sys.executable, attacks.__file__, str(adapter.port), name, "2.5"]
     with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as attacker:
         time.sleep(0.5)
         for _ in range(15):
