@@ -60,15 +60,15 @@ def gaps(steered, since, until=np.inf):
 
 def test_a_trigger_is_changed_while_the_query_runs(run_app):
     steered = Steered(after_2=Change(3.0, "Slower."), after_5=Change(0.5, "Faster."))
-    source = "generator:constant?rate=250&count=6000"
+    source = "generator:constant?rate=250&count=9000"
     result = run_app("counter", sources={"Words": source}, trigger=0.5, steering=steered)
     assert steered.restarts == [False, False]
     slower, faster = steered.changed_at
     starts = np.array([start for start in triggers(result.directory) if slower < start])
     assert starts[starts < faster][-1] % 3 < 1.0  # Spark counts its triggers from the epoch
     assert (np.minimum(starts[starts > faster + 3] % 3, 3 - starts[starts > faster + 3] % 3) > 0.25).any()
-    assert result.report["counts"]["accepted"] == result.report["counts"]["processed"] == 6000
-    assert max(event.seen for event in result.output("Out")) == 1200
+    assert result.report["counts"]["accepted"] == result.report["counts"]["processed"] == 9000
+    assert max(event.seen for event in result.output("Out")) == 1800
     assert steered.progresses
     starts = [json.loads(line) for line in (result.directory / "starts.jsonl").read_text().splitlines()]
     assert [start["trigger"] for start in starts] == [0.5, 3.0, 0.5]
