@@ -74,7 +74,7 @@ def doors(stack, scratch, brokers):
 
 
 def measured(url, connections, events, seconds):
-    command = [sys.executable, "-m", "penstock.bench.load", url, "--seconds", str(seconds)]
+    command = [sys.executable, ROOT / "benchmarks/load.py", url, "--seconds", str(seconds)]
     command += ["--connections", str(connections), "--events", str(events)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

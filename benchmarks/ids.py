@@ -12,7 +12,8 @@ import time
 import uuid
 from pathlib import Path
 
-from penstock.bench.load import body
+from load import body
+
 from penstock.connectors.log.arrays import JsonArray
 from penstock.connectors.log.log import Parcel, StreamLog
 

@@ -28,7 +28,7 @@ def resident(process):
 
 def measured(port, connections, events, seconds, rate=0.0):
     url = f"http://127.0.0.1:{port}/streams/Words"
-    command = [sys.executable, "-m", "penstock.bench.load", url, "--seconds", str(seconds), "--rate", str(rate)]
+    command = [sys.executable, ROOT / "benchmarks/load.py", url, "--seconds", str(seconds), "--rate", str(rate)]
     command += ["--connections", str(connections), "--events", str(events)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

@@ -37,6 +37,7 @@ PORT = 8470
 LARGEST_MESSAGE = 950_000
 """Bytes of an event that fits into a message by Kafka's own settings."""
 LEAST_MEMORY = 160 << 20
+"""Bytes below which the adapter could do nothing: it starts with some 100 MB."""
 GRACE_S = 10
 """How long what is under way may take when the adapter is told to stop."""
 ANSWERED_WITHIN_S = 0.5

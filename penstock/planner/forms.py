@@ -40,7 +40,8 @@ def files_of(path: Path) -> list[Path]:
         return [path]
     if (path / PROGRESS).exists():
         return [path / PROGRESS]
-    parts = sorted(path.glob("events_*"), key=lambda part: int(re.findall(r"\d+", part.name)[0]))
+    rolling = [part for part in path.glob("events_*") if re.match(r"events_\d+", part.name)]
+    parts = sorted(rolling, key=lambda part: int(part.name.split("_")[1]))
     parts = parts or sorted((part for part in path.iterdir() if part.is_file()), key=lambda part: part.stat().st_mtime)
     if not parts:
         raise SourceError(f"{path} is a directory without a file.")
@@ -54,7 +55,10 @@ def lines_of(path: Path) -> Iterator[str]:
     ------
     SourceError: it is packed as only Spark can unpack it, or is no text. OSError: it cannot be read.
     """
-    opened: IO[bytes] = sys.stdin.buffer if str(path) in STANDARD_INPUT else path.open("rb")
+    standard = str(path) in STANDARD_INPUT
+    if standard and sys.stdin.buffer.closed:
+        raise SourceError(f"{path} is standard input, which has been read already: name it once.")
+    opened: IO[bytes] = sys.stdin.buffer if standard else path.open("rb")
     with opened:
         buffered = opened if isinstance(opened, BufferedReader) else BufferedReader(cast(Any, opened))
         begins = buffered.peek(8)[:8]

@@ -189,7 +189,7 @@ class Server:
         done, _ = await asyncio.wait({ending, hurry}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         if ending not in done:
-            server.stop()  # type: ignore[no-untyped-call]
+            server.stop()
             return False
         ending.result()
         return True
@@ -198,7 +198,7 @@ class Server:
         self, server: "_AtPort", serving: "asyncio.Task[None]", leaving: Callable[[], Awaitable[None]]
     ) -> None:
         await leaving()
-        server.stop()  # type: ignore[no-untyped-call]
+        server.stop()
         await serving
 
 
@@ -212,6 +212,10 @@ class _AtPort(Granian):
             log_enabled=False, log_dictconfig=NO_LOGGING, ssl_protocol_min=SSLProtocols.tls12, **tls,
         )  # fmt: skip
         self._port = port
+
+    def stop(self) -> None:
+        """Take no more requests."""
+        super().stop()  # type: ignore[no-untyped-call]
 
     def _init_shared_socket(self) -> None:
         self._shd: Any = self._port.handed_over()

@@ -100,7 +100,10 @@ def test_packed_files_are_unpacked_whatever_they_are_called(tmp_path, how, parts
 def test_standard_input_and_directories_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINES.encode())))
     assert len(observe("-").queries[0].records) == len(TOLD)
+    with pytest.raises(SourceError, match="has been read already"):
+        observe("-")
     (tmp_path / "driver.log.1.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, TOLD[:40])).encode()))
+    (tmp_path / "events_of_another_kind").write_text("nothing of ours")
     (tmp_path / "driver.log").write_text("\n".join(LOG4J + json.dumps(one) for one in TOLD[40:]))
     assert len(observe(tmp_path).queries[0].records) == len(TOLD)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -103,6 +104,14 @@ def test_only_who_may_look(served):
 def test_another_sites_name_that_leads_here_is_refused(served):
     assert httpx.get(served(), headers={"Host": "evil.example"}).status_code == 403
     assert httpx.get(served(hosts=("mine.example",)), headers={"Host": "mine.example"}).status_code == 200
+
+
+def test_an_endless_head_is_cut_off_at_the_page_too(served):
+    port = int(served().rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        with pytest.raises(ConnectionError):
+            connection.sendall(b"a" * 100_000_000)
 
 
 def test_a_page_is_saved_as_one_file(runs, tmp_path, capsys):

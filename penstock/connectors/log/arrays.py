@@ -92,7 +92,8 @@ def _elements(array: bytes, most: int) -> list[bytes]:
 
     Raises
     ------
-    OverflowError: there are more than ``most``, or they hold more than so many times as much. RecursionError: it nests deeper than anything could read.
+    OverflowError: there are more than ``most``, or what divides them is more than `TOKENS` times that. RecursionError: it
+        nests deeper than anything could read.
     """
     found, depth, start = [], 1, array.find(b"[") + 1
     for number, token in enumerate(_TOKEN.finditer(array, start)):

@@ -1,6 +1,6 @@
 """Load on an HTTP door from a process of its own: as many requests as its connections allow, each timed.
 
-    python -m penstock.bench.load URL --connections 8 --events 100 --bytes 200 --seconds 5
+    python benchmarks/load.py URL --connections 8 --events 100 --bytes 200 --seconds 5
 
 prints one JSON object. Requests are made beforehand but for their keys, and answers are read no
 further than their status, so that the generator takes little of the machine.
