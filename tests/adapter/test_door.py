@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from penstock.adapter.arrivals import Arrivals
 from penstock.adapter.body import BodyReader, Malformed
 from penstock.adapter.door import Door
 from penstock.adapter.transfers import Transfer, Transfers
+from penstock.connectors.log.arrays import divide
 from penstock.connectors.log.log import Parcel
 from penstock.errors import ConfigurationError, SinkError
 from penstock.kinds.event import Event
@@ -210,3 +212,25 @@ def test_a_line_is_flat_unless_it_rises_beyond_chance():
         transfers.note(Transfer(size, took))
     measured = transfers.measured()
     assert (measured.fixed_s, measured.per_event_s) == (measured.seconds_mean, 0.0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'[{"a":"\ud800"},]',
+        rb'[{"a":"\ud800"}',
+        rb'[{"a":"\ud800"}]x',
+        rb'[{"a":"\ud800"},{]',
+        rb'[{"a":"\ud800","b":NaN}]',
+    ],
+)
+def test_half_of_a_surrogate_pair_excuses_nothing_else(body):
+    with pytest.raises(msgspec.DecodeError):
+        divide(body)
+    assert divide(rb'[{"a":"\ud800"}, 1]') == [rb'{"a":"\ud800"}', b"1"]
+
+
+@pytest.mark.parametrize("body", [b"[" + b"1," * 500 + b"1]", b"[[" + b"[[[[0]]]]," * 2_000 + b"0]]"])
+def test_items_are_counted_before_they_take_memory(body):
+    with pytest.raises(OverflowError):
+        divide(body, 100)

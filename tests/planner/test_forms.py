@@ -20,6 +20,7 @@ from penstock.errors import ConfigurationError, SourceError
 from penstock.planner import Target, calibrate, observe, tune, verdicts
 from penstock.planner.forms import Objects
 from penstock.planner.reading import MOST, find
+from penstock.planner.series import Series
 
 TOLD, LATENCIES = progress(seed=3)
 LOG4J = "26/11/27 10:00:01 INFO MicroBatchExecution: Streaming query made progress: "
@@ -314,3 +315,45 @@ def test_a_maximum_that_was_not_reached_is_assumed_not_to_be_there(tmp_path):
     (tmp_path / "recording").write_text(LINES)
     prediction = calibrate(observe(tmp_path / "recording")).predict()
     assert any("No maximum of rows per trigger is assumed" in text for text in prediction.assumptions)
+
+
+def made_series(rows, *, lasting, every, outstanding=np.nan):
+    """Micro-batches that begin each so many seconds."""
+    rows = np.asarray(rows, dtype=float)
+    started, zeros = np.arange(len(rows)) * every, np.zeros_like(rows)
+    return Series(
+        numbers=np.arange(len(rows), dtype=float), started=started, admitted=started, visible=started + lasting,
+        ended=started + lasting, rows=rows, waiting=zeros, keys=zeros, whole=np.ones(len(rows), dtype=bool),
+        outstanding=zeros + outstanding, since=zeros + np.nan,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("series", "ceiling"),
+    [
+        (made_series([1000] * 20, lasting=2.0, every=2.0), 1000),
+        (made_series([1000] * 20, lasting=0.1, every=2.0), None),  # a steady source, with time to spare
+        (made_series([1000] * 20, lasting=0.1, every=2.0, outstanding=5), 1000),
+        (made_series([1000] * 20, lasting=2.0, every=2.0, outstanding=0), None),  # nothing waits
+        (made_series([1000, *range(500, 519)], lasting=2.0, every=2.0, outstanding=5), None),  # the largest of many
+    ],
+)
+def test_a_maximum_is_what_most_micro_batches_take_while_more_waits(series, ceiling):
+    assert series.ceiling == ceiling
+
+
+def test_a_query_whose_files_heap_up_is_not_told_that_it_may_meet_a_target(tmp_path):
+    told, _ = progress(seed=1, rate=700, trigger=2.0, fixed=1.49, per_row=5e-4, cap=1000, seconds=800)
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, table_of(told, lambda number: 10 + number))))
+    answer = tune(observe(tmp_path / "recording"), Target("p95", 10.0))
+    assert answer.verdicts[0].kind == "saturated"
+    assert (bool(answer.feasible), answer.options) == (False, {})
+
+
+def test_only_a_look_since_the_micro_batch_before_tells_when_rows_came(tmp_path):
+    told = [tell(second, number, 5, 1.0, [np.array([5 * number]), *[np.array([5 * number + 5])] * 2], "q", "r", None)
+            for number, second in enumerate((10, 20, 30))]  # fmt: skip
+    looks = [idle(second, 0, "q", "r") for second in (5, 25)]  # none between the first and the second
+    (tmp_path / "recording").write_text("\n".join(map(json.dumps, [looks[0], *told[:2], looks[1], told[2]])))
+    (series,) = observe(tmp_path / "recording").queries[0].cold
+    assert np.isnan(series.since).tolist() == [False, True, False]
