@@ -48,7 +48,7 @@ class JsonArray(Sequence[bytes]):
 def divide(array: bytes, most: int = sys.maxsize) -> list[bytes]:
     r"""The elements of a JSON array, also where one has half of a surrogate pair, which is JSON and no text.
 
-    >>> divide(b'[{"n": 1}, {"n": "\ud800"}]')
+    >>> divide(rb'[{"n": 1}, {"n": "\ud800"}]')
     [b'{"n": 1}', b'{"n": "\\ud800"}']
 
     Raises
