@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from penstock.planner.arrivals import Flow
-from penstock.planner.gate import Gate, pass_gate
+from penstock.planner.gate import Gate, Work, pass_gate
 
 BOUND_S, WARM_S, UNTIL_S = 3.0, 20.0, 1400.0
-FIXED_S, PER_ROW_S = 0.3, 1.5e-4
+WORK = Work(0.3, 1.5e-4, planning=0.05, closing=np.full(1, 0.03))
+"""What a micro-batch takes: seconds, and seconds per row."""
 TRIGGERS = np.arange(0.2, 4.05, 0.1).round(1).tolist()
 DELAYS = [*np.arange(0.3, 4.2, 0.3).round(1).tolist(), 6.0, 10.0, 20.0, 60.0]
 ROWS = (1, 2, 5, 10, 20, 50, 100, 300, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000)
@@ -61,16 +62,10 @@ def cheapest(flow: Flow, gates: Iterable[Gate]) -> tuple[Gate, float]:
 
 def judged(flow: Flow, gate: Gate) -> tuple[float, float]:
     """The p95 of the latency, and micro-batches a minute."""
-    passage = pass_gate(flow, gate, work, until=UNTIL_S)
+    passage = pass_gate(flow, gate, WORK, until=UNTIL_S)
     kept = (passage.started > WARM_S) & (passage.started < UNTIL_S - WARM_S)
     _, latencies = passage.latencies(flow, WARM_S, UNTIL_S - WARM_S)
     return float(np.quantile(latencies, 0.95)), 60 * int(kept.sum()) / (UNTIL_S - 2 * WARM_S)
-
-
-def work(rows: float, number: int) -> tuple[float, float, float]:
-    """Of a micro-batch: until its rows are fixed, its results are visible, it is over."""
-    length = FIXED_S + PER_ROW_S * rows
-    return 0.05, length - 0.03, length
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
 from adapters import required
@@ -30,11 +31,27 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for a server is marked as one who does."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whoever asks for a server is marked as one who does; of those and of the slow ones CI takes a slice (`.ci/run`)."""
     for item in items:
         if {"broker", "registry", "postgres", "secure", "s3", "hdfs"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
+    if wanted := os.environ.get("SLICE"):
+        number, slices = map(int, wanted.split("/"))
+        left = [item for item in items if long(item) and crc32(item.nodeid.encode()) % slices != number - 1]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
+
+
+def pytest_report_header() -> list[str]:
+    """Which slice this is."""
+    wanted = os.environ.get("SLICE")
+    return [f"slice {wanted} of the tests with servers and the slow ones; all of them: make test-all"] if wanted else []
+
+
+def long(item: pytest.Item) -> bool:
+    """Whether it is one of those that `make test` leaves out."""
+    return any(item.iter_markers("servers")) or any(item.iter_markers("slow"))
 
 
 @dataclass

@@ -22,7 +22,7 @@ def starts(
 
     The best of those by shares is reweighted for a number of rounds.
     """
-    shapes = [given, *(_clusterings(given, graph) if given.network.price.any() else ())]
+    shapes = [given, *(_clusterings(given, graph, resources) if given.network.price.any() else ())]
     grouped = [(min_k(shape, shares), shape) for shape in shapes]
     first, shape = min(grouped, key=lambda pair: objective(given, pair[0]))
     found = [reweighted(shape, flows, rounds, first), *(place for place, _ in grouped)]
@@ -36,8 +36,9 @@ def starts(
     return sorted((legal(given, place) for place in found), key=lambda place: objective(given, place))
 
 
-def _clusterings(given: Problem, graph: StreamGraph) -> Iterator[Problem]:
-    """The problem with tasks joined along the heaviest transfers, into clusters of at most 2, 4, 8, ... tasks."""
+def _clusterings(given: Problem, graph: StreamGraph, resources: Resources) -> Iterator[Problem]:
+    """The problem with tasks joined along the heaviest transfers: where that pays, and into clusters of 2, 4, 8, ... at most."""
+    yield _joined(given, _paying(given, graph, resources))
     most = 2
     while most < 2 * len(graph.tasks):
         yield clustered(given, graph, graph.costs, most)
@@ -52,7 +53,12 @@ def clustered(given: Problem, graph: StreamGraph, importance: Floats, most: int)
     starts, ends = graph.edges
     first = np.argsort(-importance, kind="stable")
     first = first[importance[first] > 0]
-    cluster = _clusters(len(graph.tasks), starts[first], ends[first], most)
+    each = np.ones(len(graph.tasks))
+    return _joined(given, _unions(0 * each, each, starts[first], ends[first], importance[first], float(most)))
+
+
+def _joined(given: Problem, cluster: Ints) -> Problem:
+    """The problem with the tasks of a cluster, which have the same number, in one unit."""
     order = np.argsort(cluster, kind="stable")
     begin = np.concatenate([[0], np.cumsum(np.unique(cluster, return_counts=True)[1])])
     units = len(begin) - 1
@@ -68,9 +74,25 @@ def loosely_clustered(given: Problem, graph: StreamGraph, rng: np.random.Generat
     return clustered(given, graph, noisy, most)
 
 
+def _paying(given: Problem, graph: StreamGraph, resources: Resources) -> Ints:
+    """Clusters along transfers, the heaviest first, each of which costs more than a path's tasks do when they are joined.
+
+    It finds what the proof of Theorem III.8 allocates, where the greedy strategies of section III-C are trapped.
+    """
+    starts, ends = graph.edges
+    far = resources.slowness[~np.eye(len(resources.names), dtype=bool)]
+    costs = graph.costs * (float(far.mean()) if len(far) else 0.0)
+    first = np.argsort(-costs, kind="stable")
+    first = first[costs[first] > 0]
+    weights = given.weights / float(resources.speeds.mean())
+    return np.asarray(_unions(weights, given.presence, starts[first], ends[first], costs[first], np.inf), np.int64)
+
+
 @njit(cache=True)
-def _clusters(count, starts, ends, most):  # type: ignore[no-untyped-def]
-    parent, size = np.arange(count), np.ones(count, np.int64)
+def _unions(weights, presence, starts, ends, costs, most):  # type: ignore[no-untyped-def]
+    """Unions of the ends of transfers in order, of a presence up to ``most``, where the transfer costs more than the crowd."""
+    parent = np.arange(len(weights))
+    heaviest, crowd = weights.copy(), presence.copy()
     for edge in range(len(starts)):
         a, b = starts[edge], ends[edge]
         while parent[a] != a:
@@ -79,10 +101,12 @@ def _clusters(count, starts, ends, most):  # type: ignore[no-untyped-def]
         while parent[b] != b:
             parent[b] = parent[parent[b]]
             b = parent[b]
-        if a != b and size[a] + size[b] <= most:
+        crowding = heaviest[a] * crowd[b] + heaviest[b] * crowd[a]
+        if a != b and crowd[a] + crowd[b] <= most and crowding < costs[edge]:
             parent[b] = a
-            size[a] += size[b]
-    for task in range(count):
+            heaviest[a] = max(heaviest[a], heaviest[b])
+            crowd[a] += crowd[b]
+    for task in range(len(parent)):
         root = task
         while parent[root] != root:
             root = parent[root]

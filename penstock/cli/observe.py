@@ -73,7 +73,7 @@ def _queries(calibration: Calibration) -> list[dict[str, Any]]:
             {
                 "name": seen.name, "upstream": seen.upstream, "batches": seen.batches,
                 "setting": seen.setting.given(), "trigger_inferred": seen.trigger_inferred,
-                "latency_s": seen.latency(), "latency_kind": seen.latency_kind, "rows_per_source_row": seen.rows_per_source_row,
+                "latency_s": seen.latency(), "latency_kind": seen.latency_kind, "latency_of": seen.latency_words, "rows_per_source_row": seen.rows_per_source_row,
                 "fixed_s": durations.fixed, "per_row_s": durations.per_row, "below_knee_s": durations.below_knee,
                 "knee_rows": durations.knee, "errors_s": durations.errors, "identified": durations.identified,
                 "ratio_scv": durations.scv, "ratio_correlation": durations.correlation, "pauses": durations.outliers,
@@ -100,7 +100,7 @@ def _shown(observation: Observation, found: dict[str, Any]) -> str:
             lines.append(
                 "  latency   "
                 + ", ".join(f"{n} {v:.2f} s" for n, v in query["latency_s"].items())
-                + f" ({query['latency_kind']})"
+                + f" ({query['latency_of']})"
             )
         trigger = query["setting"].get("trigger")
         said = "unclear" if trigger is None else f"{trigger:g} s"

@@ -60,14 +60,9 @@ def shown(found: Prediction) -> str:
     for name in LATENCIES:
         low, high = found.band(name)
         lines.append(f"  latency {name:5} {getattr(found, name):8.2f} s  ({low:.2f} to {high:.2f})")
-    limit = (
-        "unknown: no row's cost shows"
-        if math.isinf(found.throughput_limit)
-        else f"{found.throughput_limit:,.0f} rows/s"
-    )
     lines += [
         f"  utilisation   {found.utilisation:8.0%}",
-        f"  keeps up with {limit}",
+        f"  keeps up with {found.keeps_up}",
         f"  {found.rows_per_batch:,.0f} rows per micro-batch, {found.batches_per_day:,.0f} micro-batches and "
         f"{found.files_per_day:,.0f} files a day (one per partition and micro-batch), {found.rows_per_file:,.0f} rows per file",
     ]

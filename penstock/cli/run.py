@@ -320,7 +320,11 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         )
     if latency["p50"] is not None:
         shown = ", ".join(f"{name} {value / 1000:.2f} s" for name, value in latency.items())
-        lines.append(f"  latency             {shown} (measured, intended send time to committed result)")
+        timed, written = report["timed_results"], sum(report["sinks"].values())
+        others = f" of {written:,}; the others are of timers or windows" if timed < written else ""
+        lines.append(
+            f"  latency             {shown} (measured, intended send time to committed result, of {timed:,} results{others})"
+        )
     for name, partitions in report["lag"].items():
         waiting = waiting_of(partitions)
         if waiting.rows:

@@ -76,7 +76,7 @@ def shown(answer: Tuning) -> str:
     lines = []
     if answer.measured:
         figures = ", ".join(f"{name} {value:.2f} s" for name, value in answer.measured.items())
-        lines.append(f"  today     {figures} ({answer.latency_kind})")
+        lines.append(f"  today     {figures} ({answer.latency_of})")
     if answer.today is not None:
         trigger = answer.today.setting.interval
         low, high = answer.today.band(answer.target.name)

@@ -21,7 +21,7 @@ from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.change import RateChange, rate_change
 from penstock.planner.door import Passage
 from penstock.planner.doors import Doors
-from penstock.planner.observation import Observation, derived, observe_running
+from penstock.planner.observation import LEAST_TIMED, Observation, derived, observe_running
 from penstock.planner.pace import pace_of
 from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Prediction, summary
 from penstock.planner.series import Real, Series
@@ -48,8 +48,6 @@ DWELL_S = 60.0
 """Least time between two changes that only save; doubled after each that had to be taken back."""
 CHECK_S, CHECK_BATCHES = 30.0, 6
 """What came of a change is judged after both."""
-LEAST_RESULTS = 20
-"""Results of which a latency is told; of fewer, as where timers cause nearly all, it is that of source events."""
 CHOKED = 0.8
 """A rate that falls below so much of what it was, before a change of a door's gate is judged, takes the change back."""
 KEPT = 1000
@@ -464,7 +462,7 @@ def _measured(ledgers: Ledgers, since: float, until: float, series: Series | Non
         return {"batches": float(len(within))}
     span = (within[-1].committed_us - within[0].committed_us) / 1e6
     taken = sum(source.accepted for record in within[1:] for source in record.sources.values())
-    if latency.count >= LEAST_RESULTS:
+    if latency.count >= LEAST_TIMED:
         figures = {name: (latency.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
         figures["mean"] = (latency.mean or 0.0) / 1e3
     else:

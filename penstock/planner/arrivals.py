@@ -19,10 +19,17 @@ Kind = Literal["poisson", "regular", "bursty", "recorded"]
 
 SCALES = (1, 2, 4, 8, 16, 32)
 """Numbers of successive windows over which the dispersion is taken."""
-REGULAR, BURSTY, CHANGING, GROWING = 0.3, 1.5, 30.0, 2.5
-"""Dispersions below which arrivals are regular, and beyond which they come in bursts or the rate itself changes; the latter
-also if the dispersion grows so many times with the scale."""
-MOST_BINS, MOST_POINTS = 200_000, 100_000
+REGULAR, BURSTY, GROWING = 0.3, 1.5, 2.5
+"""Dispersions below which arrivals are regular, and beyond which they come in bursts; the rate itself changes if the dispersion
+grows so many times with the scale."""
+SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
+"""Standard errors from which a correlation of successive windows counts; the third cumulant of bursts that are even; times by
+which the dispersion grows as windows are parted where a trigger found nothing, if all comes in a few moments."""
+KEPT = 0.75
+"""Of the squared differences of successive windows the smaller ones, by which the rows are told that come at once."""
+LEVEL, LEVEL_LEAST = 0.2, 40
+"""A rate has changed once if it differs by such a share before and after, and each has so many windows."""
+MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
 class Flow:
@@ -75,6 +82,8 @@ class ArrivalModel:
     dispersion: variance over mean of the rows in windows, by the mean width of the windows in seconds: 1 at every scale
         for Poisson arrivals.
     kind: what they are like.
+    burst: rows that come at once, about, while the rate is what it is: 1 for Poisson arrivals. even: whether bursts are about equal.
+    changed: the rate before its only change, whose windows are not looked at; None where there was none.
     """
 
     rate: float
@@ -83,39 +92,63 @@ class ArrivalModel:
     counts: Real
     dispersion: dict[float, float]
     kind: Kind
+    burst: float = 1.0
+    even: bool = False
+    changed: float | None = None
 
     @property
     def scv(self) -> float:
         """Squared coefficient of variation of the gaps, as the widest windows show it."""
         return max(0.0, list(self.dispersion.values())[-1]) if self.dispersion else 1.0
 
-    def flow(self, rate: float, horizon: float, random: np.random.Generator, like: Arrivals | None = None) -> Flow:
-        """Rows at a rate over ``horizon`` seconds: like those recorded, or ``like`` what a setting says."""
+    def flow(
+        self, rate: float, horizon: float, random: np.random.Generator, like: Arrivals | None = None, *,
+        step: float = FINEST_S,
+    ) -> Flow:  # fmt: skip
+        """Rows at a rate over ``horizon`` seconds: like those recorded, or ``like`` what a setting says.
+
+        Parameters
+        ----------
+        step: seconds within which it does not matter when a row comes.
+        """
         if like is not None and not isinstance(like, str | int | float):
             return _replayed(np.asarray(like), rate, horizon, random)
         if like is None and self.kind == "recorded":
-            return self._again(rate, horizon, random)
+            return self._again(rate, horizon, random, max(step, FINEST_S))
+        if like is None and self.kind == "bursty" and self.even:
+            return _landing(rate, horizon, random, self.scv)
         scv = {"poisson": 1.0, "regular": 0.0}.get(self.kind, self.scv) if like is None else like
-        return _renewal(rate, horizon, random, 1.0 if isinstance(scv, str) else float(scv))
+        return _renewal(rate, horizon, random, 1.0 if isinstance(scv, str) else float(scv), max(step, FINEST_S))
 
-    def _again(self, rate: float, horizon: float, random: np.random.Generator) -> Flow:
+    def _again(self, rate: float, horizon: float, random: np.random.Generator, step: float) -> Flow:
         """The recorded windows from a random one on, round and round; within each, rows come as they like."""
         first = int(random.integers(len(self.widths)))
         order = np.arange(first, first + len(self.widths)) % len(self.widths)
         widths, counts = self.widths[order], self.counts[order] * rate / self.rate
         rounds = math.ceil(horizon / widths.sum())
         widths, counts = np.tile(widths, rounds), np.tile(counts, rounds)
-        pieces = np.maximum(1, np.ceil(widths / (horizon / min(MOST_BINS, horizon / 0.005)))).astype(int)
+        pieces = np.maximum(1, np.ceil(widths / max(step, horizon / MOST_BINS))).astype(int)
         split = np.repeat(counts / pieces, pieces)
         times = np.cumsum(np.repeat(widths / pieces, pieces))
-        return _accumulated(times, random.poisson(split).astype(float))
+        return _accumulated(times, self.burst * random.poisson(split / self.burst).astype(float))
 
 
-def arrivals_of(windows: Iterable[tuple[Real, Real]]) -> ArrivalModel | None:
-    """The model of what was recorded: its rate is the last series', its dispersion that of all. None without two windows."""
+def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Real, Real]] = ()) -> ArrivalModel | None:
+    """The model of what was recorded: its rate is the last series', its dispersion that of all. None without two windows.
+
+    Parameters
+    ----------
+    windows: of each series, seconds and rows between admissions. parted: the same, parted where a trigger found nothing.
+    """
     series = [(widths, counts) for widths, counts in windows if len(widths)]
     if sum(len(widths) for widths, _ in series) < 2:
         return None
+    changed = None
+    if (since := _changed(*series[-1])) is not None:
+        widths, counts = series[-1]
+        changed = float(counts[:since].sum() / widths[:since].sum())
+        series[-1] = widths[since:], counts[since:]
+    fine = [pair for pair in parted if len(pair[0])] if changed is None else []
     widths, counts = series[-1]
     rate = float(counts.sum() / widths.sum())
     if rate <= 0:
@@ -143,7 +176,98 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]]) -> ArrivalModel | None:
     values = list(dispersion.values())
     spread = max(values[-1], 0.0) if values else 1.0
     error = math.sqrt(max(spread, 1e-9) * rate / float(widths.sum()))
-    return ArrivalModel(rate, error, widths, counts, dispersion, _kind(values, uncorrected, excess))
+    kind = _kind(values, uncorrected, excess)
+    if kind == "bursty" and any(_correlated(*pair) for pair in series):
+        kind = "recorded"
+    if fine and _scatter(fine[-1]) > MOMENTS * max(_scatter(series[-1]), 1.0):
+        kind = "recorded"  # all comes in a few moments, as files do
+    if fine and kind == "recorded":
+        widths, counts = fine[-1]
+    finest = min(series, key=lambda pair: float(pair[0].mean()))
+    return ArrivalModel(rate, error, widths, counts, dispersion, kind, _burst(*finest), _are_even(*finest), changed)
+
+
+def _scatter(pair: tuple[Real, Real]) -> float:
+    """Variance over mean of the rows of windows that may be of very different widths: 1 for Poisson arrivals.
+
+    Up to 3 of windows that are parted before each arrival, for those know what comes.
+    """
+    widths, counts = pair
+    expected = widths * counts.sum() / widths.sum()
+    return float(((counts - expected) ** 2).sum() / max(expected.sum(), 1e-9))
+
+
+def _correlated(widths: Real, counts: Real) -> bool:
+    """Whether a window with many rows is followed by another, beyond chance: then it is the rate that changes."""
+    if len(widths) < 20:
+        return False
+    rates = (counts - widths * counts.sum() / widths.sum()) / np.sqrt(widths)
+    variance = float(np.mean(rates**2))
+    return variance > 0 and float(np.mean(rates[1:] * rates[:-1])) / variance > SIGNIFICANT / math.sqrt(len(rates))
+
+
+def _are_even(widths: Real, counts: Real) -> bool:
+    """Whether bursts are of about one size: then the third cumulant over the second is that size, else half as much again."""
+    off = counts - widths * counts.sum() / widths.sum()
+    second, third = float(np.mean(off**2)), float(np.mean(off**3))
+    mean = float(counts.mean())
+    return second > 0 and mean > 0 and third * mean / second**2 < EVEN
+
+
+def _changed(widths: Real, counts: Real) -> int | None:
+    """The first window of another rate that then stays, as after a deployment upstream; None where there is none.
+
+    The best split into two rates (least squares). It counts where it explains nearly all of what is beyond chance between
+    the windows: a rate that goes up and down is not explained by one change.
+    """
+    if len(widths) < 2 * LEVEL_LEAST:
+        return None
+    rates = counts / widths
+    total, done = np.cumsum(counts), np.cumsum(widths)
+    places = np.arange(LEVEL_LEAST, len(widths) - LEVEL_LEAST)
+    before = total[places - 1] / done[places - 1]
+    after = (total[-1] - total[places - 1]) / (done[-1] - done[places - 1])
+    gain = done[places - 1] * before**2 + (done[-1] - done[places - 1]) * after**2
+    place = int(places[np.argmax(gain)])
+    low, high = (
+        float(total[place - 1] / done[place - 1]),
+        float((total[-1] - total[place - 1]) / (done[-1] - done[place - 1])),
+    )
+    if abs(high - low) < LEVEL * max(low, high) or min(low, high) <= 0:
+        return None
+    fitted = np.where(np.arange(len(widths)) < place, low, high)
+    chance = _variogram(rates / fitted)
+    left = [_wandering((rates / fitted)[part], chance) for part in (slice(0, place), slice(place, None))]
+    apart = (high - low) ** 2 / 4 / ((high + low) / 2) ** 2
+    return place if max(left) < 0.1 * apart else None
+
+
+def _variogram(values: Real) -> float:
+    """The variance of successive values about a level that moves slowly."""
+    return float(np.mean(np.diff(values) ** 2) / 2)
+
+
+def _wandering(values: Real, chance: float) -> float:
+    """The variance of the level of values, over parts of them, beyond what chance leaves of it."""
+    parts = np.array_split(values, min(12, len(values) // 8))
+    noise = float(np.mean([chance / len(part) for part in parts]))
+    return max(0.0, float(np.var([part.mean() for part in parts])) - noise)
+
+
+def _burst(widths: Real, counts: Real) -> float:
+    """Rows that come at once: the dispersion of successive windows, whose rate is about the same."""
+    if len(counts) < 10:
+        return 1.0
+    rates = counts / widths
+    middle = (counts[1:] + counts[:-1]) / (widths[1:] + widths[:-1])
+    known = middle > 0
+    if known.sum() < 10:
+        return 1.0
+    expected = middle * (1 / widths[1:] + 1 / widths[:-1])  # of the squared difference, for Poisson rows
+    ratio = np.diff(rates)[known] ** 2 / expected[known]
+    small = ratio[ratio <= np.quantile(ratio, KEPT)]  # the others may be a rate that changes
+    jitter = 4 * _jitter(widths, counts, float(counts.sum() / widths.sum())) / max(float(counts.mean()), 1e-9)
+    return max(1.0, float(small.mean()) * KEPT / float(chi2.cdf(chi2.ppf(KEPT, 1), 3)) - jitter)
 
 
 def _jitter(widths: Real, counts: Real, rate: float) -> float:
@@ -160,7 +284,7 @@ def _kind(dispersion: Sequence[float], uncorrected: Sequence[float], excess: boo
         return "regular"
     if not excess or max(dispersion) < BURSTY:
         return "poisson"  # or too little beyond it to matter
-    return "bursty" if max(dispersion) < min(CHANGING, GROWING * dispersion[0]) else "recorded"
+    return "bursty" if max(dispersion) < GROWING * max(dispersion[0], 1.0) else "recorded"
 
 
 def _grouped(pair: tuple[Real, Real], scale: int) -> tuple[Real, Real]:
@@ -169,14 +293,21 @@ def _grouped(pair: tuple[Real, Real], scale: int) -> tuple[Real, Real]:
     return widths, counts
 
 
-def _accumulated(times: NDArray[Any], counts: Real) -> Flow:
+def _accumulated(times: NDArray[Any], counts: NDArray[Any]) -> Flow:
     return Flow(np.append(0.0, times), np.append(0.0, np.cumsum(counts)))
 
 
-def _renewal(rate: float, horizon: float, random: np.random.Generator, scv: float) -> Flow:
+def _landing(rate: float, horizon: float, random: np.random.Generator, size: float) -> Flow:
+    """So many rows at once, at moments that are Poisson."""
+    times = np.repeat(np.sort(random.random(random.poisson(rate * horizon / size)) * horizon), 2)
+    counts = np.repeat(np.arange(len(times) // 2 + 1.0) * size, 2)[1:]
+    return Flow(np.append(0.0, times), counts)
+
+
+def _renewal(rate: float, horizon: float, random: np.random.Generator, scv: float, step: float) -> Flow:
     """Poisson and regular rows by bins; others one by one while they are few, in bursts of several where they are many."""
     if scv in (0.0, 1.0):
-        bins = int(min(MOST_BINS, max(10, horizon / 0.005)))
+        bins = int(min(MOST_BINS, max(10, horizon / step)))
         times = np.arange(1, bins + 1) * (horizon / bins)
         mean = rate * horizon / bins
         return _accumulated(times, random.poisson(mean, bins).astype(float) if scv else np.full(bins, mean))

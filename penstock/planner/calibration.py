@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from penstock.errors import ConfigurationError, NotSolvableError, UnstableServerError
 from penstock.planner.arrivals import ArrivalModel, arrivals_of
 from penstock.planner.durations import DurationModel, durations_of
-from penstock.planner.gate import Gate, Passage, Work, pass_gate
+from penstock.planner.gate import Gate, Passage, pass_gate
 from penstock.planner.observation import LEAST_WARM, Observation, QueryObservation
-from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Method, Prediction, summary
+from penstock.planner.prediction import DAY_S, LATENCIES, LIMIT, QUANTILES, Method, Prediction, summary
 from penstock.planner.series import Series
 from penstock.planner.setting import Setting
 from penstock.planner.speed import Speed, follow
@@ -21,9 +21,15 @@ from penstock.queueing.microbatch import MicroBatchServer
 
 Real = NDArray[np.float64]
 
-REPLICATES = 60
-BATCHES, LONGEST_S, SHORTEST_S = 600, 7200.0, 120.0
-"""A prediction simulates so many micro-batches, within these bounds of seconds."""
+REPLICATES, RUNS, FEW_RUNS = 60, 8, 3
+"""Runs from which bands are made, and those that are pooled for a point, so that it rests on no single one; of a point without
+bands, of which a search makes many, fewer."""
+BATCHES, MOST_BATCHES, SHORTEST_S = 600, 20_000, 120.0
+"""Micro-batches that are simulated for a point; those of a run at most, however long the recording; seconds of it at least."""
+STEPS = 100
+"""Parts of the time that a micro-batch takes, within which it does not matter when a row comes."""
+LONGEST_S = 86_400.0
+"""A micro-batch is taken to be no longer."""
 MODEL_ERROR = 0.015
 """Relative standard deviation of what the model itself gets wrong (docs/background/predictions.md has its record)."""
 CLOSE_TO_LIMIT = 0.9
@@ -55,21 +61,6 @@ class QueryModel:
         apart = {hurried: change(durations) for hurried, durations in self.apart.items()}
         return replace(self, durations=change(self.durations), apart=apart)
 
-    def work(
-        self, durations: DurationModel, random: np.random.Generator, rows_per_row: float
-    ) -> Callable[[float, int], Work]:
-        """What micro-batches take, in rows of the run's source, with ratios as they were recorded."""
-        count = 4096
-        ratios, planning, closing = (values.tolist() for values in durations.sample(random, count))
-
-        def work(rows: float, number: int) -> Work:
-            place = number % count
-            total = max(durations.duration(rows * rows_per_row) * ratios[place], 1e-4)
-            fixed = min(planning[place], 0.5 * total)
-            return fixed, max(fixed, total - closing[place]), total
-
-        return work
-
 
 @dataclass(frozen=True)
 class Calibration:
@@ -78,6 +69,11 @@ class Calibration:
     observation: Observation
     queries: tuple[QueryModel, ...]
     arrivals: ArrivalModel
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether the recordings tell what a row costs from what a micro-batch does."""
+        return all(query.durations.identified for query in self.queries)
 
     @property
     def today(self) -> Setting:
@@ -154,41 +150,49 @@ class Calibration:
                 "grow without bound. Give it a lower rate, a larger max_rows if that is set, or more cores."
             )
         random = np.random.default_rng(seed)
-        horizon, cycle = self._horizon(whole, batches)
-        run = self._simulated(whole, [self.scaled(query, whole) for query in self.queries], horizon, cycle, random)
+        cycle = self._cycle(whole)
+        count = RUNS if replicates else FEW_RUNS
+        span = self._span(cycle, max(batches / count, 50))
+        usual = [self.scaled(query, whole) for query in self.queries]
+        runs = [self._simulated(whole, usual, span, cycle, random) for _ in range(count)]
         samples = self._replicates(whole, random, replicates)
-        found = dict(run.latencies) if method == "simulated" else self._solved(whole, rate)
-        first = run.passages[0]
-        span = float(first.ended[-1] - first.started[0]) if len(first.started) > 1 else cycle
-        partitions = whole.partitions or 1.0
-        a_day = [len(passage.started) / span * DAY_S for passage in run.passages]
+        pooled = summary(np.concatenate([run.latencies for run in runs]))
+        found = pooled if method == "simulated" else self._solved(whole, rate)
+        shown = [run.passages for run in runs if len(run.passages[0].started)]
+        if not shown:
+            raise ConfigurationError(f"At {rate:g} rows per second not one micro-batch begins in {span:,.0f} s.")
+        time = max(sum(float(first.ended[-1] - first.started[0]) for first, *_ in shown), cycle)
+        a_day = [sum(len(one.started) for one in passages) / time * DAY_S for passages in zip(*shown, strict=True)]
+        busy = [
+            sum(float((one.ended - one.started).sum()) for one in passages) for passages in zip(*shown, strict=True)
+        ]
         return Prediction(
-            setting=whole, rate=rate, **found, backlog=rate * found["mean"],
-            utilisation=max(float((p.ended - p.started).sum()) / span for p in run.passages),
-            throughput_limit=limit, rows_per_batch=float(first.rows.mean()), batches_per_day=a_day[0],
-            files_per_day=sum(a_day) * partitions, method=method, replicates=samples,
+            setting=whole, rate=rate, **found, backlog=rate * found["mean"], utilisation=max(busy) / time,
+            throughput_limit=limit, rows_per_batch=rate * DAY_S / a_day[0], batches_per_day=a_day[0],
+            files_per_day=sum(a_day) * (whole.partitions or 1.0), method=method, replicates=samples,
             assumptions=tuple(self._assumptions(whole, limit)),
         )  # fmt: skip
 
     def _replicates(self, whole: Setting, random: np.random.Generator, count: int) -> dict[str, Real]:
         """Latencies of runs as long as the recording, each of a model that the recording might have led to."""
         rate = float(whole.rate or 0.0)
-        window = max(30.0, min(self._recorded_span(), 600.0))
-        values: dict[str, list[float]] = {name: [] for name in LATENCIES}
+        window = self._span(self._cycle(whole), 1.0)
+        values: dict[str, list[float]] = {name: [] for name in (*LATENCIES, LIMIT)}
         for _ in range(count):
             gate = gate_of(whole)
             drawn = [self.scaled(query, whole, query.under(gate).drawn(random)) for query in self.queries]
             limit = min(self._limit(query, one, gate) for query, one in zip(self.queries, drawn, strict=True))
+            values[LIMIT].append(limit)
             if rate >= limit:  # what the band must say, too: it may not keep up at all
                 for name in LATENCIES:
                     values[name].append(math.inf)
                 continue
             uncertain = replace(whole, rate=max(1e-9, rate * (1 + random.normal(0.0, self._rate_error(whole)))))
             cycle = max(one.duration(rate * gate.trigger) for one in drawn) + gate.trigger
-            run = self._simulated(uncertain, drawn, window, cycle, random)
+            run = summary(self._simulated(uncertain, drawn, window, cycle, random).latencies)
             error = math.exp(random.normal(0.0, MODEL_ERROR))
             for name in LATENCIES:
-                values[name].append(run.latencies[name] * error)
+                values[name].append(run[name] * error)
         return {name: np.array(found) for name, found in values.items()}
 
     def _rate_error(self, whole: Setting) -> float:
@@ -196,11 +200,13 @@ class Calibration:
         same = math.isclose(float(whole.rate or 0.0), self.arrivals.rate, rel_tol=1e-9)
         return self.arrivals.error / self.arrivals.rate if same else 0.0
 
-    def _recorded_span(self) -> float:
-        return max(series.span for series in self.queries[0].observed.series)
+    def _span(self, cycle: float, least: float) -> float:
+        """How long a simulated run is: as the recording, within bounds of micro-batches; seconds."""
+        recorded = max(series.span for series in self.queries[0].observed.series)
+        return min(max(recorded, least * cycle, SHORTEST_S), MOST_BATCHES * cycle)
 
-    def _horizon(self, whole: Setting, batches: int) -> tuple[float, float]:
-        """How long to simulate, and the time that a micro-batch takes with its wait, about; seconds."""
+    def _cycle(self, whole: Setting) -> float:
+        """The time that a micro-batch takes with its wait, about; seconds."""
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
         cycle = gate.trigger
         for query in self.queries:
@@ -211,7 +217,7 @@ class Calibration:
             cycle = max(cycle, length)
         if gate.min_rows > 1:
             cycle = max(cycle, min(gate.max_delay, gate.min_rows / rate))
-        return min(LONGEST_S, max(SHORTEST_S, batches * cycle)), cycle
+        return cycle
 
     def _simulated(
         self,
@@ -223,16 +229,16 @@ class Calibration:
     ) -> "_Run":
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
         begin = min(10 * cycle, horizon)  # until the simulation has forgotten that it began empty
-        source = self.arrivals.flow(rate, begin + horizon + 5 * cycle, random, whole.arrivals)
+        until = begin + horizon + 5 * cycle
+        source = self.arrivals.flow(rate, until, random, whole.arrivals, step=cycle / STEPS)
         flow, passages = source, list[Passage]()
         for query, model in zip(self.queries, durations, strict=True):
-            work = query.work(model, random, query.observed.rows_per_source_row)
+            work = model.work(random, query.observed.rows_per_source_row, until)
             own = gate if query.observed.upstream is None else Gate(trigger=gate.trigger)
             phase = float(random.random()) * cycle
-            passages.append(pass_gate(flow, own, work, until=begin + horizon + 5 * cycle, free=phase))
+            passages.append(pass_gate(flow, own, work, until=until, free=phase))
             flow = passages[-1].departures
-        _, latencies = passages[-1].latencies(source, begin, begin + horizon)
-        return _Run(passages, summary(latencies))
+        return _Run(passages, passages[-1].latencies(source, begin, begin + horizon)[1])
 
     def scaled(self, query: QueryModel, whole: Setting, durations: DurationModel | None = None) -> DurationModel:
         """The query's durations on the setting's cores and partitions: what is spent per row is divided among them."""
@@ -262,7 +268,7 @@ class Calibration:
             residual=residual,
         ).solve()  # fmt: skip
         closing = float(np.concatenate(durations.closing).mean())
-        planning = float(np.concatenate(durations.planning).mean())
+        planning = durations.planning[0] * float(np.concatenate(durations.planned).mean())
         away = closing + planning  # results are visible before the end, and rows are taken until they are fixed
         return {
             "mean": state.mean_latency - away,
@@ -276,8 +282,8 @@ class Calibration:
             if not model.identified:
                 found.append(
                     f"All micro-batches of {name} had about {model.rows[1]:,.0f} rows, which does not tell what a row costs "
-                    "from what a micro-batch costs: two fifths are taken to be the rows'. A short run at another trigger or "
-                    "rate would tell (penstock observe APP.py --probe)."
+                    "from what a micro-batch costs: two fifths are taken to be the rows', and the bands have anything from none to "
+                    "all. A short run at another trigger or rate would tell (penstock observe APP.py --probe)."
                 )
             if query.speed is not None:
                 found.append(
@@ -310,10 +316,10 @@ class Calibration:
 
 @dataclass(frozen=True)
 class _Run:
-    """A simulated run: its micro-batches by query, and latencies by name."""
+    """A simulated run: its micro-batches by query, and latencies of rows."""
 
     passages: list[Passage]
-    latencies: dict[str, float]
+    latencies: Real
 
 
 def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
@@ -335,7 +341,9 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
         apart = _apart(query.series, pooled, random) if len(observation.queries) > 1 else {}
         models.append(QueryModel(query, pooled, apart))
     first = observation.queries[0]
-    arrivals = arrivals_of([series.windows() for series in first.series])
+    held = (first.setting.min_rows or 1.0) > 1
+    windows = [series.windows() for series in first.series]
+    arrivals = arrivals_of(windows, windows if held else [series.windows(quiet=True) for series in first.series])
     if arrivals is None and not any(series.whole[1:].any() for series in first.series):
         raise ConfigurationError(
             f"Of no two micro-batches of {first.name} that follow each other is the progress there: it was sampled. Record each, by "

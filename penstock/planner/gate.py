@@ -5,10 +5,10 @@ interval the gate is asked when a batch has ended, and every 10 ms while it is c
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from penstock.planner.arrivals import Flow
@@ -18,9 +18,49 @@ Real = NDArray[np.float64]
 POLL_S = 0.01
 SAMPLES = 40_000
 """Rows whose latency is taken, evenly among all."""
+LEAST_S = 1e-4
+"""No micro-batch is shorter."""
 
-Work = tuple[float, float, float]
-"""Of a micro-batch, seconds from the trigger's start: until its rows are fixed, its results are visible, it is over."""
+
+def _ones() -> Real:
+    return np.ones(1)
+
+
+def _none() -> Real:
+    return np.zeros(1)
+
+
+def _empty() -> Real:
+    return np.empty(0)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What micro-batches take: those of small numbers as the arrays say, then these again, round and round. All in seconds.
+
+    Parameters
+    ----------
+    fixed, per_row, below_knee, knee: a micro-batch of n rows lasts ``fixed + per_row n + below_knee min(n, knee)``.
+    ratios: times which it does. pauses: for which it stands besides.
+    planning, planning_per_row, planned: until its rows are fixed, and times which that is.
+    closing: from when its results are visible to its end.
+    stops, stands: moments at which all stands still, and for how long.
+    longer: what the first micro-batches take besides.
+    """
+
+    fixed: float
+    per_row: float = 0.0
+    below_knee: float = 0.0
+    knee: float = 0.0
+    ratios: Real = field(default_factory=_ones)
+    pauses: Real = field(default_factory=_none)
+    planning: float = 0.0
+    planning_per_row: float = 0.0
+    planned: Real = field(default_factory=_ones)
+    closing: Real = field(default_factory=_none)
+    stops: Real = field(default_factory=_empty)
+    stands: Real = field(default_factory=_empty)
+    longer: Real = field(default_factory=_empty)
 
 
 @dataclass(frozen=True)
@@ -70,7 +110,7 @@ class Passage:
 def pass_gate(
     flow: Flow,
     gate: Gate,
-    work: Callable[[float, int], Work],
+    work: Work,
     *,
     until: float,
     free: float = 0.0,
@@ -81,26 +121,72 @@ def pass_gate(
 
     Parameters
     ----------
-    work: of a micro-batch of so many rows with a number.
     until: no trigger begins later; rows beyond are not taken.
     free: when the first trigger may begin. first: rows of the first micro-batch, at most. batches: at most.
     """
-    started, admitted, visible, ended, sums = [], [], [], [], []
-    taken, opened, number = 0.0, -math.inf, 0
-    interval, needed = gate.trigger, max(1.0, gate.min_rows)
-    time = free
-    while number < batches:
-        if interval > 0:
-            time = math.ceil(time / interval - 1e-9) * interval if number == 0 else time
-        if time > until:
-            break
-        planning = work(0.0, number)[0]
-        waiting = math.floor(flow.count(time + planning) + 1e-6) - taken
-        due = opened + gate.max_delay
+    columns = _passed(
+        np.ascontiguousarray(flow.times, float), np.ascontiguousarray(flow.counts, float),
+        np.array([gate.trigger, max(1.0, gate.min_rows), gate.max_delay, gate.max_rows, until, free, first]), batches,
+        np.array([work.fixed, work.per_row, work.below_knee, work.knee, work.planning, work.planning_per_row]),
+        work.ratios, work.pauses, work.planned, work.closing, work.stops, work.stands, work.longer,
+    )  # fmt: skip
+    return Passage(*columns)
+
+
+@njit(cache=True)
+def _count(times, counts, time):  # type: ignore[no-untyped-def]
+    """Rows that have arrived by a time (`Flow.count`)."""
+    after = np.searchsorted(times, time, side="right")
+    if after == 0:
+        return 0.0
+    if after == len(times):
+        return counts[-1]
+    share = (time - times[after - 1]) / (times[after] - times[after - 1])
+    return counts[after - 1] + (counts[after] - counts[after - 1]) * share
+
+
+@njit(cache=True)
+def _when(times, counts, count):  # type: ignore[no-untyped-def]
+    """When so many rows have arrived (`Flow.when`)."""
+    place = np.searchsorted(counts, count)
+    if place == len(counts):
+        return np.inf
+    if place == 0 or counts[place] == counts[place - 1]:
+        return times[place]
+    share = (count - counts[place - 1]) / (counts[place] - counts[place - 1])
+    return times[place - 1] + (times[place] - times[place - 1]) * share
+
+
+@njit(cache=True)
+def _next(time, interval):  # type: ignore[no-untyped-def]
+    return (math.floor(time / interval + 1e-9) + 1) * interval
+
+
+@njit(cache=True)
+def _grid(time, step, target):  # type: ignore[no-untyped-def]
+    """The first of the moments ``time + k step`` (those of the grid, for an interval) not before a target."""
+    return time + max(0.0, math.ceil((target - time) / step - 1e-9)) * step
+
+
+@njit(cache=True)
+def _passed(  # type: ignore[no-untyped-def]
+    times, counts, rules, batches, costs, ratios, pauses, planned, closing, stops, stands, longer,
+):  # fmt: skip
+    """The columns of a `Passage`; ``rules`` are those of a `Gate`, and ``until, free, first``; ``costs`` the scalars of a `Work`."""
+    interval, needed, delay, most, until, free, first = rules
+    fixed, per_row, below_knee, knee, planning_fixed, planning_per_row = costs
+    found = np.empty((5, 1024))
+    taken, opened, number, stop = 0.0, -np.inf, 0, 0
+    time = math.ceil(free / interval - 1e-9) * interval if interval > 0 else free
+    while number < batches and time <= until:
+        there = min(math.floor(_count(times, counts, time) + 1e-6) - taken, most)
+        planning = (planning_fixed + planning_per_row * there) * planned[number % len(planned)]
+        waiting = math.floor(_count(times, counts, time + planning) + 1e-6) - taken
+        due = opened + delay
         if not (waiting >= needed or (waiting >= 1 and time + planning >= due)):
             if waiting < 1 and time + planning >= due:
-                opened, due = time, time + gate.max_delay  # a delay that ends without rows begins again
-            opening = min(flow.when(taken + needed), max(due, flow.when(taken + 1)))
+                opened, due = time, time + delay  # a delay that ends without rows begins again
+            opening = min(_when(times, counts, taken + needed), max(due, _when(times, counts, taken + 1)))
             if opening - planning > until:
                 break
             if interval > 0:
@@ -108,24 +194,28 @@ def pass_gate(
             else:
                 time = _grid(time + POLL_S, POLL_S, opening - planning)
             continue
-        rows = min(waiting, gate.max_rows, first if number == 0 else math.inf)
-        fixed, shown, over = work(rows, number)
-        started.append(time)
-        admitted.append(time + fixed)
-        visible.append(time + shown)
-        ended.append(time + over)
+        rows = min(waiting, most)
+        if number == 0:
+            rows = min(rows, first)
+        lasting = (fixed + per_row * rows + below_knee * min(rows, knee)) * ratios[number % len(ratios)]
+        lasting = max(lasting, LEAST_S) + pauses[number % len(pauses)]
+        if number < len(longer):
+            lasting += longer[number]
+        while stop < len(stops) and stops[stop] < time + lasting:
+            lasting += stands[stop]
+            stop += 1
+        planning = min(planning, lasting)
         taken += rows
-        sums.append(taken)
+        if number == found.shape[1]:
+            wider = np.empty((5, 2 * number))
+            wider[:, :number] = found
+            found = wider
+        found[0, number] = time
+        found[1, number] = time + planning
+        found[2, number] = time + max(planning, lasting - closing[number % len(closing)])
+        found[3, number] = time + lasting
+        found[4, number] = taken
         opened = time
         number += 1
-        time = max(time + over, _next(time, interval)) if interval > 0 else time + over
-    return Passage(*(np.array(values) for values in (started, admitted, visible, ended, sums)))
-
-
-def _next(time: float, interval: float) -> float:
-    return (math.floor(time / interval + 1e-9) + 1) * interval
-
-
-def _grid(time: float, step: float, target: float) -> float:
-    """The first of the moments ``time + k step`` (those of the grid, for an interval) not before a target."""
-    return time + max(0, math.ceil((target - time) / step - 1e-9)) * step
+        time = max(time + lasting, _next(time, interval)) if interval > 0 else time + lasting
+    return found[:, :number]

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 WARM_RATIO = 1.15
 """A micro-batch is warm once the running median of durations, for its rows, is within so much of the later ones'."""
+LEAST_TIMED = 20
+"""Results without which a latency is not of results: those of timers and windows have none, and a few say nothing."""
 LEAST_WARM = 8
 """Warm micro-batches without which nothing is fitted."""
 
@@ -91,11 +93,12 @@ class QueryObservation:
     def latency(self) -> dict[str, float]:
         """Mean and quantiles over the last recording's warm micro-batches, by name, in seconds.
 
-        Of a run of Penstock they are measured: of each result, from the intended send time. Of others they are derived:
-        each row is taken to have come at a moment between the two admissions that its arrival lies between, where the
-        progress of both is there. Empty where nothing is known.
+        Of a run of Penstock they are measured: of each result that an event caused, from the intended send time. Of others,
+        and where fewer than 20 results were caused by events and not by timers or windows, they are derived: each row is
+        taken to have come at a moment between the two admissions that its arrival lies between, where the progress of both
+        is there, and to be done when its micro-batch is. Empty where nothing is known.
         """
-        if self.latency_ms and self.latency_ms[-1].counts:
+        if self.timed >= LEAST_TIMED:
             measured = self.latency_ms[-1]
             quantiles = {name: (measured.quantile(p) or 0.0) / 1e3 for name, p in QUANTILES.items()}
             return {"mean": (measured.mean or 0.0) / 1e3, **quantiles}
@@ -105,9 +108,21 @@ class QueryObservation:
         return summary(np.concatenate(found)) if found else {}
 
     @property
+    def timed(self) -> int:
+        """Results of the last recording whose latency was measured."""
+        return self.latency_ms[-1].count if self.latency_ms else 0
+
+    @property
     def latency_kind(self) -> Literal["measured", "derived"]:
         """How `latency` is known: of results that were timed, or from when rows are taken to have arrived."""
-        return "measured" if self.latency_ms and self.latency_ms[-1].counts else "derived"
+        return "measured" if self.timed >= LEAST_TIMED else "derived"
+
+    @property
+    def latency_words(self) -> str:
+        """How `latency` is known, and of how many."""
+        if self.latency_kind == "measured":
+            return f"measured, of {self.timed:,} results"
+        return f"derived, of {sum(self.series[-1].rows):,.0f} rows" if self.series else "derived"
 
 
 @dataclass(frozen=True)
@@ -473,9 +488,10 @@ def _unbroken(series: Series) -> list[Series]:
 def derived(series: Series) -> Any:
     """The latencies of rows that came between admissions that are known."""
     taken = np.cumsum(series.rows)
-    quiet = np.flatnonzero(np.isfinite(series.since))
+    since = series.quiet()
+    quiet = np.flatnonzero(np.isfinite(since))
     quiet = quiet[quiet > 0]
-    looked = np.concatenate([series.admitted, series.since[quiet]])
+    looked = np.concatenate([series.admitted, since[quiet]])
     there = np.concatenate([taken + series.waiting, taken[quiet - 1] + series.waiting[quiet - 1]])
     order = np.argsort(looked, kind="stable")
     arrived = Flow(looked[order], np.maximum.accumulate(there[order]))

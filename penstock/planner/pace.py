@@ -34,9 +34,10 @@ class Pace:
         return abs(math.log(self.factor)) > max(math.log(FASTER_OR_SLOWER), SURE * self.error)
 
     def applied(self, durations: DurationModel) -> DurationModel:
-        """A model of durations at this pace."""
-        longer = {name: getattr(durations, name) * self.factor for name in ("fixed", "per_row", "below_knee")}
-        return replace(durations, **longer, draws=durations.draws * self.factor)
+        """A model of durations at this pace, of a recording that ends with the micro-batches which show it."""
+        *before, last = durations.ratios
+        last = np.append(last[: -self.batches], last[-self.batches :] / self.factor)  # or they would be slow twice
+        return replace(durations.longer(self.factor), ratios=(*before, last))
 
 
 def pace_of(model: QueryModel, running: Series, since: float) -> Pace | None:

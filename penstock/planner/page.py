@@ -1,6 +1,5 @@
 """One self-contained page on a tuning: what is, what limits, what to set, and the curve of latency and cost."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -86,11 +85,10 @@ def _shown(prediction: Prediction) -> dict[str, str]:
     for name in LATENCIES:
         low, high = prediction.band(name)
         values[name] = f"{getattr(prediction, name):.2f} s ({low:.2f} to {high:.2f})"
-    limit = prediction.throughput_limit
     return values | {
         "trigger": f"{prediction.setting.trigger:g} s",
         "rows per second": f"{prediction.rate:,.0f}",
-        "keeps up with, rows per second": "unknown" if math.isinf(limit) else f"{limit:,.0f}",
+        "keeps up with": prediction.keeps_up,
         "utilisation": f"{prediction.utilisation:.0%}",
         "micro-batches a day": f"{prediction.batches_per_day:,.0f}",
         "files a day (one per partition and micro-batch)": f"{prediction.files_per_day:,.0f}",

@@ -18,6 +18,7 @@ Method = Literal["simulated", "solved"]
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 LATENCIES = ("mean", *QUANTILES)
+LIMIT = "throughput_limit"
 DAY_S = 86_400.0
 
 
@@ -36,7 +37,7 @@ class Prediction:
     rows_per_batch, batches_per_day: of the first query. files_per_day: of all queries, one per partition and
         micro-batch, which is what Spark's file sinks write.
     method: how the latencies were found.
-    replicates: latencies of runs as long as the recording, by name, for `band`.
+    replicates: latencies of runs as long as the recording, and their throughput limits, by name, for `band`.
     assumptions: sentences on what no recording shows.
     """
 
@@ -62,13 +63,13 @@ class Prediction:
         return self.rate * DAY_S / self.files_per_day
 
     def band(self, name: str, level: float = 0.9) -> tuple[float, float]:
-        """Where a latency measured over as long as the recording is expected with probability ``level``, seconds.
+        """Where a figure measured over as long as the recording is expected with probability ``level``.
 
         Parameters
         ----------
-        name: ``"mean"``, ``"p50"``, ``"p95"`` or ``"p99"``.
+        name: ``"mean"``, ``"p50"``, ``"p95"`` or ``"p99"``, seconds; or ``"throughput_limit"``, rows per second.
         """
-        name = parameter.one_of("name", name, LATENCIES)
+        name = parameter.one_of("name", name, (*LATENCIES, LIMIT))
         level = parameter.fraction("level", level)
         if not len(self.replicates[name]):
             raise ConfigurationError("This prediction was made without replicates, so it has no bands.")
@@ -76,6 +77,17 @@ class Prediction:
         between: Literal["linear", "higher"] = "linear" if np.isfinite(found).all() else "higher"
         low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], method=between)
         return min(float(low), getattr(self, name)), max(float(high), getattr(self, name))
+
+    @property
+    def keeps_up(self) -> str:
+        """The rate up to which it keeps up, in words, with its band of 90% where there is one."""
+        if math.isinf(self.throughput_limit):
+            return "unknown: no row's cost shows"
+        text = f"{self.throughput_limit:,.0f} rows/s"
+        if not len(self.replicates[LIMIT]):
+            return text
+        low, high = self.band(LIMIT)
+        return f"{text} ({low:,.0f} to {'no limit' if math.isinf(high) else format(high, ',.0f')})"
 
     def cost(self, holding_cost: float, batch_cost: float) -> float:
         """Per second: ``holding_cost`` per row and second, ``batch_cost`` per micro-batch (the paper's c1 L + c2 T)."""
@@ -95,7 +107,7 @@ class Prediction:
         """As `penstock predict --json` prints it."""
         return {
             **{name: getattr(self, name) for name in LATENCIES},
-            "bands": {name: list(self.band(name)) for name in LATENCIES},
+            "bands": {name: list(self.band(name)) for name in (*LATENCIES, LIMIT)},
             "utilisation": self.utilisation,
             "method": self.method,
             "rate": self.rate,

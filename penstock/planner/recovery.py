@@ -1,14 +1,15 @@
 """After an outage, a deployment or a step in the rate: how the backlog and the latency go, and when all is as before."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.errors import ConfigurationError, UnstableServerError
 from penstock.planner.arrivals import Flow
 from penstock.planner.calibration import Calibration, QueryModel, gate_of
-from penstock.planner.gate import Passage, Work, pass_gate
+from penstock.planner.durations import DurationModel
+from penstock.planner.gate import Passage, pass_gate
 from penstock.planner.series import Real
 from penstock.planner.setting import Setting
 from penstock.queueing import parameter
@@ -26,7 +27,8 @@ class Recovery:
 
     Parameters
     ----------
-    seconds: until results are as fresh as they are to be (the median of the replicates). low, high: in 90% of the replicates.
+    seconds: until results are as fresh as they are to be (the median of runs). low, high: in 90% of runs of models that the recording might
+        have led to; infinite where those do not keep up.
     usual_p95: of the latency once all is steady again, which a step of the rate has changed.
     times, backlog, latency: of one replicate, at the end of each micro-batch: rows that wait, and the oldest row's latency.
     """
@@ -76,19 +78,24 @@ def recover(
     event = STEADY_CYCLES * cycle
     headroom = 1 - rate * step / limit if math.isfinite(limit) else 1.0
     horizon = event + outage + (outage + 60.0) * (2 + 2 / headroom) + 20 * cycle
+    usual = calibration.scaled(model, whole)
+    models = [usual] * REPLICATES
+    models += [calibration.scaled(model, whole, model.under(gate_of(whole)).drawn(random)) for _ in range(REPLICATES)]
     runs = [
-        _once(calibration, model, whole, event, outage, restart and outage > 0, step, horizon, random)
-        for _ in range(REPLICATES)
+        _once(calibration, model, one, whole, event, outage, restart and outage > 0, step, horizon, random)
+        for one in models
     ]
     times = np.array([run[0] for run in runs])
-    shown = runs[int(np.argsort(times)[len(times) // 2])]
-    low, high = np.quantile(times, [0.05, 0.95])
-    return Recovery(float(np.median(times)), float(low), float(high), *shown[1:])
+    middle = int(np.argsort(times[:REPLICATES])[REPLICATES // 2])
+    low, high = np.quantile(times[REPLICATES:], [0.05, 0.95], method="higher")  # some may be infinite
+    return Recovery(
+        float(times[middle]), min(float(low), times[middle]), max(float(high), times[middle]), *runs[middle][1:]
+    )
 
 
 def _once(
-    calibration: Calibration, model: QueryModel, whole: Setting, event: float, outage: float, restart: bool, step: float,
-    horizon: float, random: np.random.Generator,
+    calibration: Calibration, model: QueryModel, durations: DurationModel, whole: Setting, event: float, outage: float,
+    restart: bool, step: float, horizon: float, random: np.random.Generator,
 ) -> tuple[float, float, Real, Real, Real]:  # fmt: skip
     rate = float(whole.rate or 0.0)
     before = calibration.arrivals.flow(rate, event + outage if step == 1.0 else event, random, whole.arrivals)
@@ -97,8 +104,8 @@ def _once(
         np.concatenate([before.times, before.times[-1] + after.times[1:]]),
         np.concatenate([before.counts, before.counts[-1] + after.counts[1:]]),
     )
-    gate, durations = gate_of(whole), calibration.scaled(model, whole)
-    work = model.work(durations, random, model.observed.rows_per_source_row)
+    gate = gate_of(whole)
+    work = durations.work(random, model.observed.rows_per_source_row, horizon)
     steady = pass_gate(flow, gate, work, until=event)
     back = event + outage
     flying = len(steady.ended) - 1 if outage and steady.ended[-1] > event else len(steady.ended)
@@ -106,13 +113,7 @@ def _once(
     late = Flow(flow.times, np.maximum(flow.counts - taken, 0.0))
     # Spark begins with the micro-batch that was under way, as it was planned; what has come since is in the next.
     planned = float(steady.rows[-1]) if flying < len(steady.ended) else math.inf
-    extra = _thawing(model) if restart else []
-
-    def thawing(rows: float, number: int) -> Work:
-        fixed, shown, over = work(rows, number)
-        more = extra[number] if number < len(extra) else 0.0
-        return fixed, shown + more, over + more
-
+    thawing = replace(work, longer=np.array(_thawing(model) if restart else []))
     begin = back if outage else float(steady.ended[-1])
     rest = pass_gate(late, gate, thawing, until=horizon, free=begin, first=planned)
     last = float(rest.started[-1]) if len(rest.started) else horizon

@@ -16,6 +16,8 @@ HURRIED = 0.9
 """A share of busy time that only micro-batches back to back have, where their starts are too few to tell."""
 LEAST_CAPPED, CAPPED = 8, 0.98
 """Micro-batches of which a maximum of rows is told, and the share of it that counts as all of it."""
+SHORTEST_S, POLL_S = 1e-3, 0.01
+"""The shortest window between two looks at a source, and how often Spark looks again where no trigger is set."""
 LATE_S = 0.5
 """How late a trigger may start, for its interval to be told."""
 ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
@@ -38,7 +40,7 @@ class Series:
     rows: taken. waiting: there and left for later. keys: distinct ones, nan where unknown.
     whole: whether the progress of the micro-batch before is there, too.
     outstanding: files or bytes, or rows, that were left for later; nan where the source does not say.
-    since: when a trigger last found that none of the rows was there; nan where the micro-batch before tells.
+    empty: when, after the micro-batch before, a trigger first found nothing. since: when one last did. Nan where none is known.
     """
 
     numbers: Real
@@ -51,6 +53,7 @@ class Series:
     keys: Real
     whole: NDArray[np.bool_]
     outstanding: Real
+    empty: Real
     since: Real
 
     def __len__(self) -> int:
@@ -94,12 +97,37 @@ class Series:
         exact = float((self.rows == most).mean()) > 0.5
         return most if waits.mean() > 0.5 or (exact and self.busy > HURRIED) else None
 
-    def windows(self) -> tuple[Real, Real]:
-        """Between successive admissions: seconds, and rows that arrived in them."""
-        widths = np.diff(self.admitted)
-        counts = self.rows[1:] + np.diff(self.waiting)
-        kept = self.whole[1:] & (widths > 0)
-        return widths[kept], np.maximum(counts[kept], 0.0)
+    def windows(self, *, quiet: bool = False) -> tuple[Real, Real]:
+        """Between successive admissions: seconds, and rows that arrived in them.
+
+        Parameters
+        ----------
+        quiet: whether a window is parted where a trigger found nothing; not where a gate holds rows back.
+        """
+        begins, ends = self.admitted[:-1], self.admitted[1:]
+        counts = np.maximum(self.rows[1:] + np.diff(self.waiting), 0.0)
+        kept = self.whole[1:] & (ends > begins)
+        last = np.clip(np.nan_to_num(self.quiet()[1:], nan=-np.inf), begins, ends) if quiet else begins
+        widths = np.stack([last - begins, ends - last], axis=1)[kept]
+        parted = np.stack([np.zeros(len(counts)), counts], axis=1)[kept]
+        some = widths > 0
+        some[:, 1] |= parted[:, 1] > 0
+        return np.maximum(widths[some], SHORTEST_S), parted[some]
+
+    def quiet(self) -> Real:
+        """For each micro-batch when a trigger last found that none of its rows was there; nan where none did.
+
+        A progress says so (`since`), or the interval: had a row been there at the trigger before, that one would have begun.
+        """
+        interval = self.trigger()
+        if interval is None or not len(self):
+            return self.since
+        before = np.append(np.inf, np.where(self.whole[1:], self.ended[:-1], np.inf))
+        at = self.started - interval
+        if not interval:  # then it looks again and again
+            at = np.where(self.started - before > BACK_TO_BACK_S, 2 * self.started - self.admitted - POLL_S, -np.inf)
+        proved = np.where(at >= before, at, np.nan)
+        return np.fmax(self.since, np.where(self.outstanding > 0, np.nan, proved))
 
     def trigger(self) -> float | None:
         """The trigger interval that the starts fit: 0 where micro-batches follow each other at once, None where unclear."""
@@ -108,8 +136,8 @@ class Series:
         starts = self.started[1:][waited]
         if len(starts) < max(3, 0.1 * len(self)):
             return 0.0 if len(self) > 10 and not len(starts) else None
-        empty = self.since[np.isfinite(self.since)]
-        starts = np.sort(np.concatenate([starts, empty]))
+        looked = np.concatenate([self.empty, self.since])
+        starts = np.unique(np.concatenate([starts, looked[np.isfinite(looked)]]))
         if (steady := _steady(starts)) is not None:
             return steady
         for interval in sorted(TRIGGERS_S, reverse=True):
@@ -133,6 +161,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
     empty = {record.number for record in ran} - {record.number for record in kept}
     numbers = [record.number for record in kept]
     before = [None, *numbers][: len(numbers)]
+    first, last = _empty([record for record in records if not record.taken], kept)
     return Series(
         numbers=np.array(numbers, dtype=float),
         started=np.array([record.started for record in kept]),
@@ -152,20 +181,24 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
             dtype=bool,
         ),
         outstanding=np.array([_outstanding(record) for record in kept]),
-        since=_since([record for record in records if not record.taken], kept),
+        empty=first,
+        since=last,
     )
 
 
-def _since(empty: Sequence[Record], kept: Sequence[Record]) -> Real:
-    """For each micro-batch when, after the one before, a trigger last found nothing."""
+def _empty(empty: Sequence[Record], kept: Sequence[Record]) -> tuple[Real, Real]:
+    """For each micro-batch when, after the one before, a trigger first and last found nothing."""
     looked = np.sort([record.started for record in empty])
     started = np.array([record.started for record in kept])
+    none = np.full(len(started), np.nan)
     if not len(looked) or not len(started):
-        return np.full(len(started), np.nan)
-    place = np.searchsorted(looked, started - BACK_TO_BACK_S) - 1
-    last = np.where(place >= 0, looked[np.maximum(place, 0)], np.nan)
+        return none, none
     before = np.concatenate([[-np.inf], [record.started + record.duration for record in kept[:-1]]])
-    return np.where(last > before, last, np.nan)
+    first = np.searchsorted(looked, before, side="right")
+    last = np.searchsorted(looked, started - BACK_TO_BACK_S) - 1
+    some = first <= last
+    at = np.append(looked, np.nan)
+    return np.where(some, at[np.minimum(first, len(looked))], np.nan), np.where(some, at[last], np.nan)
 
 
 def _steady(starts: Real) -> float | None:

@@ -45,11 +45,7 @@ class Speed:
 
     def applied(self, durations: DurationModel) -> DurationModel:
         """The model at this speed."""
-        names = ("fixed", "per_row", "below_knee")
-        longer = {name: getattr(durations, name) * self.factor for name in names}
-        return replace(
-            durations, **longer, draws=durations.draws * self.factor, run_to_run=self.error, assumed_run_to_run=False
-        )
+        return replace(durations.longer(self.factor), run_to_run=self.error, assumed_run_to_run=False)
 
 
 def follow(durations: DurationModel, running: Series) -> Speed | None:

@@ -52,10 +52,11 @@ class Tuning:
     verdicts: what limits, the gravest first.
     sure: whether the whole band of the choice meets the target.
     reason: a sentence: why this choice, or why none.
-    max_rate: rows per second up to which the choice is expected to meet the target.
+    max_rate: rows per second up to which the choice is expected to meet the target; None where what a row costs is not known.
     cores_missing: times today's parallel speed at which the target could be met; None where it can be, or never.
     tried: predictions without bands for each trigger that was tried.
     besides: what else would make micro-batches shorter; mostly empty.
+    latency_kind: ``"measured"`` or ``"derived"``: how today's latency is known. latency_of: that in words, with of how many.
     """
 
     target: Target
@@ -71,6 +72,7 @@ class Tuning:
     tried: tuple[Prediction, ...]
     besides: str = ""
     latency_kind: str = "measured"
+    latency_of: str = ""
 
     @property
     def chance(self) -> float | None:
@@ -124,7 +126,7 @@ class Tuning:
         """As `penstock tune --json` prints it."""
         return {
             "target": {self.target.name: self.target.seconds},
-            "today": None if self.today is None else {**self.today.to_json(), "measured": self.measured or None, "measured_kind": self.latency_kind},
+            "today": None if self.today is None else {**self.today.to_json(), "measured": self.measured or None, "measured_kind": self.latency_kind, "measured_of": self.latency_of},
             "chosen": None if self.chosen is None else self.chosen.to_json(),
             "headline": self.headline,
             "feasible": self.feasible,
@@ -166,7 +168,8 @@ def tune(
     measured = observation.queries[-1].latency()
     besides = about_logs(observation)
     kind = observation.queries[-1].latency_kind
-    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, (), besides, kind)
+    words = observation.queries[-1].latency_words
+    unknown = Tuning(target, measured, None, None, None, found, False, "", None, None, (), besides, kind, words)
     if found[0].kind in ("idle", "unclear"):
         return replace(unknown, reason=f"The recording does not carry a prediction: {found[0].text}")
     try:
@@ -189,7 +192,7 @@ def tune(
             unknown,
             reason="The query does not keep up (see what limits it): what it would do if it did was never seen.",
         )
-    return replace(answer, measured=measured, verdicts=found, besides=besides, latency_kind=kind)
+    return replace(answer, measured=measured, verdicts=found, besides=besides, latency_kind=kind, latency_of=words)
 
 
 def choose(calibration: Calibration, target: Target, what_if: Setting | None = None, *, fine: bool = False) -> Tuning:
@@ -211,7 +214,7 @@ def choose(calibration: Calibration, target: Target, what_if: Setting | None = N
         chosen = _longest(calibration, chosen, target)
     return replace(
         answer, chosen=chosen, reason=_because(chosen, today, target, sure),
-        max_rate=_holds_until(calibration, chosen.setting, target),
+        max_rate=_holds_until(calibration, chosen.setting, target) if calibration.is_identified else None,
     )  # fmt: skip
 
 
@@ -250,9 +253,12 @@ def _chosen(calibration: Calibration, tried: list[Prediction], target: Target) -
     """The one with the fewest micro-batches whose band meets the target; if none does, the one that meets it best."""
     meeting = [one for one in tried if getattr(one, target.name) <= target.seconds]
     for one in sorted(meeting, key=lambda one: one.batches_per_day)[:12]:
-        full = calibration.predict(one.setting, replicates=QUICK)
+        quick = calibration.predict(one.setting, replicates=QUICK)
+        if quick.band(target.name, SURE)[1] > target.seconds:
+            continue
+        full = calibration.predict(one.setting)  # of as many runs as are shown
         if full.band(target.name, SURE)[1] <= target.seconds:
-            return calibration.predict(one.setting), True
+            return full, True
     if not meeting:
         return None, False
     best = min(meeting, key=lambda one: float(getattr(one, target.name)))

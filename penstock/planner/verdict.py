@@ -24,6 +24,8 @@ SKEWED_CORES = 0.1
 """Of a core, below which the work for one key harms nobody."""
 SKEW = 2.5
 """The busiest partition takes so many times the mean."""
+REAL_TIME_S, REAL_TIME_SPREAD = 4.9, 0.01
+"""Micro-batches in real-time mode last so long at least, and differ by no more than this share."""
 WAITS, WAITS_S = 5.0, 3.0
 """A trigger is long that is so many times a micro-batch's duration, and so many seconds."""
 SWAMPED, SWAMPED_BY = 3, 0.1
@@ -96,6 +98,15 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
         return
     enough = [one for one in query.series if len(one) >= LEAST_WARM]
     series = enough[-1] if enough else max(query.series, key=len)
+    if _is_real_time(series):
+        yield Verdict(
+            "unclear",
+            f"{query.name} has micro-batches of {np.median(series.durations):.1f} s, one after the other and all alike whatever "
+            "their rows, as in real-time mode: there results come before a micro-batch is over, its duration is no latency, and no "
+            "trigger changes it. Measure from the rows' own times.",
+            confident=False,
+        )
+        return
     records = tuple(one for one in query.records if series.started[0] <= one.started <= series.started[-1])
     durations = durations_of([series], np.random.default_rng(0), draws=20)
     evidence = _Evidence(query, series, records, durations, tasks)
@@ -113,6 +124,13 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
             f"{query.name} is busy {series.busy:.0%} of the time, its micro-batches last {np.median(series.durations):.2f} s in "
             "the median, and neither its rate nor its backlog grows.",
         )
+
+
+def _is_real_time(series: Series) -> bool:
+    """Whether micro-batches last as they are set to, not as long as their rows take."""
+    usual = float(np.median(series.durations))
+    alike = float(np.mean(np.abs(series.durations - usual) < REAL_TIME_SPREAD * usual)) > 0.9
+    return series.hurried and usual >= REAL_TIME_S and alike
 
 
 def _is_idle(query: QueryObservation) -> bool:

@@ -42,7 +42,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     Parameters
     ----------
     lag: what is queued, by source and partition. watermarks: by source, in ISO 8601.
-    latency_ms: by quantile. units: what the figures are in, in words. delivery: of a run in real time, how its results come.
+    latency_ms: by quantile, of ``timed_results``: those that an event caused; results of timers and windows are not. units: what the figures are in, in words. delivery: of a run in real time, how its results come.
     """
 
     application: str
@@ -57,6 +57,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     watermarks: dict[str, str] | None = None
     throughput_events_per_s: float | msgspec.UnsetType | None = msgspec.UNSET
     latency_ms: dict[str, float | None] | None = None
+    timed_results: int | None = None
     batches: int | None = None
     delivery: str | None = None
     dead_letter_topics: list[str] | None = None

@@ -16,7 +16,7 @@ def series(rows, durations):
     return Series(
         numbers=np.arange(len(rows), dtype=float), started=started, admitted=started + 0.01,
         visible=started + durations - 0.05, ended=started + durations, rows=rows, waiting=np.zeros_like(rows),
-        keys=np.full_like(rows, np.nan), whole=np.ones(len(rows), dtype=bool), outstanding=np.full_like(rows, np.nan), since=np.full_like(rows, np.nan),
+        keys=np.full_like(rows, np.nan), whole=np.ones(len(rows), dtype=bool), outstanding=np.full_like(rows, np.nan), empty=np.full_like(rows, np.nan), since=np.full_like(rows, np.nan),
     )  # fmt: skip
 
 
@@ -74,6 +74,6 @@ def test_blocks_keep_what_is_correlated():
     level = np.cumsum(random.standard_normal(80)) * 0.05
     drawn = random.poisson(1000, 80)
     model = durations_of([series(drawn, np.exp(level))], random)
-    ratios, _, _ = model.sample(random, 4000)
+    ratios = model.work(random, 1.0, 4000.0, 4000).ratios
     assert model.correlation > 0.7
     assert np.corrcoef(ratios[:-1], ratios[1:])[0, 1] > 0.5

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner.queries import idle, progress, tell
+from planner.queries import idle, progress, tell, written
 
 from penstock.errors import ConfigurationError, SourceError
 from penstock.planner import Target, calibrate, observe, tune, verdicts
@@ -324,7 +324,7 @@ def made_series(rows, *, lasting, every, outstanding=np.nan):
     return Series(
         numbers=np.arange(len(rows), dtype=float), started=started, admitted=started, visible=started + lasting,
         ended=started + lasting, rows=rows, waiting=zeros, keys=zeros, whole=np.ones(len(rows), dtype=bool),
-        outstanding=zeros + outstanding, since=zeros + np.nan,
+        outstanding=zeros + outstanding, empty=zeros + np.nan, since=zeros + np.nan,
     )  # fmt: skip
 
 
@@ -357,3 +357,13 @@ def test_only_a_look_since_the_micro_batch_before_tells_when_rows_came(tmp_path)
     (tmp_path / "recording").write_text("\n".join(map(json.dumps, [looks[0], *told[:2], looks[1], told[2]])))
     (series,) = observe(tmp_path / "recording").queries[0].cold
     assert np.isnan(series.since).tolist() == [False, True, False]
+
+
+def test_micro_batches_of_real_time_mode_are_doubted(tmp_path):
+    told, _ = progress(trigger=0, rate=lambda at: 500 + 400 * np.sin(at / 20), fixed=5.02, per_row=0, noise=0.002, seconds=400)
+    answer = tune(observe(written(tmp_path / "real-time.jsonl", told)), Target("p95", 1.0))
+    assert answer.feasible is None
+    assert "real-time mode" in answer.reason
+    assert "not known" in answer.headline
+    usual, _ = progress(trigger=0, rate=500, fixed=5.02, per_row=1e-4, noise=0.05, seconds=400)
+    assert tune(observe(written(tmp_path / "usual.jsonl", usual)), Target("p95", 30.0)).feasible

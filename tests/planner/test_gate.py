@@ -8,13 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.planner.arrivals import Flow
-from penstock.planner.gate import Gate, pass_gate
+from penstock.planner.gate import Gate, Work, pass_gate
 from penstock.queueing import MicroBatchServer, simulate
 
 
 def poisson(rate, horizon, seed=0):
     times = np.cumsum(np.random.default_rng(seed).exponential(1 / rate, int(rate * horizon * 1.1)))
     return Flow(np.append(0.0, times), np.arange(len(times) + 1.0))
+
+
+def steady(lasting, planning, closing):
+    return Work(lasting, planning=planning, closing=np.full(1, closing))
 
 
 @pytest.mark.parametrize(
@@ -32,12 +36,7 @@ def test_it_agrees_with_the_row_by_row_simulation(gate):
     )  # fmt: skip
     reference = simulate(server, jobs=300_000, seed=1)
     flow = poisson(rate, 1000)
-
-    def work(rows, number):
-        lasting = fixed + per_row * rows
-        return 0.0, lasting, lasting
-
-    passage = pass_gate(flow, gate, work, until=1000.0)
+    passage = pass_gate(flow, gate, Work(fixed, per_row), until=1000.0)
     _, latencies = passage.latencies(flow, 100.0, 950.0)
     assert latencies.mean() == pytest.approx(reference.mean_latency.value, rel=0.02)
     assert np.quantile(latencies, 0.95) == pytest.approx(reference.quantile(0.95).value, rel=0.03)
@@ -46,7 +45,7 @@ def test_it_agrees_with_the_row_by_row_simulation(gate):
 
 def test_a_trigger_that_is_never_overrun_waits_half_of_it():
     flow = poisson(500, 500)
-    passage = pass_gate(flow, Gate(trigger=2.0), lambda rows, number: (0.02, 0.3, 0.4), until=500.0)
+    passage = pass_gate(flow, Gate(trigger=2.0), steady(0.4, 0.02, 0.1), until=500.0)
     _, latencies = passage.latencies(flow, 20.0, 480.0)
     assert latencies.mean() == pytest.approx(1.0 + 0.3 - 0.02, rel=0.01)  # rows are taken 0.02 s after the start
     assert latencies.max() <= 2.0 + 0.3
@@ -54,7 +53,7 @@ def test_a_trigger_that_is_never_overrun_waits_half_of_it():
 
 def test_the_delay_counts_from_the_last_opening_and_lets_one_row_through():
     flow = Flow(np.array([0.0, 1.0, 1.0, 2.5, 2.5, 9.0]), np.array([0.0, 0.0, 1.0, 1.0, 2.0, 2.0]))
-    passage = pass_gate(flow, Gate(min_rows=100, max_delay=3.0), lambda rows, number: (0.0, 0.5, 0.5), until=9.0)
+    passage = pass_gate(flow, Gate(min_rows=100, max_delay=3.0), Work(0.5), until=9.0)
     assert passage.rows.tolist() == [2.0]  # the delay that ended without a row began again, as Spark's does
     assert passage.started[0] == pytest.approx(3.0, abs=0.02)
 
@@ -66,7 +65,7 @@ def test_the_delay_counts_from_the_last_opening_and_lets_one_row_through():
 def test_rows_are_taken_once_in_order_and_never_before_they_are_there(rows, trigger, least, most, lasting):
     flow = Flow(np.arange(len(rows) + 1.0), np.append(0.0, np.cumsum(rows)))
     gate = Gate(trigger=trigger, min_rows=least, max_delay=5.0, max_rows=most)
-    passage = pass_gate(flow, gate, lambda taken, number: (0.001, 0.9 * lasting, lasting), until=len(rows) + 50.0)
+    passage = pass_gate(flow, gate, steady(lasting, 0.001, 0.1 * lasting), until=len(rows) + 50.0)
     assert (np.diff(passage.started) >= lasting - 1e-9).all()
     assert (passage.rows <= most).all()
     assert all(taken <= flow.count(at) + 1e-6 for taken, at in zip(passage.taken, passage.admitted, strict=True))

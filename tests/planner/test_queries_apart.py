@@ -11,7 +11,7 @@ from penstock.app.loader import load_app
 from penstock.engine.query.group import group_elements
 from penstock.errors import ConfigurationError, TopologyError
 from penstock.planner.arrivals import Flow
-from penstock.planner.gate import Gate, pass_gate
+from penstock.planner.gate import Gate, Work, pass_gate
 from penstock.planner.grouping import Elements, best_grouping, groupings
 
 APP = Path(__file__).parents[2] / "benchmarks" / "apps" / "placement.py"
@@ -83,11 +83,7 @@ def test_a_query_that_outlasts_its_trigger_goes_on_at_once(topology, fixed, heav
     per_row = sum(given.work.values())
     events = np.sort(np.random.default_rng(3).uniform(0, 400, 200_000))
     flow = Flow(events, np.arange(1.0, len(events) + 1))
-
-    def work(rows, number):
-        return 0.0, fixed + per_row * rows, fixed + per_row * rows
-
-    passage = pass_gate(flow, Gate(trigger=1.0), work, until=400.0, free=0.0)
+    passage = pass_gate(flow, Gate(trigger=1.0), Work(fixed, per_row), until=400.0, free=0.0)
     _, latencies = passage.latencies(flow, 50.0, 350.0)
     assert given.placed(together).worst == pytest.approx(float(latencies.mean()), rel=0.05)
 

@@ -56,7 +56,7 @@ def report_of(
         },
         watermarks=watermarks_of(topology, totals),
         throughput_events_per_s=round(rows / busy_ms * 1000, 1) if busy_ms else None,
-        latency_ms=_rounded(totals.latency_ms.summary()), batches=totals.batches,
+        latency_ms=_rounded(totals.latency_ms.summary()), timed_results=totals.latency_ms.count, batches=totals.batches,
         units={
             "throughput_events_per_s": "measured: source events per second of micro-batches that had any",
             "latency_ms": "measured: intended send time to commit of the result, quantiles within 0.5%",

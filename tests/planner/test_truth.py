@@ -1,0 +1,84 @@
+"""Predictions beside a simulated truth, of which `benchmarks/truth.py` has the whole: what once was far off, and must not be."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import truth
+from penstock.planner import Setting, calibrate, observe
+
+PROCESSES = {one.name: one for one in truth.processes()}
+
+
+def recorded(name: str, where: Path, seed: int = 1):
+    """The process, and what calibration its recordings lead to."""
+    process, random, files = PROCESSES[name], np.random.default_rng(seed), []
+    for number, setting in enumerate(process.recorded):
+        done = truth.run(process, setting, random, process.arrivals, warm=False)
+        files.append(where / f"{number}.jsonl")
+        files[-1].write_text("\n".join(truth.progress(process, done, number)))
+    return process, calibrate(observe(*files)), random
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    "pause a 200th batch, two recordings", "peaks beyond capacity", "peaks, at 10 s", "planning, two recordings", "even, switching",
+    "landing by 500, at 2 s", "a file a minute, at 1 s", "a wave of a day", "a step up", "a step down", "knee, two recordings",
+])  # fmt: skip
+def test_the_truth_lies_in_the_band(tmp_path, name):
+    process, calibration, random = recorded(name, tmp_path)
+    for asked in process.asked[:3]:
+        found = calibration.predict(Setting(trigger=asked.trigger, rate=asked.rate))
+        runs = truth.truth(process, asked, random, 6)
+        low, high = found.band("p95")
+        inside = [low <= one["p95"] <= high for one in runs[:-1]]
+        assert sum(inside) >= 3, (asked, found.p95, (low, high), [one["p95"] for one in runs])
+
+
+def test_pauses_are_a_time_of_their_own_where_recordings_say_so(tmp_path):
+    _, calibration, _ = recorded("pause a 200th batch, two recordings", tmp_path)
+    pauses = calibration.queries[0].durations.pauses
+    assert pauses.kind == "own"
+    assert 10 < pauses.which.sum() < 30
+    assert np.median(pauses.lasting[pauses.which]) == pytest.approx(20.0, rel=0.05)
+
+
+def test_what_one_size_of_micro_batch_does_not_tell_is_in_the_band(tmp_path):
+    """Row cost of 85% of the capacity, recorded at 10 s: what would one micro-batch after the other be, and what the limit?"""
+    process, calibration, _ = recorded("85% of capacity, at 10 s", tmp_path)
+    assert not calibration.is_identified
+    found = calibration.predict(Setting(trigger=0))
+    limit = 1 / process.per_row
+    low, high = found.band("throughput_limit")
+    assert low < limit < high
+    low, high = found.band("mean")
+    assert low < 5.1 < high  # 1 s and 0.75 ms a row at 1,000 rows/s: 1.5 cycles of 4 s, less what is not waited for
+    assert any("does not tell" in text for text in found.assumptions)
+
+
+def test_a_rate_that_has_changed_once_is_the_last_one(tmp_path):
+    for name, before in (("a step up", 200), ("a step down", 800)):
+        _, calibration, _ = recorded(name, tmp_path)
+        assert calibration.arrivals.kind == "poisson"
+        assert calibration.arrivals.rate == pytest.approx(400, rel=0.02)
+        assert calibration.arrivals.changed == pytest.approx(before, rel=0.03)
+
+
+@pytest.mark.parametrize(("name", "kind", "even"), [
+    ("landing by 500, at 2 s", "bursty", True), ("gaps of scv 200, at 2 s", "bursty", None), ("peaks, at 10 s", "recorded", None),
+    ("a file a minute, at 10 s", "recorded", None), ("few rows", "poisson", None), ("regular, at 0 s", "regular", None),
+])  # fmt: skip
+def test_arrivals_are_told_apart_by_what_triggers_found(tmp_path, name, kind, even):
+    _, calibration, _ = recorded(name, tmp_path)
+    assert calibration.arrivals.kind == kind
+    assert even is None or calibration.arrivals.even is even
+
+
+def test_a_trigger_that_finds_nothing_tells_the_latency(tmp_path):
+    """A file a minute at a trigger of a second: nothing waits a minute."""
+    process, calibration, random = recorded("a file a minute, at 1 s", tmp_path)
+    query = calibration.observation.queries[0]
+    true = truth.truth(process, process.asked[0], random, 3)[-1]
+    assert query.setting.trigger == 1.0
+    assert query.latency()["p95"] == pytest.approx(true["p95"], rel=0.1)
