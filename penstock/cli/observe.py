@@ -12,6 +12,7 @@ from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.predict import finite
 from penstock.cli.probe import probed, probes
+from penstock.cli.recording import observed
 from penstock.cli.setting import recordings
 from penstock.errors import ConfigurationError
 
@@ -35,11 +36,10 @@ def observe(
       penstock observe app.py --probe --source Words=generator:poisson?rate=2000
     """
     from penstock.planner import calibrate, verdicts
-    from penstock.planner import observe as observed
 
     if probe:
         sources = probed(sources, runs, length, uris)
-    observation = observed(*sources, query=query, cores=recorded_cores)
+    observation = observed(sources, query, recorded_cores)
     try:
         calibration = calibrate(observation)
     except ConfigurationError as error:

@@ -13,6 +13,7 @@ from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.probe import probed, probes
+from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import ConfigurationError, SinkError
 
@@ -69,7 +70,7 @@ def plan(
             return None
 
         sources = probed(sources, runs, length, uris, wanted)
-    observation = observe(*sources, query=query, cores=recorded_cores)
+    observation = observed(sources, query, recorded_cores)
     planning = make_plan(observation, goal, setting, fewest_cores=fewest_cores, recordings=sources)
     if output is not None:
         planning.plan.write(output)

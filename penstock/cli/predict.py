@@ -11,6 +11,7 @@ import click
 
 from penstock.cli.command import command
 from penstock.cli.echo import echo
+from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, setting_of, setting_options
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def predict(
     Example:
       penstock predict runs/divisibility --trigger 2s --rate 5000
     """
-    from penstock.planner import calibrate, observe
+    from penstock.planner import calibrate
 
-    calibration = calibrate(observe(*sources, query=query, cores=recorded_cores))
+    calibration = calibrate(observed(sources, query, recorded_cores))
     if following is not None:
-        calibration = calibration.following(observe(following, query=query), now=time.time())
+        calibration = calibration.following(observed((following,), query), now=time.time())
     found = calibration.predict(setting_of(given), method=method)
     if as_json:
         echo(json.dumps(finite(found.to_json()), indent=2))

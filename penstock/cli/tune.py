@@ -13,6 +13,7 @@ from penstock.cli.arguments import bounds, pairs
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.cli.predict import finite
+from penstock.cli.recording import observed
 from penstock.cli.setting import recordings, target_of, what_if
 from penstock.errors import SinkError
 
@@ -45,12 +46,11 @@ def tune(
     Example:
       penstock tune progress.jsonl --p95 5s --html tuning.html
     """
-    from penstock.planner import observe
     from penstock.planner import tune as tuned
 
     target, setting = target_of(given), what_if(pairs("--what-if", supposed))
     while True:
-        observation = observe(*sources, query=query, cores=recorded_cores)
+        observation = observed(sources, query, recorded_cores)
         answer = tuned(observation, target, setting, now=time.time() if live else None)
         _tell(answer, sources, setting, html, as_json=as_json)
         if not live:

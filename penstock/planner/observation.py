@@ -18,7 +18,7 @@ from penstock.errors import ConfigurationError, SourceError
 from penstock.planner.arrivals import Flow
 from penstock.planner.gate import Passage
 from penstock.planner.prediction import QUANTILES, summary
-from penstock.planner.reading import Found, find
+from penstock.planner.reading import Found, Progress, find
 from penstock.planner.series import Series, series_of
 from penstock.planner.setting import Setting
 from penstock.runs.batches import BatchRecord, records_in
@@ -171,7 +171,9 @@ class Observation:
         return next(query for query in self.queries if query.name == name)
 
 
-def observe(*sources: str | Path, query: str | None = None, cores: float | None = None) -> Observation:
+def observe(
+    *sources: str | Path, query: str | None = None, cores: float | None = None, progress: Progress | None = None
+) -> Observation:
     """Read one or more recordings of one query, or of one application of Penstock.
 
     Parameters
@@ -179,6 +181,7 @@ def observe(*sources: str | Path, query: str | None = None, cores: float | None 
     sources: each the directory of a run of Penstock, a file of progress as JSON lines, or a Spark event log.
     query: which one, by name or by the beginning of its identifier, where a recording has several.
     cores: that the query has, where the recording does not say.
+    progress: told now and then how many bytes of a recording have been read, and of how many.
 
     Raises
     ------
@@ -192,7 +195,7 @@ def observe(*sources: str | Path, query: str | None = None, cores: float | None 
     places = [path_of(source) for source in sources]
     for place in places:
         meet(place)
-    recordings = [_Recording.of(place) for place in places]
+    recordings = [_Recording.of(place, progress) for place in places]
     if all(len(recording.queries) == 1 for recording in recordings):  # the same query, whatever it is called
         for recording in recordings:
             recording.rename(next(iter(recordings[-1].queries)))
@@ -250,8 +253,8 @@ class _Recording:
     _series: dict[str, list[Series]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, path: Path) -> "_Recording":
-        recording = cls.made(find(path))
+    def of(cls, path: Path, progress: Progress | None) -> "_Recording":
+        recording = cls.made(find(path, progress))
         if recording.manifest is not None:
             recording.ledgers = {name: _records(ledger_of(path, name)) for name in recording.queries}
         return recording

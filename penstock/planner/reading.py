@@ -2,8 +2,9 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +22,9 @@ WANTED = (
     "give a run's directory, progress as JSON (a listener's lines, recentProgress, a driver's log, a platform's event log; "
     "packed or not; - is standard input), or a Spark event log"
 )
+Progress = Callable[[float, float], None]
+TOLD_EACH = 1000
+"""Lines after which it is told how far a recording has been read."""
 MOST = 100_000
 """Progresses that are modelled, the last ones: their memory is bounded however long a query was recorded."""
 FAR_S = 366 * 86400.0
@@ -50,8 +54,12 @@ class Found:
     tasks: list[tuple[int, float, float]] = field(default_factory=list)
 
 
-def find(path: Path) -> Found:
+def find(path: Path, progress: Progress | None = None) -> Found:
     """The progresses of a recording.
+
+    Parameters
+    ----------
+    progress: told now and then how many bytes have been read, and of how many; of a packed file both are about.
 
     Raises
     ------
@@ -61,7 +69,7 @@ def find(path: Path) -> Found:
     last: deque[bytes] = deque(maxlen=MOST)  # as JSON, which takes a tenth of the memory
     streams = 0
     try:
-        for entry in _entries(path, found):
+        for entry in _entries(path, found, progress):
             if isinstance(entry, dict) and entry.keys() >= OF_STREAMS:
                 streams += 1
             told = _told(entry, found)
@@ -82,14 +90,26 @@ def find(path: Path) -> Found:
     return found
 
 
-def _entries(path: Path, found: Found) -> Iterator[Any]:
+def _entries(path: Path, found: Found, progress: Progress | None) -> Iterator[Any]:
     objects = Objects()
     if not is_local(path) and path.is_dir():  # the progresses of a run in a store
         yield from objects.of(line.decode() for line in journal.lines_of(path))
     else:
-        for file in [path] if str(path) in STANDARD_INPUT else files_of(path):
-            yield from objects.of(lines_of(file))
+        files = [path] if str(path) in STANDARD_INPUT else files_of(path)
+        size = 0 if str(path) in STANDARD_INPUT or progress is None else sum(file.stat().st_size for file in files)
+        lines = chain.from_iterable(map(lines_of, files))
+        yield from objects.of(lines if progress is None else _counted(lines, size, progress))
     found.torn += objects.torn
+
+
+def _counted(lines: Iterable[str], size: int, progress: Progress) -> Iterator[str]:
+    """The lines, while it is told how far they are."""
+    done = 0
+    for number, line in enumerate(lines):
+        if number % TOLD_EACH == 0:
+            progress(float(done), float(max(size, done)))
+        done += len(line)
+        yield line
 
 
 def _plausible(told: Iterable[dict[str, Any]], found: Found) -> list[Record]:
