@@ -30,6 +30,11 @@ def random_graph(
     Raises
     ------
     ConfigurationError: another family or kind of weights, or less than one task.
+
+    Examples
+    --------
+    >>> len(random_graph("spd", 12, seed=5).tasks)
+    12
     """
     if family not in FAMILIES or weights not in WEIGHTS:
         raise ConfigurationError(
@@ -77,6 +82,13 @@ def random_tree(tasks: int, rng: np.random.Generator) -> SpdTree:
     Raises
     ------
     ConfigurationError: the number of tasks is less than 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tree = random_tree(5, np.random.default_rng(1))
+    >>> type(tree).__name__
+    'SpdTree'
     """
     whole("tasks", tasks)
     kinds = (series, parallel)
@@ -130,6 +142,12 @@ def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[St
     Raises
     ------
     ConfigurationError: no numbers, or a size that is not between 1 and their number.
+
+    Examples
+    --------
+    >>> graph, resources = subset_sum_graph([1, 2, 3], 5, 2)
+    >>> resources > 1
+    True
     """
     count, weight, shift = len(numbers), float(sum(numbers)), _shift(numbers, target, size)
     huge = 12 * count * weight + target + size * shift
@@ -146,7 +164,13 @@ def subset_sum_graph(numbers: Sequence[int], target: int, size: int) -> tuple[St
 
 
 def subset_sum_cost(numbers: Sequence[int], target: int, size: int) -> float:
-    """The cost of :func:`subset_sum_graph` if, and only if, some ``size`` of the numbers add up to the target."""
+    """The cost of :func:`subset_sum_graph` if, and only if, some ``size`` of the numbers add up to the target.
+
+    Examples
+    --------
+    >>> subset_sum_cost([1, 2, 3], 5, 2) > 0
+    True
+    """
     return (12 * len(numbers) - 6 * size) * float(sum(numbers)) + target + size * _shift(numbers, target, size)
 
 
@@ -166,6 +190,13 @@ def partition_graph(numbers: Sequence[int]) -> StreamGraph:
     Raises
     ------
     ConfigurationError: one is no whole number of 1 or more.
+
+    Examples
+    --------
+    >>> from penstock.allocation import allocate
+    >>> graph = partition_graph([1, 2, 3])
+    >>> allocate(graph, 2).cost == len(graph.tasks)  # 1 + 2 = 3
+    True
     """
     for number in numbers:
         whole("each number", number)
@@ -184,6 +215,11 @@ def average_trap(tasks: int) -> StreamGraph:
     Raises
     ------
     ConfigurationError: the number of tasks is less than 1.
+
+    Examples
+    --------
+    >>> len(average_trap(60).tasks)
+    60
     """
     whole("tasks", tasks)
     weights = {f"v{i}": 1.0 for i in range(1, tasks + 1)} | {"v1": tasks / 3}
@@ -199,6 +235,12 @@ def greedy_trap(tasks: int) -> tuple[StreamGraph, int]:
     Raises
     ------
     ConfigurationError: the number of tasks is not a multiple of 4, or less than 12.
+
+    Examples
+    --------
+    >>> graph, resources = greedy_trap(12)
+    >>> len(graph.tasks), resources
+    (12, 5)
     """
     if whole("tasks", tasks) % 4 or tasks < 12:
         raise ConfigurationError(f"greedy_trap has {tasks!r} tasks; give a multiple of 4, 12 or more.")

@@ -38,6 +38,12 @@ class StreamGraph:
     TopologyError: no task, or a transfer of an unknown task.
     CyclicTopologyError: names the tasks on the cycle.
     ConfigurationError: a weight, cost or load that is negative, missing, NaN or no number.
+
+    Examples
+    --------
+    >>> graph = StreamGraph({"parse": 2.0, "count": 1.0}, {("parse", "count"): 0.5})
+    >>> list(graph.tasks)
+    ['parse', 'count']
     """
 
     tasks: Mapping[Task, float]

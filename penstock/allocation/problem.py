@@ -28,6 +28,11 @@ class Constraints:
     Raises
     ------
     ConfigurationError: one of them has another shape.
+
+    Examples
+    --------
+    >>> bool(Constraints(pinned={"source": 0}, apart=[("a", "b")]))
+    True
     """
 
     pinned: Mapping[Task, Any] = field(default_factory=dict)

@@ -28,6 +28,11 @@ class Resources:
     Raises
     ------
     ConfigurationError: no resource, or a capacity or bandwidth that is no positive number.
+
+    Examples
+    --------
+    >>> Resources({"big": 2.0, "small": 1.0}).names
+    ('big', 'small')
     """
 
     capacities: Mapping[Any, float]

@@ -124,6 +124,11 @@ def parallel(*parts: StreamGraph | SpdTree | str | int) -> StreamGraph | SpdTree
     """Compose in parallel: the parts side by side, without new transfers (section II-B).
 
     Parameters and errors are those of :func:`series`.
+
+    Examples
+    --------
+    >>> len(parallel(StreamGraph({"a": 1.0}), StreamGraph({"b": 2.0})).tasks)
+    2
     """
     return _compose("parallel", parts, 0.0)
 

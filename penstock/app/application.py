@@ -47,6 +47,23 @@ class App:
         keeps it with its error and goes on, ``"stop"`` stops the run, so that it stays queued.
     trigger: time between the starts of micro-batches, unless ``--trigger`` says otherwise; 0 starts one as soon as the
         last is over.
+
+    Examples
+    --------
+    >>> from penstock import Event
+    >>> class Word(Event):
+    ...     text: str
+    >>> app = App("shouting")
+    >>> words, loud = app.source("Words", Word), app.stream("Loud", Word)
+    >>> @app.element(words, emits=loud)
+    ... def shout(word):
+    ...     yield loud(word.text.upper())
+    >>> out = app.sink("Out", loud)
+    >>> from penstock.testing import TopologyDriver
+    >>> driver = TopologyDriver(app)
+    >>> driver.batch({"Words": [Word("hello")]})
+    >>> driver.output(out)
+    [Word(text='HELLO')]
     """
 
     def __init__(
@@ -71,6 +88,11 @@ class App:
         Raises
         ------
         ConfigurationError: it cannot be an option of that name, or the run's value is not of the default's type, or no choice.
+
+        Examples
+        --------
+        >>> App("alerts").parameter("limit", 100, help="What is too much.")
+        100
         """
         if not (isinstance(name, str) and name.replace("-", "_").isidentifier()):
             raise ConfigurationError(
@@ -104,6 +126,19 @@ class App:
         idle: how long the source may be silent, in processing time, before the watermark goes on without it; it holds the others
             back for as long as it takes unless given. One that wakes is judged by the common watermark.
         sample: makes the n-th event, for runs whose source is the generator.
+
+        Examples
+        --------
+        >>> from datetime import datetime
+        >>> from penstock import Event
+        >>> class Reading(Event):
+        ...     sensor: str
+        ...     value: float
+        ...     time: datetime
+        >>> app = App("sensors")
+        >>> readings = app.source("Readings", Reading, uri="jsonl:readings", event_time="time", lateness="10 s")
+        >>> readings.event_time.lateness
+        10.0
         """
         source = Source(
             name, event_type, uri=uri, event_time=event_time, lateness=lateness, late=late, idle=idle, sample=sample
@@ -113,7 +148,17 @@ class App:
 
     @checked()
     def stream(self, name: str, event_type: type[E]) -> Stream[E]:
-        """Declare a stream that elements emit into."""
+        """Declare a stream that elements emit into.
+
+        Examples
+        --------
+        >>> from penstock import Event
+        >>> class Alert(Event):
+        ...     text: str
+        >>> alerts = App("alerts").stream("Alerts", Alert)
+        >>> alerts.name, alerts.event_type
+        ('Alerts', <class 'penstock.app.application.Alert'>)
+        """
         stream = Stream(name, event_type)
         self._streams.append(stream)
         return stream
@@ -133,6 +178,16 @@ class App:
         ----------
         key: field or fields whose values name a result: a table keeps the last event of each, and the
             adapter answers with it.
+
+        Examples
+        --------
+        >>> from penstock import Event
+        >>> class Count(Event):
+        ...     word: str
+        ...     seen: int
+        >>> app = App("words")
+        >>> app.sink("Counts", app.source("In", Count), uri="sqlite:counts.db/counts", key="word").key
+        ('word',)
         """
         if not isinstance(stream, Stream):
             raise TopologyError(
@@ -182,6 +237,26 @@ class App:
             ``event_time``.
         concurrency: how many events of an asynchronous element are under way at once in each task, at most; 100 unless given.
         timeout: how long each may take before it fails, as one that raises does; a minute unless given.
+
+        Examples
+        --------
+        >>> from penstock import Event, ProcessingElement
+        >>> class Order(Event):
+        ...     customer: str
+        ...     price: float
+        >>> class Total(Event):
+        ...     customer: str
+        ...     spent: float
+        >>> app = App("orders")
+        >>> orders, totals = app.source("Orders", Order), app.stream("Totals", Total)
+        >>> @app.element(orders, key="customer", emits=totals)
+        ... class Spending(ProcessingElement):
+        ...     spent: float = 0.0
+        ...     def on_event(self, order):
+        ...         self.spent += order.price
+        ...         yield totals(self.key, self.spent)
+        >>> [element.name for element in app.topology().elements]
+        ['Spending']
         """
         if window is not None and (every is not None or expires is not None or timers != "processing"):
             raise TopologyError(
@@ -242,6 +317,33 @@ class App:
         Raises
         ------
         TopologyError: the fields do not fit; says which.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from penstock import Event, Tumbling, reducers
+        >>> class Bid(Event):
+        ...     item: str
+        ...     price: int
+        ...     time: datetime
+        >>> class Busiest(Event):
+        ...     item: str
+        ...     start: datetime
+        ...     bids: int
+        ...     dearest: int
+        >>> app = App("auction")
+        >>> bids = app.source("Bids", Bid, event_time="time")
+        >>> busiest = app.stream("Busiest", Busiest)
+        >>> app.aggregate(bids, key="item", window=Tumbling("10 s"), into=busiest,
+        ...               bids=reducers.count(), dearest=reducers.max("price"))
+        >>> out = app.sink("Out", busiest)
+        >>> from penstock.testing import TopologyDriver
+        >>> driver = TopologyDriver(app)
+        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+        >>> driver.batch({"Bids": [Bid("a", 5, at(0)), Bid("a", 7, at(9)), Bid("a", 1, at(12))]})
+        >>> driver.finish()
+        >>> [(one.start.second, one.bids, one.dearest) for one in driver.output(out)]
+        [(0, 2, 7), (10, 1, 1)]
         """
         keys = (key,) if isinstance(key, str) else tuple(key)
         label = name or f"{into.name}Aggregate"
@@ -286,6 +388,33 @@ class App:
         Raises
         ------
         TopologyError: there is no such interval, or the streams cannot be joined.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from penstock import Event
+        >>> class Click(Event):
+        ...     ad: str
+        ...     time: datetime
+        >>> class Sale(Event):
+        ...     ad: str
+        ...     price: int
+        ...     time: datetime
+        >>> app = App("ads")
+        >>> clicks = app.source("Clicks", Click, event_time="time")
+        >>> sales = app.source("Sales", Sale, event_time="time")
+        >>> paid = app.stream("Paid", Sale)
+        >>> @app.join(clicks, sales, key="ad", within=("0 s", "1 min"), emits=paid)
+        ... def earned(click, sale):
+        ...     yield paid(sale.ad, sale.price, click.time)
+        >>> out = app.sink("Out", paid)
+        >>> from penstock.testing import TopologyDriver
+        >>> driver = TopologyDriver(app)
+        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+        >>> driver.batch({"Clicks": [Click("a", at(0))], "Sales": [Sale("a", 9, at(30)), Sale("a", 8, at(70))]})
+        >>> driver.finish()
+        >>> [sale.price for sale in driver.output(out)]
+        [9]
         """
         rights = (right,) if isinstance(right, Stream) else tuple(right)
         streams = (left, *rights)
@@ -341,6 +470,33 @@ class App:
         Raises
         ------
         TopologyError: the streams cannot be joined.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from penstock import Event
+        >>> class Order(Event):
+        ...     currency: str
+        ...     time: datetime
+        >>> class Rate(Event):
+        ...     currency: str
+        ...     rate: float
+        ...     time: datetime
+        >>> app = App("rates")
+        >>> orders = app.source("Orders", Order, event_time="time")
+        >>> rates = app.source("Rates", Rate, event_time="time")
+        >>> priced = app.stream("Priced", Rate)
+        >>> @app.join_latest(orders, rates, key="currency", emits=priced)
+        ... def price(order, rate):
+        ...     yield priced(order.currency, rate.rate if rate else 1.0, order.time)
+        >>> out = app.sink("Out", priced)
+        >>> from penstock.testing import TopologyDriver
+        >>> driver = TopologyDriver(app)
+        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+        >>> driver.batch({"Rates": [Rate("EUR", 1.1, at(0)), Rate("EUR", 1.2, at(9))], "Orders": [Order("EUR", at(5))]})
+        >>> driver.finish()
+        >>> [one.rate for one in driver.output(out)]
+        [1.1]
         """
         streams = (left, table)
         return self._joined(streams, key, emits, at, name, f"join with the latest, {how}",
@@ -376,6 +532,25 @@ class App:
         Raises
         ------
         TopologyError: the table's address, its key or the events' fields do not fit.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from penstock import Event
+        >>> class Order(Event):
+        ...     customer: int
+        >>> class Customer(Event):
+        ...     id: int
+        ...     name: str
+        >>> class Named(Event):
+        ...     name: str
+        >>> app = App("orders")
+        >>> orders, named = app.source("Orders", Order), app.stream("Named", Named)
+        >>> @app.lookup(orders, "csv:customers.csv", key="id", by="customer", row=Customer, emits=named)
+        ... def name(order, customer):
+        ...     yield named(customer.name if customer else "somebody")
+        >>> app.topology().elements[0].note
+        'looks up csv:customers.csv, left'
         """
         columns = (key,) if isinstance(key, str) else tuple(key)
         fields = columns if by is None else (by,) if isinstance(by, str) else tuple(by)
@@ -420,6 +595,30 @@ class App:
         Raises
         ------
         TopologyError: there are fewer than two steps, or no time.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from penstock import Event
+        >>> class Login(Event):
+        ...     user: str
+        ...     right: bool
+        ...     time: datetime
+        >>> app = App("logins")
+        >>> logins = app.source("Logins", Login, event_time="time")
+        >>> guessed = app.stream("Guessed", Login)
+        >>> wrong, right = (lambda login: not login.right), (lambda login: login.right)
+        >>> @app.pattern(logins, key="user", then=[wrong, wrong, right], within="1 min", emits=guessed)
+        ... def guess(first, second, last):
+        ...     yield guessed(last.user, True, last.time)
+        >>> out = app.sink("Out", guessed)
+        >>> from penstock.testing import TopologyDriver
+        >>> driver = TopologyDriver(app)
+        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+        >>> driver.batch({"Logins": [Login("ann", right, at(n)) for n, right in enumerate([False, False, True])]})
+        >>> driver.finish()
+        >>> [one.user for one in driver.output(out)]
+        ['ann']
         """
 
         def decorate(body: Body) -> Body:
@@ -453,6 +652,24 @@ class App:
         Raises
         ------
         TopologyError: the time is zero, or the streams differ in their type.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from penstock import Event
+        >>> class Order(Event):
+        ...     number: int
+        ...     time: datetime
+        >>> app = App("orders")
+        >>> orders, once = app.source("Orders", Order, event_time="time"), app.stream("Once", Order)
+        >>> app.distinct(orders, key="number", within="1 h", into=once)
+        >>> out = app.sink("Out", once)
+        >>> from penstock.testing import TopologyDriver
+        >>> driver = TopologyDriver(app)
+        >>> at = lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+        >>> driver.batch({"Orders": [Order(1, at(0)), Order(1, at(5)), Order(2, at(6))]})
+        >>> sorted(order.number for order in driver.output(out))
+        [1, 2]
         """
         label = name or f"{into.name}Once"
         if into.event_type is not inputs.event_type:
@@ -508,6 +725,24 @@ class App:
         on_timer: a function of the states of those instances whose timers are due; what it returns is emitted, too.
         timers: whether ``states.due`` is processing time or event time (the watermark).
         expires: how long an instance is kept after the last event it got; its state then starts anew.
+
+        Examples
+        --------
+        >>> import pyarrow.compute as pc
+        >>> from penstock import Event
+        >>> class Reading(Event):
+        ...     celsius: float
+        >>> app = App("warm")
+        >>> readings, warm = app.source("Readings", Reading), app.stream("Warm", Reading)
+        >>> @app.batch(readings, emits=warm)
+        ... def keep_warm(batch):
+        ...     return batch.filter(pc.greater(batch["celsius"], 20))
+        >>> out = app.sink("Out", warm)
+        >>> from penstock.testing import TopologyDriver
+        >>> driver = TopologyDriver(app)
+        >>> driver.batch({"Readings": [Reading(19.0), Reading(23.0)]})
+        >>> driver.output(out)
+        [Reading(celsius=23.0)]
         """
         return self._declare(
             "batch", inputs, emits, name=name, key=key, state=state, on_timer=on_timer, timers=timers, expires=expires
@@ -515,7 +750,21 @@ class App:
 
     @checked("inputs", "emits")
     def query(self, inputs: Streams, *, emits: Streams, name: str | None = None) -> Callable[[Body], Body]:
-        """Declare a PE in the query dialect: Spark DataFrame in, DataFrame out, planned by Spark."""
+        """Declare a PE in the query dialect: Spark DataFrame in, DataFrame out, planned by Spark.
+
+        Examples
+        --------
+        >>> from penstock import Event
+        >>> class Reading(Event):
+        ...     celsius: float
+        >>> app = App("warm")
+        >>> readings, warm = app.source("Readings", Reading), app.stream("Warm", Reading)
+        >>> @app.query(readings, emits=warm)
+        ... def keep_warm(frame):
+        ...     return frame.where("celsius > 20")
+        >>> app.topology().elements[0].dialect
+        'query'
+        """
         return self._declare("query", inputs, emits, name=name)
 
     def _declare(self, dialect: Any, inputs: Streams, emits: Streams, **options: Any) -> Callable[[Body], Body]:
@@ -531,6 +780,12 @@ class App:
         Raises
         ------
         TopologyError: with one sentence on what does not fit and how to mend it.
+
+        Examples
+        --------
+        >>> App("empty").topology()
+        Traceback (most recent call last):
+        penstock.errors.TopologyError: ...
         """
         return Topology(self.name, tuple(self._streams), tuple(self._elements), tuple(self._sinks))
 

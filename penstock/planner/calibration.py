@@ -328,6 +328,15 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
     Raises
     ------
     ConfigurationError: the recordings are too short, or nothing arrives in them.
+
+    Examples
+    --------
+    >>> from penstock.planner import Setting, observe
+    >>> calibration = calibrate(observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl"))
+    >>> found = calibration.predict(Setting(trigger=2.0))
+    >>> low, high = found.band("p95")
+    >>> low < found.p95 < high < 5
+    True
     """
     random = np.random.default_rng(seed)
     models = []

@@ -187,6 +187,12 @@ def observe(
     ------
     SourceError: a recording cannot be read or has no progress.
     ConfigurationError: it has several queries and none was chosen, or not the one that was.
+
+    Examples
+    --------
+    >>> seen = observe("examples/recordings/digests-1.jsonl").queries[0]
+    >>> seen.setting.trigger, seen.latency_kind
+    (1.0, 'derived')
     """
     if not sources:
         raise ConfigurationError(

@@ -72,6 +72,13 @@ def make_plan(
     Raises
     ------
     ConfigurationError: the recordings carry no prediction, or the goal cannot be met: says what can, and what it would take.
+
+    Examples
+    --------
+    >>> from penstock.planner import Target, observe
+    >>> plan = make_plan(observe("examples/recordings/digests-1.jsonl"), Target("p95", 5.0)).plan
+    >>> plan.trigger_s > 1
+    True
     """
     calibration = calibrate(observation)
     if isinstance(goal, Prices):

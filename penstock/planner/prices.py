@@ -18,6 +18,11 @@ class Prices:
     Raises
     ------
     ConfigurationError: a price is out of its range.
+
+    Examples
+    --------
+    >>> Prices(holding=1e-6, transfer=0.002)
+    Prices(holding=1e-06, transfer=0.002)
     """
 
     holding: float

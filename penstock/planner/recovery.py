@@ -58,6 +58,13 @@ def recover(
     ------
     ConfigurationError: neither an outage nor a step is given, or there are several queries.
     UnstableServerError: the query does not keep up with the rate after the step, so it never recovers.
+
+    Examples
+    --------
+    >>> from penstock.planner import Setting, calibrate, observe
+    >>> after = recover(calibrate(observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl")), Setting(rate=500), outage=60.0)
+    >>> after.low <= after.seconds <= after.high
+    True
     """
     outage = parameter.rate("outage", outage, zero=True)
     step = parameter.rate("step", step)

@@ -34,6 +34,11 @@ class Setting:
     Raises
     ------
     ConfigurationError: a value is out of its range.
+
+    Examples
+    --------
+    >>> Setting(trigger="2 seconds", min_rows=500, max_delay="10 s").options()["minOffsetsPerTrigger"]
+    '500'
     """
 
     trigger: Duration | None = None

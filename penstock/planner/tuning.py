@@ -33,7 +33,13 @@ QUICK = 24
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on a figure of the latency, as ``p95`` of 5 seconds."""
+    """A bound on a figure of the latency, as ``p95`` of 5 seconds.
+
+    Examples
+    --------
+    >>> Target("p95", 5.0)
+    Target(name='p95', seconds=5.0)
+    """
 
     name: str
     seconds: float
@@ -159,6 +165,12 @@ def tune(
     Raises
     ------
     ConfigurationError: the target or the setting cannot be understood.
+
+    Examples
+    --------
+    >>> from penstock.planner import Target, observe
+    >>> tune(observe("examples/recordings/digests-1.jsonl"), Target("p95", 5.0)).headline
+    'A p95 of 5 s can be met.'
     """
     if target.name not in TARGETS or not target.seconds > 0:
         raise ConfigurationError(

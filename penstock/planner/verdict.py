@@ -66,7 +66,14 @@ class _Evidence:
 
 
 def verdicts(observation: Observation) -> list[Verdict]:
-    """All that limits the queries, the gravest first; never empty."""
+    """All that limits the queries, the gravest first; never empty.
+
+    Examples
+    --------
+    >>> from penstock.planner import observe
+    >>> [verdict.kind for verdict in verdicts(observe("examples/recordings/digests-1.jsonl"))]
+    ['healthy']
+    """
     found = [verdict for query in observation.queries for verdict in _of(query, observation.tasks)]
     grave = [verdict for verdict in found if verdict.kind != "healthy"]
     return sorted(grave, key=lambda verdict: _ORDER.index(verdict.kind)) or found[:1]

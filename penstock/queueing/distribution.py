@@ -34,7 +34,13 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class Exponential:
-    """The memoryless distribution, scv 1."""
+    """The memoryless distribution, scv 1.
+
+    Examples
+    --------
+    >>> Exponential(0.5).scv
+    1.0
+    """
 
     mean: float
 
@@ -54,7 +60,13 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Deterministic:
-    """Always the same value, scv 0."""
+    """Always the same value, scv 0.
+
+    Examples
+    --------
+    >>> Deterministic(2.0).scv
+    0.0
+    """
 
     mean: float
 
@@ -74,7 +86,13 @@ class Deterministic:
 
 @dataclass(frozen=True)
 class Gamma:
-    """Gamma of any scv; Erlang where 1 / scv is an integer."""
+    """Gamma of any scv; Erlang where 1 / scv is an integer.
+
+    Examples
+    --------
+    >>> Gamma(1.0, 0.25).scv  # Erlang-4
+    0.25
+    """
 
     mean: float
     scv: float
@@ -92,7 +110,13 @@ class Gamma:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """Log-normal: the usual shape of measured batch and service times."""
+    """Log-normal: the usual shape of measured batch and service times.
+
+    Examples
+    --------
+    >>> LogNormal(0.2, 0.1).mean
+    0.2
+    """
 
     mean: float
     scv: float
@@ -116,7 +140,13 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class HyperExponential:
-    """Two exponentials with balanced means, scv above 1: the usual shape of bursty arrivals."""
+    """Two exponentials with balanced means, scv above 1: the usual shape of bursty arrivals.
+
+    Examples
+    --------
+    >>> HyperExponential(1.0, 10.0).scv
+    10.0
+    """
 
     mean: float
     scv: float
@@ -153,6 +183,11 @@ class Empirical:
     Parameters
     ----------
     values: at least one number of zero or more, not all zero.
+
+    Examples
+    --------
+    >>> Empirical([1.0, 2.0, 3.0]).mean
+    2.0
     """
 
     def __init__(self, values: ArrayLike) -> None:

@@ -360,7 +360,9 @@ def test_only_a_look_since_the_micro_batch_before_tells_when_rows_came(tmp_path)
 
 
 def test_micro_batches_of_real_time_mode_are_doubted(tmp_path):
-    told, _ = progress(trigger=0, rate=lambda at: 500 + 400 * np.sin(at / 20), fixed=5.02, per_row=0, noise=0.002, seconds=400)
+    told, _ = progress(
+        trigger=0, rate=lambda at: 500 + 400 * np.sin(at / 20), fixed=5.02, per_row=0, noise=0.002, seconds=400
+    )
     answer = tune(observe(written(tmp_path / "real-time.jsonl", told)), Target("p95", 1.0))
     assert answer.feasible is None
     assert "real-time mode" in answer.reason

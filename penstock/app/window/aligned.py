@@ -42,6 +42,11 @@ class Sliding(Windowing):
     Raises
     ------
     TopologyError: a length is zero or out of its range, or there is no such zone.
+
+    Examples
+    --------
+    >>> print(Sliding("1 h", every="1 min"))
+    1 h every 1 min
     """
 
     size: Duration
@@ -143,7 +148,13 @@ class Sliding(Windowing):
 
 
 class Tumbling(Sliding):
-    """Windows of one length, one after the other; see `Sliding` for the parameters."""
+    """Windows of one length, one after the other; see `Sliding` for the parameters.
+
+    Examples
+    --------
+    >>> Tumbling("10 s").every
+    '10 s'
+    """
 
     @checked()
     def __init__(

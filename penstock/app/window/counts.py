@@ -24,6 +24,11 @@ class Count(Windowing):
     Raises
     ------
     TopologyError: a number is below one, or the size no multiple of ``every``.
+
+    Examples
+    --------
+    >>> print(Count(100))
+    100 events
     """
 
     size: int

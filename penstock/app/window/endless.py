@@ -29,6 +29,11 @@ class Global(Windowing):
     Raises
     ------
     TopologyError: not one of the two is given, or it is zero.
+
+    Examples
+    --------
+    >>> print(Global(every="1 minute"))
+    all, result every 1 min
     """
 
     every: Duration | None

@@ -22,6 +22,11 @@ class Session(Windowing):
     Raises
     ------
     TopologyError: the gap is zero.
+
+    Examples
+    --------
+    >>> print(Session("30 s"))
+    session, gap 30 s
     """
 
     gap: Duration

@@ -1,0 +1,44 @@
+"""Every public function, each class that users make, and each method by which they declare or test, has an example."""
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from types import FunctionType
+
+import pytest
+
+from penstock import App
+from penstock.testing import TopologyDriver
+
+ROOMS = ("penstock", "penstock.allocation", "penstock.planner", "penstock.queueing")
+WITHOUT = {
+    "penstock.run", "penstock.watch",  # they need Spark; the tutorial and the guide to tuning run them
+    "penstock.planner.read_plan",  # of a file that `Plan.write` made: the guide to plans
+}  # fmt: skip
+"""Functions whose examples are in documents, which the tests run as well."""
+GIVEN = {
+    "Calibration", "Observation", "Plan", "Planning", "Prediction", "Recovery", "Tuning", "Verdict", "Allocation", "LeastResources",
+    "Shares", "SpdTree", "Distribution", "Estimate", "GateOptimum", "LingerBatch", "MicroBatchSimulation", "MicroBatchState", "Model",
+    "NetworkSimulation", "NetworkState", "NodeState", "Optimum", "Recorded", "ResponseTime", "Setting", "Simulation", "Solution",
+    "SteadyState", "Emission", "Sink", "Source", "States", "Stream", "Topology", "Window",
+}  # fmt: skip
+"""Classes whose objects users are given, by functions that have an example."""
+
+
+def members() -> Iterator[tuple[str, object]]:
+    for room in ROOMS:
+        module = import_module(room)
+        for name in module.__all__:
+            member = getattr(module, name)
+            is_given = inspect.isclass(member) and (issubclass(member, Exception) or name in GIVEN)
+            if callable(member) and not is_given and f"{room}.{name}" not in WITHOUT:
+                yield f"{room}.{name}", member
+    for owner in (App, TopologyDriver):
+        for name, method in vars(owner).items():
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                yield f"{owner.__name__}.{name}", method
+
+
+@pytest.mark.parametrize(("name", "member"), members())
+def test_it_has_an_example(name, member):
+    assert ">>> " in (member.__doc__ or ""), f"{name} has no example in its docstring"
