@@ -387,7 +387,7 @@ def _as_now(calibration: Calibration, observation: Observation, series: Series, 
     queries = []
     for model, seen in zip(calibration.queries, observation.queries, strict=True):
         pace = pace_of(model, seen.cold[-1], 0.0)
-        queries.append(model.changed(pace.applied) if pace is not None and pace.differs else model)
+        queries.append(pace.applied(model) if pace is not None and pace.differs else model)
     return replace(calibration, queries=tuple(queries), arrivals=arrivals or calibration.arrivals)
 
 

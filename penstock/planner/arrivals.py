@@ -27,8 +27,9 @@ SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
 which the dispersion grows as windows are parted where a trigger found nothing, if all comes in a few moments."""
 KEPT = 0.75
 """Of the squared differences of successive windows the smaller ones, by which the rows are told that come at once."""
-LEVEL, LEVEL_LEAST = 0.2, 40
-"""A rate has changed once if it differs by such a share before and after, and each has so many windows."""
+LEVEL, LEVEL_LEAST, LIKELY = 0.2, 40, 16.0
+"""A rate has changed once if it differs by such a share before and after, and each has so many windows; and if the square of
+the difference is so many times its variance, which the best of all splits by chance hardly reaches."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
@@ -236,6 +237,10 @@ def _changed(widths: Real, counts: Real) -> int | None:
     if abs(high - low) < LEVEL * max(low, high) or min(low, high) <= 0:
         return None
     fitted = np.where(np.arange(len(widths)) < place, low, high)
+    spread = max(1.0, float(np.sum((counts - fitted * widths) ** 2) / np.sum(fitted * widths)))
+    by_chance = spread * (low / done[place - 1] + high / (done[-1] - done[place - 1]))
+    if (high - low) ** 2 < LIKELY * by_chance:
+        return None
     chance = _variogram(rates / fitted)
     left = [_wandering((rates / fitted)[part], chance) for part in (slice(0, place), slice(place, None))]
     apart = (high - low) ** 2 / 4 / ((high + low) / 2) ** 2

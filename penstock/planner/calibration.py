@@ -28,11 +28,13 @@ BATCHES, MOST_BATCHES, SHORTEST_S = 600, 20_000, 120.0
 """Micro-batches that are simulated for a point; those of a run at most, however long the recording; seconds of it at least."""
 STEPS = 100
 """Parts of the time that a micro-batch takes, within which it does not matter when a row comes."""
-LONGEST_S = 86_400.0
-"""A micro-batch is taken to be no longer."""
+LONGEST_S, SHORTEST_CYCLE_S = 86_400.0, 0.02
+"""A micro-batch is taken to be no longer, and to follow another no sooner."""
 MODEL_ERROR = 0.015
 """Relative standard deviation of what the model itself gets wrong (docs/background/predictions.md has its record)."""
 CLOSE_TO_LIMIT = 0.9
+VAST_ROWS = 1e12
+"""Rows of a micro-batch to which its fixed part is nothing."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class Calibration:
                 "grow without bound. Give it a lower rate, a larger max_rows if that is set, or more cores."
             )
         random = np.random.default_rng(seed)
-        cycle = self._cycle(whole)
+        cycle = self.cycle(whole)
         count = RUNS if replicates else FEW_RUNS
         span = self._span(cycle, max(batches / count, 50))
         usual = [self.scaled(query, whole) for query in self.queries]
@@ -158,13 +160,14 @@ class Calibration:
         samples = self._replicates(whole, random, replicates)
         pooled = summary(np.concatenate([run.latencies for run in runs]))
         found = pooled if method == "simulated" else self._solved(whole, rate)
-        shown = [run.passages for run in runs if len(run.passages[0].started)]
+        shown = [run.passages for run in runs if all(len(one.started) > 1 for one in run.passages)]
         if not shown:
-            raise ConfigurationError(f"At {rate:g} rows per second not one micro-batch begins in {span:,.0f} s.")
-        time = max(sum(float(first.ended[-1] - first.started[0]) for first, *_ in shown), cycle)
-        a_day = [sum(len(one.started) for one in passages) / time * DAY_S for passages in zip(*shown, strict=True)]
+            raise ConfigurationError(f"At {rate:g} rows per second no two micro-batches begin in {span:,.0f} s.")
+        time = sum(float(first.started[-1] - first.started[0]) for first, *_ in shown)
+        a_day = [sum(len(one.started) - 1 for one in passages) / time * DAY_S for passages in zip(*shown, strict=True)]
         busy = [
-            sum(float((one.ended - one.started).sum()) for one in passages) for passages in zip(*shown, strict=True)
+            sum(float((one.ended - one.started)[:-1].sum()) for one in passages)
+            for passages in zip(*shown, strict=True)
         ]
         return Prediction(
             setting=whole, rate=rate, **found, backlog=rate * found["mean"], utilisation=max(busy) / time,
@@ -176,7 +179,7 @@ class Calibration:
     def _replicates(self, whole: Setting, random: np.random.Generator, count: int) -> dict[str, Real]:
         """Latencies of runs as long as the recording, each of a model that the recording might have led to."""
         rate = float(whole.rate or 0.0)
-        window = self._span(self._cycle(whole), 1.0)
+        window = self._span(self.cycle(whole), 1.0)
         values: dict[str, list[float]] = {name: [] for name in (*LATENCIES, LIMIT)}
         for _ in range(count):
             gate = gate_of(whole)
@@ -188,7 +191,7 @@ class Calibration:
                     values[name].append(math.inf)
                 continue
             uncertain = replace(whole, rate=max(1e-9, rate * (1 + random.normal(0.0, self._rate_error(whole)))))
-            cycle = max(one.duration(rate * gate.trigger) for one in drawn) + gate.trigger
+            cycle = self.cycle(whole, drawn)
             run = summary(self._simulated(uncertain, drawn, window, cycle, random).latencies)
             error = math.exp(random.normal(0.0, MODEL_ERROR))
             for name in LATENCIES:
@@ -205,12 +208,14 @@ class Calibration:
         recorded = max(series.span for series in self.queries[0].observed.series)
         return min(max(recorded, least * cycle, SHORTEST_S), MOST_BATCHES * cycle)
 
-    def _cycle(self, whole: Setting) -> float:
-        """The time that a micro-batch takes with its wait, about; seconds."""
+    def cycle(self, whole: Setting, models: Sequence[DurationModel] | None = None) -> float:
+        """The time that a micro-batch takes with its wait, about; seconds. ``models`` of the queries are others than calibrated."""
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
-        cycle = gate.trigger
-        for query in self.queries:
-            durations, rows = self.scaled(query, whole), query.observed.rows_per_source_row
+        cycle = max(gate.trigger, SHORTEST_CYCLE_S)
+        for query, durations in zip(
+            self.queries, models or [self.scaled(query, whole) for query in self.queries], strict=True
+        ):
+            rows = query.observed.rows_per_source_row
             length = durations.duration(0.0)
             for _ in range(50):  # back to back: the batch gathers what comes while the one before runs
                 length = min(durations.duration(rate * max(length, gate.trigger) * rows), LONGEST_S)
@@ -248,10 +253,10 @@ class Calibration:
 
     def _limit(self, query: QueryModel, durations: DurationModel, gate: Gate) -> float:
         rows = query.observed.rows_per_source_row
-        mean = durations.mean_ratio
         if math.isinf(gate.max_rows) or query.observed.upstream is not None:
-            return 1 / (durations.per_row * rows * mean) if durations.per_row > 0 else math.inf
-        return gate.max_rows / max(durations.duration(gate.max_rows * rows) * mean, gate.trigger)
+            per_row = rows * (durations.sustained(VAST_ROWS) - durations.sustained(0.0)) / VAST_ROWS
+            return 1 / per_row if per_row > 1e-15 else math.inf
+        return gate.max_rows / max(durations.sustained(gate.max_rows * rows), gate.trigger)
 
     def _solved(self, whole: Setting, rate: float) -> dict[str, float]:
         if len(self.queries) > 1:
@@ -301,6 +306,11 @@ class Calibration:
             most = max(float(series.rows.max()) for series in self.queries[0].observed.series)
             found.append(
                 f"No maximum of rows per trigger is assumed: a micro-batch took {most:,.0f} rows at most, and none was reached."
+            )
+        if self.arrivals.changed is not None:
+            found.append(
+                f"The rate changed once in the recording, from {self.arrivals.changed:,.0f} to {self.arrivals.rate:,.0f} rows/s: the "
+                "last one is taken to stay."
             )
         if self.queries[-1].observed.latency_kind == "derived":
             found.append(

@@ -92,6 +92,16 @@ class DurationModel:
         """Mean of the recorded ratios: pauses are in it, and not in the fit."""
         return float(np.concatenate(self.ratios).mean())
 
+    def sustained(self, rows: float) -> float:
+        """Seconds that micro-batches of so many rows, one after the other, take in the mean, with their pauses."""
+        ratios, pauses = np.concatenate(self.ratios), self.pauses
+        if pauses.kind == "ratio" or not pauses.which.any():
+            return self.duration(rows) * float(ratios.mean())
+        usual = self.duration(rows) * float(np.where(pauses.which, 1.0, ratios).mean())
+        if pauses.kind == "own":
+            return usual + float(pauses.lasting.mean())
+        return usual * (1 + float(pauses.lasting[pauses.which].mean()) / pauses.gap)
+
     @property
     def scv(self) -> float:
         """Squared coefficient of variation of the ratios."""
@@ -113,10 +123,11 @@ class DurationModel:
         ratios, planned, closing = (
             np.concatenate(values)[index] for values in (self.ratios, self.planned, self.closing)
         )
+        ratios = np.where(self.pauses.which[index], ratios, self.tail.extended(ratios, random))
         ratios, pauses, stops, stands = self.pauses.parted(ratios, index, random, span)
         return Work(
             self.fixed, self.per_row * rows_per_row, self.below_knee * rows_per_row, self.knee / rows_per_row,
-            self.tail.extended(ratios, random), pauses, self.planning[0], self.planning[1] * rows_per_row, planned, closing,
+            ratios, pauses, self.planning[0], self.planning[1] * rows_per_row, planned, closing,
             stops, stands,
         )  # fmt: skip
 

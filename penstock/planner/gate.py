@@ -202,7 +202,9 @@ def _passed(  # type: ignore[no-untyped-def]
         if number < len(longer):
             lasting += longer[number]
         while stop < len(stops) and stops[stop] < time + lasting:
-            lasting += stands[stop]
+            lasting += max(
+                0.0, min(stands[stop], stops[stop] + stands[stop] - time)
+            )  # what is left of it, if it began before
             stop += 1
         planning = min(planning, lasting)
         taken += rows

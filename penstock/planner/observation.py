@@ -161,7 +161,7 @@ class Observation:
             table(
                 f"{query.name}: {query.batches} warm micro-batches",
                 [(name, f"{value:.2f} s") for name, value in query.latency().items()],
-                "Latency, measured.",
+                f"Latency, {query.latency_words}.",
             )
             for query in self.queries
         )
@@ -224,7 +224,9 @@ def observe_running(
 
 def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: float | None) -> Observation:
     notes = [note for recording in recordings for note in recording.notes(names)]
-    upstream = recordings[-1].upstream
+    upstream = {
+        name: other for name, other in recordings[-1].upstream.items() if other in names
+    }  # else it is a source's
     queries = []
     for name in names:
         seen = [recording for recording in recordings if name in recording.queries]
@@ -236,7 +238,7 @@ def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: f
         setting, inferred = seen[-1].setting(name, warm, cores)
         queries.append(
             QueryObservation(
-                name, upstream.get(name), warm, cold, setting, inferred, seen[-1].rows_per_source_row(name),
+                name, upstream.get(name), warm, cold, setting, inferred, seen[-1].rows_per_source_row(name) if name in upstream else 1.0,
                 tuple(recording.latency(name) for recording in seen if recording.ledgers.get(name)),
                 tuple(record for recording in seen for record in recording.queries[name]), *seen[-1].service(name),
                 seen[-1].instances(name), seen[-1].hottest(name),

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.planner.calibration import QueryModel
-from penstock.planner.durations import DurationModel
 from penstock.planner.series import Series
 
 RECENT = 8
@@ -33,11 +32,12 @@ class Pace:
         """Whether it is another, by more than chance and by enough to matter."""
         return abs(math.log(self.factor)) > max(math.log(FASTER_OR_SLOWER), SURE * self.error)
 
-    def applied(self, durations: DurationModel) -> DurationModel:
-        """A model of durations at this pace, of a recording that ends with the micro-batches which show it."""
-        *before, last = durations.ratios
+    def applied(self, model: QueryModel) -> QueryModel:
+        """A model at this pace, of a recording that ends with the micro-batches which show it."""
+        longer = model.changed(lambda durations: durations.longer(self.factor))
+        *before, last = longer.durations.ratios
         last = np.append(last[: -self.batches], last[-self.batches :] / self.factor)  # or they would be slow twice
-        return replace(durations.longer(self.factor), ratios=(*before, last))
+        return replace(longer, durations=replace(longer.durations, ratios=(*before, last)))
 
 
 def pace_of(model: QueryModel, running: Series, since: float) -> Pace | None:

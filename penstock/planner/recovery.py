@@ -81,8 +81,8 @@ def recover(
         )
     random = np.random.default_rng(seed)
     model = calibration.queries[0]
-    cycle = max(whole.interval, model.durations.duration(rate * whole.interval))
-    event = STEADY_CYCLES * cycle
+    cycle = calibration.cycle(whole)
+    event = STEADY_CYCLES * max(cycle, 1 / rate)
     headroom = 1 - rate * step / limit if math.isfinite(limit) else 1.0
     horizon = event + outage + (outage + 60.0) * (2 + 2 / headroom) + 20 * cycle
     usual = calibration.scaled(model, whole)
@@ -115,13 +115,13 @@ def _once(
     work = durations.work(random, model.observed.rows_per_source_row, horizon)
     steady = pass_gate(flow, gate, work, until=event)
     back = event + outage
-    flying = len(steady.ended) - 1 if outage and steady.ended[-1] > event else len(steady.ended)
+    flying = len(steady.ended) - (1 if outage and (steady.ended[-1:] > event).any() else 0)
     taken = float(steady.taken[flying - 1]) if flying else 0.0
     late = Flow(flow.times, np.maximum(flow.counts - taken, 0.0))
     # Spark begins with the micro-batch that was under way, as it was planned; what has come since is in the next.
     planned = float(steady.rows[-1]) if flying < len(steady.ended) else math.inf
     thawing = replace(work, longer=np.array(_thawing(model) if restart else []))
-    begin = back if outage else float(steady.ended[-1])
+    begin = back if outage else max([event, *steady.ended[-1:].tolist()])
     rest = pass_gate(late, gate, thawing, until=horizon, free=begin, first=planned)
     last = float(rest.started[-1]) if len(rest.started) else horizon
     _, usual = rest.latencies(late, (back + last) / 2, last)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,10 @@ HURRIED = 0.9
 """A share of busy time that only micro-batches back to back have, where their starts are too few to tell."""
 LEAST_CAPPED, CAPPED = 8, 0.98
 """Micro-batches of which a maximum of rows is told, and the share of it that counts as all of it."""
+IDLE_S, LOOKS_S = 10.0, 0.1
+"""How long after a micro-batch Spark says that nothing was there, and how much later where no trigger is set."""
+HELD, VARIES = 0.9, 0.01
+"""Rows of the smallest micro-batch, of the median, where a gate holds rows back; and by how much the gaps then vary more."""
 SHORTEST_S, POLL_S = 1e-3, 0.01
 """The shortest window between two looks at a source, and how often Spark looks again where no trigger is set."""
 LATE_S = 0.5
@@ -40,7 +45,8 @@ class Series:
     rows: taken. waiting: there and left for later. keys: distinct ones, nan where unknown.
     whole: whether the progress of the micro-batch before is there, too.
     outstanding: files or bytes, or rows, that were left for later; nan where the source does not say.
-    empty: when, after the micro-batch before, a trigger first found nothing. since: when one last did. Nan where none is known.
+    empty, again: when, after the micro-batch before, a trigger first and then next was said to have found nothing. since: when one
+        last did. Nan where none is known.
     """
 
     numbers: Real
@@ -54,6 +60,7 @@ class Series:
     whole: NDArray[np.bool_]
     outstanding: Real
     empty: Real
+    again: Real
     since: Real
 
     def __len__(self) -> int:
@@ -119,8 +126,10 @@ class Series:
 
         A progress says so (`since`), or the interval: had a row been there at the trigger before, that one would have begun.
         """
+        if self.holds:
+            return np.full(len(self), np.nan)
         interval = self.trigger()
-        if interval is None or not len(self):
+        if interval is None or not len(self) or not self._keeps(interval):
             return self.since
         before = np.append(np.inf, np.where(self.whole[1:], self.ended[:-1], np.inf))
         at = self.started - interval
@@ -129,6 +138,20 @@ class Series:
         proved = np.where(at >= before, at, np.nan)
         return np.fmax(self.since, np.where(self.outstanding > 0, np.nan, proved))
 
+    @property
+    def holds(self) -> bool:
+        """Whether a gate seems to hold rows back: none of the micro-batches is small, and the time between them varies more."""
+        if len(self) < LEAST_CAPPED:
+            return False
+        rows, gaps = self.rows, np.diff(self.started)
+        vary = float(gaps.std() / gaps.mean()) - float(rows.std() / rows.mean())
+        return bool(rows.min() >= HELD * np.median(rows) and vary > VARIES and self.busy < HURRIED)
+
+    def _keeps(self, interval: float) -> bool:
+        """Whether all parts have the interval: one that adapts has another later."""
+        edges = np.linspace(0, len(self), max(1, min(8, len(self) // 12)) + 1).astype(int).tolist()
+        return all(self[slice(low, high)].trigger() in (None, interval) for low, high in pairwise(edges))
+
     def trigger(self) -> float | None:
         """The trigger interval that the starts fit: 0 where micro-batches follow each other at once, None where unclear."""
         waited = self.started[1:] - self.ended[:-1] > BACK_TO_BACK_S
@@ -136,7 +159,10 @@ class Series:
         starts = self.started[1:][waited]
         if len(starts) < max(3, 0.1 * len(self)):
             return 0.0 if len(self) > 10 and not len(starts) else None
-        looked = np.concatenate([self.empty, self.since])
+        reported = (self.empty - np.append(np.nan, self.ended[:-1]))[np.isfinite(self.empty)]
+        if len(reported) >= 3 and float(np.mean(np.abs(reported - IDLE_S) < LOOKS_S)) > 0.9:
+            return 0.0  # it says so ten seconds after, to the moment: no grid is waited for
+        looked = np.concatenate([self.empty, self.again, self.since])
         starts = np.unique(np.concatenate([starts, looked[np.isfinite(looked)]]))
         if (steady := _steady(starts)) is not None:
             return steady
@@ -161,7 +187,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
     empty = {record.number for record in ran} - {record.number for record in kept}
     numbers = [record.number for record in kept]
     before = [None, *numbers][: len(numbers)]
-    first, last = _empty([record for record in records if not record.taken], kept)
+    first, again, last = _empty([record for record in records if not record.taken], kept)
     return Series(
         numbers=np.array(numbers, dtype=float),
         started=np.array([record.started for record in kept]),
@@ -182,23 +208,28 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
         ),
         outstanding=np.array([_outstanding(record) for record in kept]),
         empty=first,
+        again=again,
         since=last,
     )
 
 
-def _empty(empty: Sequence[Record], kept: Sequence[Record]) -> tuple[Real, Real]:
-    """For each micro-batch when, after the one before, a trigger first and last found nothing."""
+def _empty(empty: Sequence[Record], kept: Sequence[Record]) -> tuple[Real, Real, Real]:
+    """For each micro-batch when, after the one before, a trigger first, next and last found nothing."""
     looked = np.sort([record.started for record in empty])
     started = np.array([record.started for record in kept])
     none = np.full(len(started), np.nan)
     if not len(looked) or not len(started):
-        return none, none
+        return none, none, none
     before = np.concatenate([[-np.inf], [record.started + record.duration for record in kept[:-1]]])
     first = np.searchsorted(looked, before, side="right")
     last = np.searchsorted(looked, started - BACK_TO_BACK_S) - 1
     some = first <= last
     at = np.append(looked, np.nan)
-    return np.where(some, at[np.minimum(first, len(looked))], np.nan), np.where(some, at[last], np.nan)
+    return (
+        np.where(some, at[np.minimum(first, len(looked))], np.nan),
+        np.where(first < last, at[np.minimum(first + 1, len(looked))], np.nan),
+        np.where(some, at[last], np.nan),
+    )
 
 
 def _steady(starts: Real) -> float | None:

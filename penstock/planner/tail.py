@@ -7,8 +7,8 @@ import numpy as np
 
 from penstock.planner.series import Real
 
-SHARE, LEAST = 0.03, 12
-"""The largest values that tell: such a share of all, and so many at least."""
+SHARE, LEAST, STEADY = 0.05, 15, 1.5
+"""The largest values that tell: such a share of all, and so many at least; and by how much the index may grow with the values."""
 HEAVY, HEAVIEST = 4.0, 1.3
 """Tail indices beyond which what was recorded tells all that matters, and below which none is believed."""
 
@@ -43,10 +43,20 @@ class Tail:
 
 def tail_of(values: Real) -> Tail:
     """Hill's estimate (1975, Annals of Statistics 3(5)) of the tail's index."""
-    count = max(LEAST, int(SHARE * len(values)))
+    none = Tail(math.inf, math.inf, 0)
+    count = int(SHARE * len(values))
+    if count < LEAST:
+        return none
     largest = np.sort(values)[-count - 1 :]
-    if len(values) < 4 * LEAST or largest[0] <= 0:
-        return Tail(math.inf, math.inf, 0)
+    index, further = _hill(largest), _hill(largest[-count // 2 :])
+    if not index < HEAVY or further > STEADY * index:  # it falls faster and faster, as no Pareto distribution does
+        return none
+    return Tail(float(largest[0]), max(HEAVIEST, index), count)
+
+
+def _hill(largest: Real) -> float:
+    """The index that values beyond the first show."""
+    if largest[0] <= 0:
+        return math.inf
     mean = float(np.mean(np.log(largest[1:] / largest[0])))
-    index = max(HEAVIEST, 1 / mean) if mean > 0 else math.inf
-    return Tail(float(largest[0]), index, count) if index < HEAVY else Tail(math.inf, math.inf, 0)
+    return 1 / mean if mean > 0 else math.inf

@@ -24,8 +24,8 @@ SKEWED_CORES = 0.1
 """Of a core, below which the work for one key harms nobody."""
 SKEW = 2.5
 """The busiest partition takes so many times the mean."""
-REAL_TIME_S, REAL_TIME_SPREAD = 4.9, 0.01
-"""Micro-batches in real-time mode last so long at least, and differ by no more than this share."""
+REAL_TIME_S, REAL_TIME_SPREAD, REAL_TIME_ROWS = 4.9, 0.01, 1.2
+"""Micro-batches in real-time mode last so long at least, and differ by no more than this share, though their rows differ more."""
 WAITS, WAITS_S = 5.0, 3.0
 """A trigger is long that is so many times a micro-batch's duration, and so many seconds."""
 SWAMPED, SWAMPED_BY = 3, 0.1
@@ -137,7 +137,9 @@ def _is_real_time(series: Series) -> bool:
     """Whether micro-batches last as they are set to, not as long as their rows take."""
     usual = float(np.median(series.durations))
     alike = float(np.mean(np.abs(series.durations - usual) < REAL_TIME_SPREAD * usual)) > 0.9
-    return series.hurried and usual >= REAL_TIME_S and alike
+    least, most = np.quantile(series.rows, [0.05, 0.95])
+    differ = bool(most > REAL_TIME_ROWS * least) and series.ceiling is None
+    return series.hurried and usual >= REAL_TIME_S and alike and differ
 
 
 def _is_idle(query: QueryObservation) -> bool:

@@ -16,7 +16,7 @@ def series(rows, durations):
     return Series(
         numbers=np.arange(len(rows), dtype=float), started=started, admitted=started + 0.01,
         visible=started + durations - 0.05, ended=started + durations, rows=rows, waiting=np.zeros_like(rows),
-        keys=np.full_like(rows, np.nan), whole=np.ones(len(rows), dtype=bool), outstanding=np.full_like(rows, np.nan), empty=np.full_like(rows, np.nan), since=np.full_like(rows, np.nan),
+        keys=np.full_like(rows, np.nan), whole=np.ones(len(rows), dtype=bool), outstanding=np.full_like(rows, np.nan), empty=np.full_like(rows, np.nan), again=np.full_like(rows, np.nan), since=np.full_like(rows, np.nan),
     )  # fmt: skip
 
 

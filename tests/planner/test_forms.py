@@ -324,7 +324,7 @@ def made_series(rows, *, lasting, every, outstanding=np.nan):
     return Series(
         numbers=np.arange(len(rows), dtype=float), started=started, admitted=started, visible=started + lasting,
         ended=started + lasting, rows=rows, waiting=zeros, keys=zeros, whole=np.ones(len(rows), dtype=bool),
-        outstanding=zeros + outstanding, empty=zeros + np.nan, since=zeros + np.nan,
+        outstanding=zeros + outstanding, empty=zeros + np.nan, again=zeros + np.nan, since=zeros + np.nan,
     )  # fmt: skip
 
 
