@@ -107,12 +107,13 @@ class Prediction:
         """As `penstock predict --json` prints it."""
         return {
             **{name: getattr(self, name) for name in LATENCIES},
-            "bands": {name: list(self.band(name)) for name in (*LATENCIES, LIMIT)},
+            "bands": {name: list(self.band(name)) for name in LATENCIES},
             "utilisation": self.utilisation,
             "method": self.method,
             "rate": self.rate,
             "backlog": self.backlog,
             "throughput_limit": self.throughput_limit,
+            "throughput_limit_band": list(self.band(LIMIT)),
             "rows_per_batch": self.rows_per_batch,
             "batches_per_day": self.batches_per_day,
             "files_per_day": self.files_per_day,

@@ -239,7 +239,12 @@ def _longest(calibration: Calibration, chosen: Prediction, target: Target) -> Pr
         full = calibration.predict(replace(chosen.setting, trigger=middle), replicates=QUICK)
         meets = full.band(target.name, SURE)[1] <= target.seconds
         low, high = (middle, high) if meets else (low, middle)
-    return calibration.predict(replace(chosen.setting, trigger=low))
+    while low > chosen.setting.interval + 0.05:  # as many runs as are shown may see what the quick ones have not
+        full = calibration.predict(replace(chosen.setting, trigger=low))
+        if full.band(target.name, SURE)[1] <= target.seconds:
+            return full
+        low = round((low + chosen.setting.interval) / 2, 3)
+    return chosen
 
 
 def _predicted(calibration: Calibration, setting: Setting, replicates: int | None = None) -> Prediction | None:
