@@ -21,6 +21,7 @@ from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.change import RateChange, rate_change
 from penstock.planner.door import Passage
 from penstock.planner.doors import Doors
+from penstock.planner.gate import compiled
 from penstock.planner.observation import LEAST_TIMED, Observation, derived, observe_running
 from penstock.planner.pace import pace_of
 from penstock.planner.prediction import DAY_S, LATENCIES, QUANTILES, Prediction, summary
@@ -144,6 +145,7 @@ class Adapting:
         self._deferred = False
         """Whether a change that saves waits for the last one to be long enough ago."""
         self._fault = ""
+        compiled()  # now, for it takes seconds on a machine that has not done it yet, and would hold the run up later
 
     def progressed(self, progress: dict[str, Any]) -> None:
         record = record_of(progress) if "batchId" in progress else None

@@ -133,6 +133,11 @@ def pass_gate(
     return Passage(*columns)
 
 
+def compiled() -> None:
+    """Have the simulation compiled, where it is not yet."""
+    pass_gate(Flow(np.zeros(1), np.zeros(1)), Gate(), Work(1.0), until=0.0)
+
+
 @njit(cache=True)
 def _count(times, counts, time):  # type: ignore[no-untyped-def]
     """Rows that have arrived by a time (`Flow.count`)."""
