@@ -39,6 +39,6 @@ def members() -> Iterator[tuple[str, object]]:
                 yield f"{owner.__name__}.{name}", method
 
 
-@pytest.mark.parametrize(("name", "member"), members())
+@pytest.mark.parametrize(("name", "member"), list(members()))
 def test_it_has_an_example(name, member):
     assert ">>> " in (member.__doc__ or ""), f"{name} has no example in its docstring"
