@@ -30,7 +30,8 @@ def predicted(files: tuple[str, ...], trigger: float, rate: float) -> dict[str, 
     identified = all(query.durations.identified for query in calibration.queries) or (
         setting.rate is None and trigger == same.trigger
     )
-    return {**found.to_json(), "identified": identified}
+    far = any("far beyond those recorded" in text for text in found.assumptions)
+    return {**found.to_json(), "identified": identified and not far}
 
 
 def tuned(files: tuple[str, ...], p95: float) -> dict[str, object]:

@@ -406,7 +406,7 @@ def judged(
     rows = list[dict[str, Any]]()
     random = np.random.default_rng([7, number])
     true = {setting: truth(process, setting, random, runs) for setting in process.asked}
-    usual = truth(process, process.recorded[-1], random, runs)[-1]["p95"] if process.asked else 10.0
+    usual = truth(process, process.recorded[-1], random, runs)[-1]["p95"] if process.asked else math.inf
     for again in range(recordings):
         files = []
         for place, setting in enumerate(process.recorded):
@@ -415,7 +415,8 @@ def judged(
             file.write_text("\n".join(progress(process, recorded, place)))
             files.append(str(file))
         rows += [predicted(setting, true[setting], planner, files) for setting in process.asked]
-        rows += [promised(process, factor * usual, usual, planner, files, random, runs) for factor in TARGETS if tune]
+        targets = [factor * (usual if process.asked else 10.0) for factor in TARGETS if tune]
+        rows += [promised(process, target, usual, planner, files, random, runs) for target in targets]
     return [{"process": process.name, **row} for row in rows]
 
 

@@ -33,6 +33,8 @@ LONGEST_S, SHORTEST_CYCLE_S = 86_400.0, 0.02
 MODEL_ERROR = 0.015
 """Relative standard deviation of what the model itself gets wrong (docs/background/predictions.md has its record)."""
 CLOSE_TO_LIMIT = 0.9
+FAR = 3.0
+"""So many times the rows of the largest micro-batches recorded are far beyond them."""
 VAST_ROWS = 1e12
 """Rows of a micro-batch to which its fixed part is nothing."""
 
@@ -173,7 +175,7 @@ class Calibration:
             setting=whole, rate=rate, **found, backlog=rate * found["mean"], utilisation=max(busy) / time,
             throughput_limit=limit, rows_per_batch=rate * DAY_S / a_day[0], batches_per_day=a_day[0],
             files_per_day=sum(a_day) * (whole.partitions or 1.0), method=method, replicates=samples,
-            assumptions=tuple(self._assumptions(whole, limit)),
+            assumptions=(*self._assumptions(whole, limit), *self._far(rate * DAY_S / a_day[0])),
         )  # fmt: skip
 
     def _replicates(self, whole: Setting, random: np.random.Generator, count: int) -> dict[str, Real]:
@@ -279,6 +281,16 @@ class Calibration:
             "mean": state.mean_latency - away,
             **{name: max(0.0, state.quantile(p) - away) for name, p in QUANTILES.items()},
         }
+
+    def _far(self, rows: float) -> list[str]:
+        """What is said of micro-batches much larger than those recorded."""
+        most = max(query.durations.rows[1] for query in self.queries[:1])
+        if rows <= FAR * most:
+            return []
+        return [
+            f"Micro-batches of {rows:,.0f} rows are far beyond those recorded, which had {most:,.0f} at most: that they go on as a straight "
+            "line is assumed. A short run at such a rate or trigger would tell."
+        ]
 
     def _assumptions(self, whole: Setting, limit: float) -> list[str]:
         found = []

@@ -358,8 +358,8 @@ class _Recording:
                 options = Uri.parse(uri).options
                 gate |= {key: float(options[key]) for key in ("min_rows", "max_rows") if key in options}
                 gate |= {key: options[key] for key in ("max_delay",) if key in options}
-            if "max_rows" not in gate and warm and (ceiling := warm[-1].ceiling) is not None:
-                gate["max_rows"] = ceiling
+            if "max_rows" not in gate and warm and (most := warm[-1].maximum) is not None:
+                gate["max_rows"] = most
         found = cores or _cores(self.start)
         partitions = (self.manifest and self.manifest.partitions) or max(
             (r.partitions or 0 for r in self.queries[name]), default=0

@@ -15,6 +15,8 @@ BACK_TO_BACK_S = 0.05
 """A trigger that begins so soon after the last has waited for nothing."""
 HURRIED = 0.9
 """A share of busy time that only micro-batches back to back have, where their starts are too few to tell."""
+LEAST_MAXIMUM = 50
+"""Rows of a micro-batch that three do not have by chance, and no more."""
 LEAST_CAPPED, CAPPED = 8, 0.98
 """Micro-batches of which a maximum of rows is told, and the share of it that counts as all of it."""
 IDLE_S, LOOKS_S = 10.0, 0.1
@@ -103,6 +105,23 @@ class Series:
             return None
         exact = float((self.rows == most).mean()) > 0.5
         return most if waits.mean() > 0.5 or (exact and self.busy > HURRIED) else None
+
+    @property
+    def maximum(self) -> float | None:
+        """The most rows that a micro-batch takes, where some have just as many, while others differ: a maximum that is reached."""
+        if self.ceiling is not None or len(self) < LEAST_CAPPED:
+            return self.ceiling
+        most = float(self.rows.max())
+        capped = self.rows == most
+        left = self.outstanding[capped]
+        if most < LEAST_MAXIMUM or capped.sum() < 3 or capped.mean() > 0.5 or (left == 0).any():
+            return None
+        return most
+
+    @property
+    def hides(self) -> bool:
+        """Whether a maximum is reached of which the source does not say what waits behind it."""
+        return self.maximum is not None and bool(np.isnan(self.outstanding[self.rows == self.rows.max()]).any())
 
     def windows(self, *, quiet: bool = False) -> tuple[Real, Real]:
         """Between successive admissions: seconds, and rows that arrived in them.

@@ -191,7 +191,13 @@ def tune(
     except ConfigurationError as error:
         return replace(unknown, reason=str(error))
     stuck = next(
-        (one for one in found if one.kind in UNSETTLED and not (one.kind == "saturated" and one.confident)), None
+        (
+            one
+            for one in found
+            if (one.kind in UNSETTLED and not (one.kind == "saturated" and one.confident))
+            or (one.kind == "source throttled" and not one.confident)
+        ),
+        None,
     )
     if stuck is not None:
         return replace(

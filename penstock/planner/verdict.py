@@ -173,6 +173,14 @@ def _throttled(seen: _Evidence) -> Verdict | None:
     """Micro-batches are cut to one size while more waits, and there is time left between them."""
     series, name = seen.series, seen.query.name
     ceiling = series.ceiling
+    if ceiling is None and series.hides:
+        capped = int((series.rows == series.rows.max()).sum())
+        return Verdict(
+            "source throttled",
+            f"{capped} of {len(series)} micro-batches of {name} take just {series.rows.max():,.0f} rows, which is a maximum per "
+            "trigger, and the source does not say what waits behind it: how long rows wait then is not known.",
+            confident=False,
+        )
     if ceiling is None:
         return None
     told = np.isfinite(series.outstanding)

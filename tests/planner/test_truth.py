@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import truth
-from penstock.planner import Setting, calibrate, observe
+from penstock.planner import Setting, Target, calibrate, observe, tune
 from penstock.planner.arrivals import arrivals_of
 
 PROCESSES = {one.name: one for one in truth.processes()}
@@ -121,3 +121,22 @@ def test_bursts_are_no_change_of_the_rate(size):
         model = arrivals_of([(np.full(180, 5.0), counts)])
         found += model is not None and model.changed is not None
     assert found <= 2
+
+
+def test_a_maximum_that_bursts_reach_is_one(tmp_path):
+    _, calibration, _ = recorded("a maximum that bursts reach", tmp_path)
+    assert calibration.today.max_rows == 4000
+    assert calibration.throughput_limit() == pytest.approx(2000, rel=0.01)
+
+
+def test_what_a_maximum_hides_is_not_known(tmp_path):
+    _, calibration, _ = recorded("the same without lag", tmp_path)
+    answer = tune(calibration.observation, Target("p95", 20.0))
+    assert answer.feasible is None
+    assert "does not say what waits behind it" in answer.reason
+
+
+def test_micro_batches_far_beyond_those_recorded_are_said_to_be(tmp_path):
+    process, calibration, _ = recorded("one after the other, 60% busy with rows", tmp_path)
+    found = calibration.predict(Setting(trigger=0, rate=process.asked[0].rate))
+    assert any("far beyond those recorded" in text for text in found.assumptions)
