@@ -30,8 +30,8 @@ def predicted(files: tuple[str, ...], trigger: float, rate: float) -> dict[str, 
     identified = all(query.durations.identified for query in calibration.queries) or (
         setting.rate is None and trigger == same.trigger
     )
-    far = any("far beyond those recorded" in text for text in found.assumptions)
-    return {**found.to_json(), "identified": identified and not far}
+    unseen = any("far beyond those recorded" in text or "what waits behind" in text for text in found.assumptions)
+    return {**found.to_json(), "identified": identified and not unseen}
 
 
 def tuned(files: tuple[str, ...], p95: float) -> dict[str, object]:

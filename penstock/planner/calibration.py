@@ -319,6 +319,11 @@ class Calibration:
             found.append(
                 f"No maximum of rows per trigger is assumed: a micro-batch took {most:,.0f} rows at most, and none was reached."
             )
+        if any(series.hides for series in self.queries[0].observed.series):
+            found.append(
+                "Some micro-batches were at a maximum of rows, and the source does not say what waits behind it: rows are taken to have "
+                "come when they were taken, which is too late, so latencies are too low by what they waited."
+            )
         if self.arrivals.changed is not None:
             found.append(
                 f"The rate changed once in the recording, from {self.arrivals.changed:,.0f} to {self.arrivals.rate:,.0f} rows/s: the "
