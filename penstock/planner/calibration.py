@@ -288,7 +288,7 @@ class Calibration:
         if rows <= FAR * most:
             return []
         return [
-            f"Micro-batches of {rows:,.0f} rows are far beyond those recorded, which had {most:,.0f} at most: that they go on as a straight "
+            f"Micro-batches of {rows:,.0f} rows are far beyond those recorded, nearly all of which had {most:,.0f} at most: that they go on as a straight "
             "line is assumed. A short run at such a rate or trigger would tell."
         ]
 
