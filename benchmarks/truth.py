@@ -289,7 +289,7 @@ def told(number: int, at: float, batch: int, rows: int, phases: dict[str, float]
 
 # --- processes --------------------------------------------------------------------------------------------------------
 
-SERVICES: dict[str, dict[str, float]] = {
+SERVICES: dict[str, dict[str, Any]] = {
     "even": {},
     "noisy": {"noise": 0.3},
     "correlated": {"noise": 0.2, "correlation": 0.9},
@@ -318,10 +318,9 @@ ASKED = (Setting(0, 1000), Setting(2, 1000), Setting(10, 1000), Setting(10, 2000
 
 def processes() -> list[Process]:
     """All of them: what micro-batches last, what arrives, what was recorded, and limits."""
-    found = [Process(f"{name}, two recordings", TWO, ASKED, **how) for name, how in SERVICES.items()]  # type: ignore[arg-type]
+    found = [Process(f"{name}, two recordings", TWO, ASKED, **how) for name, how in SERVICES.items()]
     found += [
-        Process(f"{name}, switching", TWO, ASKED, arrivals=switching(1, 3, 20), **how)  # type: ignore[arg-type]
-        for name, how in SERVICES.items()
+        Process(f"{name}, switching", TWO, ASKED, arrivals=switching(1, 3, 20), **how) for name, how in SERVICES.items()
     ]
     for name, (arrivals, seconds) in ARRIVALS.items():
         for trigger in (0.0, 2.0, 10.0):
@@ -358,7 +357,7 @@ def processes() -> list[Process]:
                     (Setting(0, 5000 * share),), noise=0.15)
             for share in (0.3, 0.6, 0.8, 0.9)
         ),
-        *(Process(f"{name}, once at 2 s", one, (*one, Setting(10, 1000)), **how)  # type: ignore[arg-type]
+        *(Process(f"{name}, once at 2 s", one, (*one, Setting(10, 1000)), **how)
           for name, how in SERVICES.items()),
         Process("few rows", (Setting(1, 2),), (Setting(1, 2), Setting(0, 2), Setting(10, 2)), seconds=1800),
         Process("long micro-batches", (Setting(60, 200),), (Setting(60, 200), Setting(120, 200)), fixed=8.0, per_row=1e-3, seconds=7200),

@@ -1,4 +1,4 @@
-"""Every public function, each class that users make, and each method by which they declare or test, has an example."""
+"""Every public function, each class that users make, and each method by which they declare, has an example."""
 
 import inspect
 from collections.abc import Iterator
@@ -33,12 +33,22 @@ def members() -> Iterator[tuple[str, object]]:
             is_given = inspect.isclass(member) and (issubclass(member, Exception) or name in GIVEN)
             if callable(member) and not is_given and f"{room}.{name}" not in WITHOUT:
                 yield f"{room}.{name}", member
-    for owner in (App, TopologyDriver):
-        for name, method in vars(owner).items():
-            if isinstance(method, FunctionType) and not name.startswith("_"):
-                yield f"{owner.__name__}.{name}", method
+    for name, method in methods(App):
+        yield f"App.{name}", method
+
+
+def methods(owner: type) -> list[tuple[str, FunctionType]]:
+    return [
+        (name, one) for name, one in vars(owner).items() if isinstance(one, FunctionType) and not name.startswith("_")
+    ]
 
 
 @pytest.mark.parametrize(("name", "member"), list(members()))
 def test_it_has_an_example(name, member):
     assert ">>> " in (member.__doc__ or ""), f"{name} has no example in its docstring"
+
+
+def test_the_drivers_example_has_all_its_methods():
+    assert [
+        name for name, _ in methods(TopologyDriver) if f"driver.{name}(" not in (TopologyDriver.__doc__ or "")
+    ] == []

@@ -1,16 +1,16 @@
 """How rows arrive: what was recorded of it, and a flow of rows like it, at any rate."""
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from penstock.planner.change import level_change, local_dispersion
 from penstock.planner.setting import Arrivals
 from penstock.queueing.distribution import with_scv
 
@@ -25,11 +25,6 @@ grows so many times with the scale."""
 SIGNIFICANT, EVEN, MOMENTS = 4.0, 1.25, 5.0
 """Standard errors from which a correlation of successive windows counts; the third cumulant of bursts that are even; times by
 which the dispersion grows as windows are parted where a trigger found nothing, if all comes in a few moments."""
-KEPT = 0.75
-"""Of the squared differences of successive windows the smaller ones, by which the rows are told that come at once."""
-LEVEL, LEVEL_LEAST, LIKELY = 0.2, 40, 16.0
-"""A rate has changed once if it differs by such a share before and after, and each has so many windows; and if the square of
-the difference is so many times its variance, which the best of all splits by chance hardly reaches."""
 MOST_BINS, MOST_POINTS, FINEST_S = 200_000, 100_000, 0.005
 
 
@@ -37,39 +32,43 @@ class Flow:
     """Rows by time: a cumulative count, even between the points given, with a jump where two points share a time."""
 
     def __init__(self, times: Real, counts: Real) -> None:
-        self.times, self.counts = times, counts
-
-    @cached_property
-    def _read(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Times and counts as Python's floats, made as they are looked at: that costs less than lists, of which little is read."""
-        return np.ascontiguousarray(self.times).data, np.ascontiguousarray(self.counts).data
+        self.times, self.counts = np.ascontiguousarray(times, float), np.ascontiguousarray(counts, float)
 
     def count(self, time: float) -> float:
         """Rows that have arrived by a time."""
-        times, counts = self._read
-        after = bisect_right(times, time)
-        if after == 0:
-            return 0.0
-        if after == len(times):
-            return counts[-1]
-        before = after - 1
-        share = (time - times[before]) / (times[after] - times[before])
-        return counts[before] + (counts[after] - counts[before]) * share
+        return float(counted(self.times, self.counts, time))
 
     def when(self, count: float) -> float:
         """When so many rows have arrived; infinite, if they never do."""
-        times, counts = self._read
-        place = bisect_left(counts, count)
-        if place == len(counts):
-            return math.inf
-        if place == 0 or counts[place] == counts[place - 1]:
-            return times[place]
-        share = (count - counts[place - 1]) / (counts[place] - counts[place - 1])
-        return times[place - 1] + (times[place] - times[place - 1]) * share
+        return float(reached(self.times, self.counts, count))
 
     def births(self, rows: Real) -> Real:
         """When rows of given numbers arrived."""
         return np.asarray(np.interp(rows, self.counts, self.times))
+
+
+@njit(cache=True)
+def counted(times, counts, time):  # type: ignore[no-untyped-def]
+    """Rows of a flow that have arrived by a time."""
+    after = np.searchsorted(times, time, side="right")
+    if after == 0:
+        return 0.0
+    if after == len(times):
+        return counts[-1]
+    share = (time - times[after - 1]) / (times[after] - times[after - 1])
+    return counts[after - 1] + (counts[after] - counts[after - 1]) * share
+
+
+@njit(cache=True)
+def reached(times, counts, count):  # type: ignore[no-untyped-def]
+    """When so many rows of a flow have arrived."""
+    place = np.searchsorted(counts, count)
+    if place == len(counts):
+        return np.inf
+    if place == 0 or counts[place] == counts[place - 1]:
+        return times[place]
+    share = (count - counts[place - 1]) / (counts[place] - counts[place - 1])
+    return times[place - 1] + (times[place] - times[place - 1]) * share
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     if sum(len(widths) for widths, _ in series) < 2:
         return None
     changed = None
-    if (since := _changed(*series[-1])) is not None:
+    if (since := level_change(*series[-1])) is not None:
         widths, counts = series[-1]
         changed = float(counts[:since].sum() / widths[:since].sum())
         series[-1] = widths[since:], counts[since:]
@@ -185,7 +184,9 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     if fine and kind == "recorded":
         widths, counts = fine[-1]
     finest = min(series, key=lambda pair: float(pair[0].mean()))
-    return ArrivalModel(rate, error, widths, counts, dispersion, kind, _burst(*finest), _are_even(*finest), changed)
+    return ArrivalModel(
+        rate, error, widths, counts, dispersion, kind, local_dispersion(*finest), _are_even(*finest), changed
+    )
 
 
 def _scatter(pair: tuple[Real, Real]) -> float:
@@ -213,66 +214,6 @@ def _are_even(widths: Real, counts: Real) -> bool:
     second, third = float(np.mean(off**2)), float(np.mean(off**3))
     mean = float(counts.mean())
     return second > 0 and mean > 0 and third * mean / second**2 < EVEN
-
-
-def _changed(widths: Real, counts: Real) -> int | None:
-    """The first window of another rate that then stays, as after a deployment upstream; None where there is none.
-
-    The best split into two rates (least squares). It counts where it explains nearly all of what is beyond chance between
-    the windows: a rate that goes up and down is not explained by one change.
-    """
-    if len(widths) < 2 * LEVEL_LEAST:
-        return None
-    rates = counts / widths
-    total, done = np.cumsum(counts), np.cumsum(widths)
-    places = np.arange(LEVEL_LEAST, len(widths) - LEVEL_LEAST)
-    before = total[places - 1] / done[places - 1]
-    after = (total[-1] - total[places - 1]) / (done[-1] - done[places - 1])
-    gain = done[places - 1] * before**2 + (done[-1] - done[places - 1]) * after**2
-    place = int(places[np.argmax(gain)])
-    low, high = (
-        float(total[place - 1] / done[place - 1]),
-        float((total[-1] - total[place - 1]) / (done[-1] - done[place - 1])),
-    )
-    if abs(high - low) < LEVEL * max(low, high) or min(low, high) <= 0:
-        return None
-    fitted = np.where(np.arange(len(widths)) < place, low, high)
-    spread = max(1.0, float(np.sum((counts - fitted * widths) ** 2) / np.sum(fitted * widths)))
-    by_chance = spread * (low / done[place - 1] + high / (done[-1] - done[place - 1]))
-    if (high - low) ** 2 < LIKELY * by_chance:
-        return None
-    chance = _variogram(rates / fitted)
-    left = [_wandering((rates / fitted)[part], chance) for part in (slice(0, place), slice(place, None))]
-    apart = (high - low) ** 2 / 4 / ((high + low) / 2) ** 2
-    return place if max(left) < 0.1 * apart else None
-
-
-def _variogram(values: Real) -> float:
-    """The variance of successive values about a level that moves slowly."""
-    return float(np.mean(np.diff(values) ** 2) / 2)
-
-
-def _wandering(values: Real, chance: float) -> float:
-    """The variance of the level of values, over parts of them, beyond what chance leaves of it."""
-    parts = np.array_split(values, min(12, len(values) // 8))
-    noise = float(np.mean([chance / len(part) for part in parts]))
-    return max(0.0, float(np.var([part.mean() for part in parts])) - noise)
-
-
-def _burst(widths: Real, counts: Real) -> float:
-    """Rows that come at once: the dispersion of successive windows, whose rate is about the same."""
-    if len(counts) < 10:
-        return 1.0
-    rates = counts / widths
-    middle = (counts[1:] + counts[:-1]) / (widths[1:] + widths[:-1])
-    known = middle > 0
-    if known.sum() < 10:
-        return 1.0
-    expected = middle * (1 / widths[1:] + 1 / widths[:-1])  # of the squared difference, for Poisson rows
-    ratio = np.diff(rates)[known] ** 2 / expected[known]
-    small = ratio[ratio <= np.quantile(ratio, KEPT)]  # the others may be a rate that changes
-    jitter = 4 * _jitter(widths, counts, float(counts.sum() / widths.sum())) / max(float(counts.mean()), 1e-9)
-    return max(1.0, float(small.mean()) * KEPT / float(chi2.cdf(chi2.ppf(KEPT, 1), 3)) - jitter)
 
 
 def _jitter(widths: Real, counts: Real, rate: float) -> float:

@@ -1,4 +1,4 @@
-"""Whether the rate of arrivals has changed since a plan was made: a generalised likelihood ratio, not one sample.
+"""Whether the rate of arrivals has changed: since a plan was made, by a generalised likelihood ratio; or once in a recording.
 
 The rows of each window between two admissions are taken for Poisson's, with a dispersion that the windows themselves show.
 For each moment since the plan, the likelihood of a new rate from then on is compared with that of the planned one; the
@@ -20,6 +20,10 @@ LEAST = 0.15
 """A change by a smaller share matters to no plan."""
 LEAST_WINDOWS = 3
 """A change is believed after so many windows."""
+
+LEVEL, LEVEL_LEAST, LIKELY = 0.2, 40, 16.0
+"""A rate has changed once if it differs by such a share before and after, and each has so many windows; and if the square of
+the difference is so many times its variance, which the best of all splits by chance hardly reaches."""
 
 
 @dataclass(frozen=True)
@@ -81,3 +85,47 @@ def local_dispersion(widths: Real, counts: Real) -> float:
     return max(
         1.0, float(np.median(squares)) / 0.4549
     )  # the median of a chi-squared variable with one degree of freedom
+
+
+def level_change(widths: Real, counts: Real) -> int | None:
+    """The first window of another rate that then stays, as after a deployment upstream; None where there is none.
+
+    The best split into two rates (least squares). It counts where it explains nearly all of what is beyond chance between
+    the windows: a rate that goes up and down is not explained by one change.
+    """
+    if len(widths) < 2 * LEVEL_LEAST:
+        return None
+    rates = counts / widths
+    total, done = np.cumsum(counts), np.cumsum(widths)
+    places = np.arange(LEVEL_LEAST, len(widths) - LEVEL_LEAST)
+    before = total[places - 1] / done[places - 1]
+    after = (total[-1] - total[places - 1]) / (done[-1] - done[places - 1])
+    gain = done[places - 1] * before**2 + (done[-1] - done[places - 1]) * after**2
+    place = int(places[np.argmax(gain)])
+    low, high = (
+        float(total[place - 1] / done[place - 1]),
+        float((total[-1] - total[place - 1]) / (done[-1] - done[place - 1])),
+    )
+    if abs(high - low) < LEVEL * max(low, high) or min(low, high) <= 0:
+        return None
+    fitted = np.where(np.arange(len(widths)) < place, low, high)
+    spread = max(1.0, float(np.sum((counts - fitted * widths) ** 2) / np.sum(fitted * widths)))
+    by_chance = spread * (low / done[place - 1] + high / (done[-1] - done[place - 1]))
+    if (high - low) ** 2 < LIKELY * by_chance:
+        return None
+    chance = _variogram(rates / fitted)
+    left = [_wandering((rates / fitted)[part], chance) for part in (slice(0, place), slice(place, None))]
+    apart = (high - low) ** 2 / 4 / ((high + low) / 2) ** 2
+    return place if max(left) < 0.1 * apart else None
+
+
+def _variogram(values: Real) -> float:
+    """The variance of successive values about a level that moves slowly."""
+    return float(np.mean(np.diff(values) ** 2) / 2)
+
+
+def _wandering(values: Real, chance: float) -> float:
+    """The variance of the level of values, over parts of them, beyond what chance leaves of it."""
+    parts = np.array_split(values, min(12, len(values) // 8))
+    noise = float(np.mean([chance / len(part) for part in parts]))
+    return max(0.0, float(np.var([part.mean() for part in parts])) - noise)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from penstock.planner.arrivals import Flow
+from penstock.planner.arrivals import Flow, counted, reached
 
 Real = NDArray[np.float64]
 
@@ -125,7 +125,7 @@ def pass_gate(
     free: when the first trigger may begin. first: rows of the first micro-batch, at most. batches: at most.
     """
     columns = _passed(
-        np.ascontiguousarray(flow.times, float), np.ascontiguousarray(flow.counts, float),
+        flow.times, flow.counts,
         np.array([gate.trigger, max(1.0, gate.min_rows), gate.max_delay, gate.max_rows, until, free, first]), batches,
         np.array([work.fixed, work.per_row, work.below_knee, work.knee, work.planning, work.planning_per_row]),
         work.ratios, work.pauses, work.planned, work.closing, work.stops, work.stands, work.longer,
@@ -136,30 +136,6 @@ def pass_gate(
 def compiled() -> None:
     """Have the simulation compiled, where it is not yet."""
     pass_gate(Flow(np.zeros(1), np.zeros(1)), Gate(), Work(1.0), until=0.0)
-
-
-@njit(cache=True)
-def _count(times, counts, time):  # type: ignore[no-untyped-def]
-    """Rows that have arrived by a time (`Flow.count`)."""
-    after = np.searchsorted(times, time, side="right")
-    if after == 0:
-        return 0.0
-    if after == len(times):
-        return counts[-1]
-    share = (time - times[after - 1]) / (times[after] - times[after - 1])
-    return counts[after - 1] + (counts[after] - counts[after - 1]) * share
-
-
-@njit(cache=True)
-def _when(times, counts, count):  # type: ignore[no-untyped-def]
-    """When so many rows have arrived (`Flow.when`)."""
-    place = np.searchsorted(counts, count)
-    if place == len(counts):
-        return np.inf
-    if place == 0 or counts[place] == counts[place - 1]:
-        return times[place]
-    share = (count - counts[place - 1]) / (counts[place] - counts[place - 1])
-    return times[place - 1] + (times[place] - times[place - 1]) * share
 
 
 @njit(cache=True)
@@ -184,14 +160,14 @@ def _passed(  # type: ignore[no-untyped-def]
     taken, opened, number, stop = 0.0, -np.inf, 0, 0
     time = math.ceil(free / interval - 1e-9) * interval if interval > 0 else free
     while number < batches and time <= until:
-        there = min(math.floor(_count(times, counts, time) + 1e-6) - taken, most)
+        there = min(math.floor(counted(times, counts, time) + 1e-6) - taken, most)
         planning = (planning_fixed + planning_per_row * there) * planned[number % len(planned)]
-        waiting = math.floor(_count(times, counts, time + planning) + 1e-6) - taken
+        waiting = math.floor(counted(times, counts, time + planning) + 1e-6) - taken
         due = opened + delay
         if not (waiting >= needed or (waiting >= 1 and time + planning >= due)):
             if waiting < 1 and time + planning >= due:
                 opened, due = time, time + delay  # a delay that ends without rows begins again
-            opening = min(_when(times, counts, taken + needed), max(due, _when(times, counts, taken + 1)))
+            opening = min(reached(times, counts, taken + needed), max(due, reached(times, counts, taken + 1)))
             if opening - planning > until:
                 break
             if interval > 0:

@@ -69,6 +69,15 @@ class TopologyDriver:
     >>> driver.batch({"Words": [Word("a"), Word("b"), Word("a")]})
     >>> sorted(driver.output(out), key=lambda count: count.text)
     [Count(text='a', seen=2), Count(text='b', seen=1)]
+    >>> driver.crash_at(0)
+    >>> driver.batch({"Words": ['{"text": "b"}']})
+    Traceback (most recent call last):
+    penstock.testing.driver.Crash: ...
+    >>> driver.advance(60)
+    >>> driver.batch({"Words": ['{"text": "b"}']})  # once more, as Spark would
+    >>> driver.output("Out")[-1]
+    Count(text='b', seen=2)
+    >>> driver.finish()
 
     Parameters
     ----------
@@ -108,44 +117,13 @@ class TopologyDriver:
         self._crash_at: int | None = None
 
     def advance(self, seconds: float) -> None:
-        """Move the processing-time clock on.
-
-        Examples
-        --------
-        >>> from penstock import App, Event
-        >>> class Word(Event):
-        ...     text: str
-        >>> app = App("words")
-        >>> out = app.sink("Out", app.source("Words", Word))
-        >>> driver = TopologyDriver(app)
-        >>> driver.advance(60)
-        >>> driver.now.minute
-        1
-        """
+        """Move the processing-time clock on."""
         self.now = datetime.fromtimestamp(self.now.timestamp() + seconds, UTC)
 
     def crash_at(self, event: int) -> None:
         """Crash in the next batch, as its n-th source event (from 0) has gone in; then `Crash` is raised.
 
         The batch is not committed: run it again, as Spark would, and go on.
-
-        Examples
-        --------
-        >>> from penstock import App, Event
-        >>> class Word(Event):
-        ...     text: str
-        >>> app = App("words")
-        >>> out = app.sink("Out", app.source("Words", Word))
-        >>> driver = TopologyDriver(app)
-        >>> driver.crash_at(1)
-        >>> driver.batch({"Words": [Word("a"), Word("b")]})
-        Traceback (most recent call last):
-        penstock.testing.driver.Crash: ...
-        >>> driver.output(out)
-        []
-        >>> driver.batch({"Words": [Word("a"), Word("b")]})
-        >>> len(driver.output(out))
-        2
         """
         self._crash_at = event
 
@@ -157,18 +135,6 @@ class TopologyDriver:
         RunFailedError: an event cannot be decoded or handled, unless the driver keeps dead letters. Names the element
             and its line; nothing of the batch is kept.
         TopologyError: there is no such source, or an event is of another type than the source's.
-
-        Examples
-        --------
-        >>> from penstock import App, Event
-        >>> class Word(Event):
-        ...     text: str
-        >>> app = App("words")
-        >>> out = app.sink("Out", app.source("Words", Word))
-        >>> driver = TopologyDriver(app)
-        >>> driver.batch({"Words": [Word("a"), '{"text": "b"}']})
-        >>> len(driver.output(out))
-        2
         """
         _check_names("source", events or {}, [source.name for source in self._topology.sources])
         if events and self._committed.ended:
@@ -190,19 +156,6 @@ class TopologyDriver:
     def finish(self) -> None:
         """End the input: a last micro-batch, in which the watermark passes everything, closes all windows and fires all timers
         on event time, those behind several hops included.
-
-        Examples
-        --------
-        >>> from penstock import App, Event
-        >>> class Word(Event):
-        ...     text: str
-        >>> app = App("words")
-        >>> out = app.sink("Out", app.source("Words", Word))
-        >>> driver = TopologyDriver(app)
-        >>> driver.finish()
-        >>> driver.batch({"Words": [Word("a")]})
-        Traceback (most recent call last):
-        penstock.errors.TopologyError: The input has ended ...
         """
         before, self._committed.watermark = self._committed.watermark, FOREVER / SECOND
         self._committed.ended = True
@@ -213,20 +166,7 @@ class TopologyDriver:
             raise
 
     def output(self, sink: Sink | str) -> list[Any]:
-        """All events that have left at a sink, in the order of their batches.
-
-        Examples
-        --------
-        >>> from penstock import App, Event
-        >>> class Word(Event):
-        ...     text: str
-        >>> app = App("words")
-        >>> out = app.sink("Out", app.source("Words", Word))
-        >>> driver = TopologyDriver(app)
-        >>> driver.batch({"Words": [Word("a")]})
-        >>> driver.output("Out")
-        [Word(text='a')]
-        """
+        """All events that have left at a sink, in the order of their batches."""
         name = sink if isinstance(sink, str) else sink.name
         _check_names("sink", [name], [known.name for known in self._topology.sinks])
         return list(self._committed.outputs.get(name, []))

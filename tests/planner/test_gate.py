@@ -84,3 +84,12 @@ def test_a_flow_counts_and_finds_the_same(steps):
     for count in np.linspace(0.5, counts[-1], 7) if counts[-1] else []:
         assert flow.count(flow.when(count) + 1e-9) >= count - 1e-6
     assert flow.when(counts[-1] + 1) == math.inf
+
+
+@pytest.mark.parametrize(("stop", "lasting"), [(22.0, 0.3), (28.0, 1.3), (30.1, 3.3)])
+def test_a_stop_that_is_over_costs_nothing(stop, lasting):
+    """Three seconds, of which the micro-batch at 30 s meets none, one or all."""
+    work = Work(0.3, stops=np.array([stop]), stands=np.array([3.0]))
+    flow = Flow(np.array([0.0, 25.0, 25.0, 29.0]), np.array([0.0, 0.0, 5.0, 5.0]))
+    passage = pass_gate(flow, Gate(trigger=10.0), work, until=40.0)
+    assert (passage.ended - passage.started).tolist() == pytest.approx([lasting])

@@ -1,12 +1,13 @@
 """Predictions beside a simulated truth, of which `benchmarks/truth.py` has the whole: what once was far off, and must not be."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import truth
-from penstock.planner import Setting, Target, calibrate, observe, tune
+from penstock.planner import Setting, Target, calibrate, observe, tune, verdicts
 from penstock.planner.arrivals import arrivals_of
 
 PROCESSES = {one.name: one for one in truth.processes()}
@@ -140,3 +141,37 @@ def test_micro_batches_far_beyond_those_recorded_are_said_to_be(tmp_path):
     process, calibration, _ = recorded("one after the other, 60% busy with rows", tmp_path)
     found = calibration.predict(Setting(trigger=0, rate=process.asked[0].rate))
     assert any("far beyond those recorded" in text for text in found.assumptions)
+
+
+def test_an_interval_that_changes_proves_nothing(tmp_path):
+    """As under --adapt: a trigger of a second, then of ten, in one run."""
+    process, random = PROCESSES["even, once at 2 s"], np.random.default_rng(4)
+    first, second = (
+        truth.run(replace(process, seconds=seconds), truth.Setting(trigger, 50), random, truth.poisson, warm=True)
+        for seconds, trigger in ((100.0, 1.0), (1000.0, 10.0))
+    )
+    both = truth.Run(
+        started=[*first.started, *(at + 100.0 for at in second.started)], lasted=first.lasted + second.lasted,
+        taken=[*first.taken, *(first.taken[-1] + rows for rows in second.taken)],
+        there=[*first.there, *(first.taken[-1] + rows for rows in second.there)], planned=first.planned + second.planned,
+    )  # fmt: skip
+    (tmp_path / "adapted.jsonl").write_text("\n".join(truth.progress(process, both, 0)))
+    assert observe(tmp_path / "adapted.jsonl").queries[0].latency()["mean"] > 3.0  # of nine rows in ten it is 5.3
+
+
+def test_the_limit_has_pauses_as_they_come(tmp_path):
+    _, calibration, _ = recorded("pause a 200th batch, two recordings", tmp_path)
+    durations = calibration.queries[0].durations
+    assert durations.mean_ratio > 1.1
+    assert calibration.throughput_limit() == pytest.approx(
+        1 / durations.per_row, rel=0.05
+    )  # rare in large micro-batches
+
+
+def test_equal_micro_batches_at_a_maximum_are_not_of_real_time_mode(tmp_path):
+    process = truth.Process(
+        "capped", (truth.Setting(0, 300, 1000),), (), fixed=6.0, per_row=0.0, noise=0.003, speed=0.0
+    )
+    done = truth.run(process, process.recorded[0], np.random.default_rng(1), truth.poisson, warm=True)
+    (tmp_path / "capped.jsonl").write_text("\n".join(truth.progress(process, done, 0)))
+    assert verdicts(observe(tmp_path / "capped.jsonl"))[0].kind == "saturated"
