@@ -283,9 +283,8 @@ def _unidentified(series: Sequence[Series], draws: int) -> tuple[Real, NDArray[n
     def split(share: float) -> list[float]:
         return [(1 - share) * duration, share * duration / rows, 0.0]
 
-    shares = (
-        1 - np.cos(np.pi * np.linspace(0.0, 1.0, draws))
-    ) / 2  # more of them near none and near all, which are the bounds
+    # More of them near none and near all, which are the bounds.
+    shares = (1 - np.cos(np.pi * np.linspace(0.0, 1.0, draws))) / 2
     return np.array(split(0.4)), np.array([[*split(share), 0.0] for share in shares.tolist()])
 
 

@@ -138,7 +138,7 @@ def _is_real_time(series: Series) -> bool:
     usual = float(np.median(series.durations))
     alike = float(np.mean(np.abs(series.durations - usual) < REAL_TIME_SPREAD * usual)) > 0.9
     least, most = np.quantile(series.rows, [0.05, 0.95])
-    differ = bool(most > REAL_TIME_ROWS * least) and series.ceiling is None
+    differ = bool(most > REAL_TIME_ROWS * least)
     return series.hurried and usual >= REAL_TIME_S and alike and differ
 
 

@@ -86,15 +86,18 @@ def test_a_trigger_that_finds_nothing_tells_the_latency(tmp_path):
     assert query.latency()["p95"] == pytest.approx(true["p95"], rel=0.1)
 
 
-def test_a_gate_that_holds_rows_back_is_no_proof_that_none_was_there(tmp_path):
-    """Micro-batches of 500 rows, whenever so many are there (minOffsetsPerTrigger, which no progress tells)."""
+@pytest.mark.parametrize("grid", [0.0, 1.0])
+def test_a_gate_that_holds_rows_back_is_no_proof_that_none_was_there(tmp_path, grid):
+    """Micro-batches of 500 rows or a few more, whenever so many are there (minOffsetsPerTrigger, which no progress tells)."""
     random = np.random.default_rng(2)
     born = np.cumsum(random.exponential(1 / 50, 60_000))
-    starts, ends = born[499::500], np.arange(500, 60_001, 500)
-    done = truth.Run(started=starts.tolist(), lasted=[0.4] * len(starts), taken=ends.tolist(), there=ends.tolist(),
-                     planned=[0.01] * len(starts), born=born)  # fmt: skip
-    process = PROCESSES["even, once at 2 s"]
-    (tmp_path / "held.jsonl").write_text("\n".join(truth.progress(process, done, 0)))
+    starts, ends = list[float](), [0]
+    while ends[-1] + 500 <= len(born):
+        opened = born[ends[-1] + 499]
+        starts.append(float(np.ceil(opened / grid) * grid) if grid else float(opened))
+        ends.append(int(np.searchsorted(born, starts[-1], side="right")))
+    done = truth.Run(starts, [0.4] * len(starts), ends[1:], ends[1:], [0.01] * len(starts), born=born)
+    (tmp_path / "held.jsonl").write_text("\n".join(truth.progress(PROCESSES["even, once at 2 s"], done, 0)))
     latency = observe(tmp_path / "held.jsonl").queries[0].latency()
     assert latency["mean"] == pytest.approx(done.latencies().mean(), rel=0.1)
 
