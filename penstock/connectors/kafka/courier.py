@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, suppress
 from logging import getLogger
 from typing import Any, NamedTuple
 
-from penstock.connectors.kafka.refusal import FAILED, cause_of, mend_of
+from penstock.connectors.kafka.refusal import FAILED, cause_of, mend_of, patiently
 from penstock.connectors.kafka.topic import COMMITTED, ID_HEADER, LARGEST_MESSAGE, PATIENCE_S, PRODUCER, Topic
 from penstock.errors import PenstockError, RunLockedError, SinkError
 from penstock.extras import needs
@@ -139,7 +139,7 @@ class Transactions(Courier):
             name = f"penstock/{self._lineage}/{self._sink}/{group}"
             producer = self._producer({"transactional.id": name, "transaction.timeout.ms": TRANSACTION_S * 1000})
             try:
-                producer.init_transactions(DELIVERY_S)
+                patiently(lambda: producer.init_transactions(DELIVERY_S), DELIVERY_S)
             except KafkaException as error:
                 raise self._refused(error) from error
             self._producers[group] = producer
@@ -153,7 +153,7 @@ class Transactions(Courier):
     def _looked_up(self, group: str) -> int | None:
         with self._numbering(group) as consumer:
             try:
-                [place] = consumer.committed([self._number(-1)], PATIENCE_S)
+                [place] = patiently(lambda: consumer.committed([self._number(-1)], PATIENCE_S), PATIENCE_S)
             except KafkaException as error:
                 raise self._refused(error) from error
         return None if place.offset < 0 else place.offset - 1
@@ -161,7 +161,7 @@ class Transactions(Courier):
     def begin(self, group: str) -> None:
         with self._numbering(group) as consumer:
             try:
-                consumer.commit(offsets=[self._number(-1)], asynchronous=False)
+                patiently(lambda: consumer.commit(offsets=[self._number(-1)], asynchronous=False), PATIENCE_S)
             except KafkaException as error:
                 raise self._refused(error) from error
         self._reached[group] = -1

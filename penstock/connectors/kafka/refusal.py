@@ -2,7 +2,9 @@
 
 import socket
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.errors import SourceError
@@ -10,6 +12,8 @@ from penstock.extras import needs
 
 with needs():
     from confluent_kafka import KafkaError, KafkaException
+
+Answer = TypeVar("Answer")
 
 ALLOW = "have its owner allow the user to describe the topic, and to read or write it"
 DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
@@ -29,8 +33,36 @@ HANDSHAKE = ("SSL alert", "PLAINTEXT broker listener")
 """What librdkafka says where a broker breaks off, which may also do so for no reason of ours."""
 
 
+AGAIN = frozenset(
+    (
+        KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NETWORK_EXCEPTION, KafkaError._WAIT_COORD, KafkaError._WAIT_CACHE,
+    )
+)  # fmt: skip
+"""What brokers answer while they divide their work anew: another of them is to be asked, or the same one later."""
+
+AGAIN_AFTER_S = 0.1
+
 FAILED = (KafkaException, SystemError)
 """What a client raises; the second where a callback of ours was running when it failed."""
+
+
+def patiently(ask: Callable[[], Answer], patience_s: float) -> Answer:
+    """Ask brokers, and once more for as long as they say that another of them is to be asked, or the same one later.
+
+    Raises
+    ------
+    KafkaException: they refuse, or still say so when the patience is at its end.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in AGAIN or time.monotonic() > deadline:
+                raise
+        time.sleep(AGAIN_AFTER_S)
 
 
 def cause_of(error: Exception) -> BaseException:

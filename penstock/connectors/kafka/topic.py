@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from penstock.connectors.kafka import security
 from penstock.connectors.kafka.place import KafkaPlace
-from penstock.connectors.kafka.refusal import DENIED, Refusals, mend_of, needing
+from penstock.connectors.kafka.refusal import AGAIN, DENIED, Refusals, mend_of, needing, patiently
 from penstock.errors import SourceError
 from penstock.extras import needs
 
@@ -130,16 +130,19 @@ class Topic:
         settings: of the consumer that asks.
         """
         with self._explained(), self.consumer(**settings) as consumer:
-            return {
-                partition: consumer.get_watermark_offsets(TopicPartition(self.place.topic, partition), PATIENCE_S)
-                for partition in self.partitions
-            }
+
+            def bounds_of(partition: int) -> tuple[int, int]:
+                asked = TopicPartition(self.place.topic, partition)
+                return patiently(lambda: consumer.get_watermark_offsets(asked, PATIENCE_S), PATIENCE_S)
+
+            return {partition: bounds_of(partition) for partition in self.partitions}
 
     def offsets_at(self, moment: float) -> dict[int, int]:
         """For each partition the offset of the first message that is not older than a time (seconds)."""
         asked = [TopicPartition(self.place.topic, partition, round(moment * 1000)) for partition in self.partitions]
         with self._explained(), self.consumer() as consumer:
-            found = {each.partition: each.offset for each in consumer.offsets_for_times(asked, PATIENCE_S)}
+            told = patiently(lambda: consumer.offsets_for_times(asked, PATIENCE_S), PATIENCE_S)
+        found = {each.partition: each.offset for each in told}
         ends = self.ends(**UNCOMMITTED)
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
@@ -239,7 +242,7 @@ class Topic:
                 continue
             if found.error is None or found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return found
-            if not found.error.retriable() or time.monotonic() > deadline:
+            if found.error.code() not in AGAIN or time.monotonic() > deadline:
                 raise KafkaException(found.error)
             time.sleep(0.05)
 
