@@ -18,6 +18,7 @@ EXTRA_OF = {
     **dict.fromkeys(("pyiceberg", "pyiceberg_core", "sqlalchemy"), "iceberg"),
     "opentelemetry": "telemetry",
     "psycopg": "postgresql",
+    "time_machine": "prove",
     **dict.fromkeys(("fsspec", "requests", "s3fs", "upath"), "stores"),
 }
 """The extra that installs a module, by the first part of its name."""

@@ -78,9 +78,9 @@ def load_app(
     if not source.is_file() or source.suffix != ".py":
         raise ApplicationNotFoundError(f"{file} is not a Python file; name the file that defines the application.")
     module = source.stem
-    if not module.isidentifier():
+    if not module.isidentifier():  # which a digit cannot begin
         raise ConfigurationError(
-            f"{file}: rename it to a Python name, such as {re.sub(r'[^0-9a-zA-Z_]', '_', module)}.py."
+            f"{file}: rename it to a Python name, such as {re.sub(r'[^0-9a-zA-Z_]|^(?=[0-9])', '_', module)}.py."
         )
     _put_first(str(source.parent))
     given_parameters = dict(parameters or {})

@@ -1,7 +1,8 @@
 """What is made of the events of a window: counts, sums, extremes, lists. See `App.aggregate`.
 
 Each reducer keeps a state for a window and merges the states of two parts of one. Results do not depend on the order in
-which events come, except for ties of `first`, `last` and `top` within a microsecond, and the last digits of sums of floats.
+which events come, except for ties of `first`, `last` and `top` within a microsecond, the last digits of sums of floats, and a `fold`
+whose step does not commute.
 """
 
 # ruff: noqa: N801 - they are called as the functions whose names they have

@@ -16,6 +16,7 @@ VERBS = {
     "run": "Run an application on Spark.",
     "adapter": "Take events from clients over HTTP, and answer with results.",
     "graph": "Check an application's topology, and draw it.",
+    "prove": "Try whether an application's results are always the same.",
     "schema": "Print the schema of an event type, or the event type of a schema.",
     "status": "Say which runs are on, how far they are, and how fresh their results are.",
     "rescale": "Change the partitions, or the groups, of a run that is stopped.",

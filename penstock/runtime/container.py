@@ -4,7 +4,7 @@ import math
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -188,6 +188,12 @@ class Container:
             self._settled[identity] = self._encode(self._live[identity])
         self._write_failed()
         self._route()
+
+    def reread(self) -> None:
+        """Put each instance in the place of what it is kept as, so that nothing but its state is left of it."""
+        for identity, content in self._settled.items():
+            if identity in self._live:
+                self._adopt(identity, self._live[identity].state.key, self._decode(content))
 
     def _without_result(
         self, identity: bytes, row: int, error: BaseException, lineage: LineageColumns
@@ -596,6 +602,7 @@ class Container:
                     self._pages.header.instances -= 1
 
 
+@lru_cache(maxsize=64)
 def _plain_fields(prototype: type[ProcessingElement]) -> tuple[Callable[[Any], Any] | None, tuple[type, ...]]:
     """A reader of a prototype's state and the types it must find, where all fields are plain scalars."""
     names = prototype.__struct_fields__

@@ -1,5 +1,6 @@
 """What is delivered to one keyed element in one partition, in order: a micro-batch's events, or some of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -79,6 +80,12 @@ class Delivery:
     def row(self, row: int) -> tuple[Stream[Any], Any]:
         """An event, and the stream by which it came."""
         return self.streams[row], self.events[row]
+
+    def singly(self) -> "Iterator[Delivery]":
+        """Each event as a delivery of its own."""
+        places = self._in_order([(part, row) for part in self._parts for row in range(len(part))])
+        for part, row in places:
+            yield Delivery(self._wiring, [part.divided(np.arange(len(part)) == row)[0]])
 
     def again(self, row: int) -> Any:
         """An event as it came, whatever a hook has done to the lists and dicts in the one that it was handed."""

@@ -59,10 +59,10 @@ class AtWork:
     decode: makes a key of its identity.
     """
 
-    __slots__ = ("_begun", "_begun_by", "_decode", "_element", "_lines", "identity", "muted")
+    __slots__ = ("_begun", "_begun_by", "_decode", "_lines", "element", "identity", "muted")
 
     def __init__(self, lines: Lines, element: str, decode: Callable[[bytes], Any] | None = None) -> None:
-        self._lines, self._element, self._decode, self._begun = lines, element, decode, ""
+        self._lines, self.element, self._decode, self._begun = lines, element, decode, ""
         self.identity: bytes | None = None
         self._begun_by: bytes | None = None
         self.muted = False
@@ -70,7 +70,7 @@ class AtWork:
 
     def of(self, identity: bytes) -> "AtWork":
         """The element at work for one key alone, while others are at work beside it."""
-        alone = AtWork(self._lines, self._element, self._decode)
+        alone = AtWork(self._lines, self.element, self._decode)
         alone.identity = identity
         return alone
 
@@ -98,7 +98,7 @@ class AtWork:
         """Keep a line, or the lines of a record; whatever they hold, that is no fault of the event at hand."""
         if not self.muted:
             key = self._key() if self._lines.room > 0 else None
-            self._lines.add(Line(time.time(), storable(level)[:LONGEST_LEVEL], self._element, key, storable(text)))
+            self._lines.add(Line(time.time(), storable(level)[:LONGEST_LEVEL], self.element, key, storable(text)))
 
     def _key(self) -> str | None:
         if self._decode is None or self.identity is None:
@@ -115,6 +115,12 @@ def storable(text: str) -> str:
 
 
 _at_work: ContextVar[AtWork | None] = ContextVar("at_work", default=None)
+
+
+def element_at_work() -> str | None:
+    """The element whose hooks are being called, if there is one."""
+    work = _at_work.get()
+    return None if work is None else work.element
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """Test a topology in memory: no Spark, no JVM, and the test owns the clock."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +44,8 @@ class _Committed:
     """By source, in seconds since the epoch."""
     last_heard: dict[str, datetime] = field(default_factory=dict)
     """By source, the processing time of its last event."""
-    outputs: dict[str, list[Any]] = field(default_factory=dict)
+    outputs: dict[str, list[bytes]] = field(default_factory=dict)
+    """JSON, by the labels of outputs."""
     tallies: list[Tally] = field(default_factory=list)
 
 
@@ -115,19 +118,24 @@ class TopologyDriver:
         self._committed = _Committed(stores)
         self._start = start
         self._crash_at: int | None = None
+        self._hop: type[Hop] = Hop
+
+    @cached_property
+    def _wiring(self) -> Wiring:
+        return Wiring(self._topology, self._partitions, (), self._on_error)
 
     def advance(self, seconds: float) -> None:
         """Move the processing-time clock on."""
         self.now = datetime.fromtimestamp(self.now.timestamp() + seconds, UTC)
 
     def crash_at(self, event: int) -> None:
-        """Crash in the next batch, as its n-th source event (from 0) has gone in; then `Crash` is raised.
+        """Crash in the next batch in which a source has so many events, before its n-th (from 0) goes in; then `Crash` is raised.
 
         The batch is not committed: run it again, as Spark would, and go on.
         """
         self._crash_at = event
 
-    def batch(self, events: dict[str, Sequence[Event | bytes | str]] | None = None) -> None:
+    def batch(self, events: Mapping[str, Sequence[Event | bytes | str]] | None = None) -> None:
         """Run one micro-batch. An event given as bytes or text is JSON yet to be decoded.
 
         Raises
@@ -141,17 +149,9 @@ class TopologyDriver:
             raise TopologyError(
                 "The input has ended (finish() was called), so no events can come: make another driver."
             )
-        attempt = _Attempt(self, events or {})
+        attempt = Attempt(self, events or {})
         attempt.run()
-        outputs = attempt.read_outputs()
-        committed = self._committed
-        committed.stores = attempt.stores
-        committed.greatest_times = attempt.greatest_times
-        committed.tallies.extend(attempt.tallies)
-        committed.last_heard |= {name: self.now for name, given in (events or {}).items() if given}
-        for name, records in outputs.items():
-            committed.outputs.setdefault(name, []).extend(records)
-        self._advance_watermark()
+        self._commit(attempt)
 
     def finish(self) -> None:
         """End the input: a last micro-batch, in which the watermark passes everything, closes all windows and fires all timers
@@ -168,13 +168,14 @@ class TopologyDriver:
     def output(self, sink: Sink | str) -> list[Any]:
         """All events that have left at a sink, in the order of their batches."""
         name = sink if isinstance(sink, str) else sink.name
-        _check_names("sink", [name], [known.name for known in self._topology.sinks])
-        return list(self._committed.outputs.get(name, []))
+        types = {known.name: known.stream.event_type for known in self._topology.sinks}
+        _check_names("sink", [name], list(types))
+        return list(map(json_decoder(types[name]).decode, self._committed.outputs.get(name, [])))
 
     @property
     def dead_letters(self) -> list[dict[str, Any]]:
         """What could not be decoded or handled: ``element``, ``stream``, ``error``, and ``event`` or ``raw``."""
-        return list(self._committed.outputs.get(LETTERS, []))
+        return list(map(msgspec.json.decode, self._committed.outputs.get(LETTERS, [])))
 
     @property
     def elements(self) -> dict[str, ElementTally]:
@@ -184,6 +185,16 @@ class TopologyDriver:
             for name, one in tally.elements.items():
                 totals.setdefault(name, ElementTally()).merge(one)
         return totals
+
+    def _commit(self, attempt: "Attempt") -> None:
+        committed = self._committed
+        committed.stores = attempt.stores
+        committed.greatest_times = attempt.greatest_times
+        committed.tallies.extend(attempt.tallies)
+        committed.last_heard |= {name: self.now for name, given in attempt.events.items() if given}
+        for name, lines in attempt.outputs.items():
+            committed.outputs.setdefault(name, []).extend(lines)
+        self._advance_watermark()
 
     def _is_idle(self, source: Source[Any]) -> bool:
         assert source.event_time is not None
@@ -211,49 +222,53 @@ def _check_names(kind: str, given: Iterable[str], known: list[str]) -> None:
             raise TopologyError(f"There is no {kind} {name}; the application has {', '.join(known) or 'none'}.")
 
 
-class _Attempt:
+class Attempt:
     """One try at a micro-batch, on copies of what it changes."""
 
-    def __init__(self, driver: TopologyDriver, events: dict[str, Sequence[Any]]) -> None:
+    def __init__(self, driver: TopologyDriver, events: Mapping[str, Sequence[Any]]) -> None:
         self._driver = driver
-        self._events = events
+        self.events = events
         committed = driver._committed
         self.stores = {place: store.copy() for place, store in committed.stores.items()}
         self.watermark = committed.watermark
         self.greatest_times = dict(committed.greatest_times)
-        topology = driver._topology
-        self._wiring = Wiring(topology, driver._partitions, (), driver._on_error)
+        self.wiring = driver._wiring
         self._outputs: list[MemoryOutput] = []
         self.tallies: list[Tally] = []
 
     def run(self) -> None:
-        stage = self._stage(0, 0)
-        for name, events in self._events.items():
-            self._accept(stage, name, events)
-        pending = [stage.finish()]
-        for hop in range(1, self._wiring.hops + 1):
+        """Run all of it; commits nothing."""
+        pending = [self.enter()]
+        for hop in range(1, self.wiring.hops + 1):
             pending = list(self._run_hop(hop, pending))
         for batch in pending:
             for hop, block in zip(batch["hop"].to_pylist(), batch["block"].to_pylist(), strict=True):
                 assert hop == TALLY
                 self.tallies.append(Tally.read(block))
 
-    def read_outputs(self) -> dict[str, list[Any]]:
-        outputs: dict[str, list[Any]] = {}
-        types = {sink.name: sink.stream.event_type for sink in self._wiring.topology.sinks}
+    def enter(self) -> pa.RecordBatch:
+        """Let the events in, and through what lies before the first hop; what goes on from there."""
+        stage = self._stage(0, 0)
+        for name, events in self.events.items():
+            self._accept(stage, name, events)
+        return stage.finish()
+
+    @property
+    def outputs(self) -> dict[str, list[bytes]]:
+        """JSON lines, by the labels of outputs."""
+        outputs: dict[str, list[bytes]] = {}
         for output in self._outputs:
-            for sink, lines in output.lines.items():
-                kind = types.get(sink, dict[str, Any])
-                outputs.setdefault(sink, []).extend(map(json_decoder(kind).decode, lines))
+            for label, lines in output.lines.items():
+                outputs.setdefault(label, []).extend(lines)
         return outputs
 
     def _stage(self, number: int, partition: int) -> Stage:
         output = MemoryOutput()
         self._outputs.append(output)
-        return Stage(self._wiring, number, partition, output)
+        return Stage(self.wiring, number, partition, output)
 
     def _accept(self, stage: Stage, name: str, events: Sequence[Any]) -> None:
-        source = self._wiring.source(name)
+        source = self.wiring.source(name)
         for event in events:
             if not isinstance(event, bytes | str | source.event_type):
                 raise TopologyError(
@@ -273,7 +288,7 @@ class _Attempt:
 
     def _lineages(self, source: Any, rows: int) -> LineageColumns:
         now = np.full(rows, round(self._driver.now.timestamp() * 1e6), np.int64)
-        number = self._wiring.topology.sources.index(source)
+        number = self.wiring.topology.sources.index(source)
         order = np.arange(rows, dtype=np.int64) + (number << SOURCE_SHIFT)
         return LineageColumns(now, np.full(rows, NONE, np.int64), np.zeros(rows, np.int64), order)
 
@@ -282,10 +297,10 @@ class _Attempt:
         here = pc.equal(rows["hop"], hop)
         yield from rows.filter(pc.invert(here)).to_batches()
         arrived = rows.filter(here)
-        for partition in range(self._wiring.partitions):
-            arrivals = Arrivals(self._wiring)
+        for partition in range(self.wiring.partitions):
+            arrivals = Arrivals(self.wiring)
             for block in arrived.filter(pc.equal(arrived["bucket"], partition))["block"].to_pylist():
                 arrivals.add(block)
             stage = self._stage(hop, partition)
             store = self.stores[hop, partition]
-            yield from Hop(stage, arrivals, store, self._driver.now.timestamp(), self.watermark).run()
+            yield from self._driver._hop(stage, arrivals, store, self._driver.now.timestamp(), self.watermark).run()

@@ -1,0 +1,111 @@
+"""What elements do outside of their state and their emissions, seen through Python's audit events."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from penstock.runtime.letters import NOT_THE_USERS
+from penstock.runtime.log import element_at_work
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+SAFE_METHODS = (b"GET ", b"HEAD ", b"OPTIONS ")
+ALWAYS = {
+    "os.remove": "removes a file", "os.rename": "renames a file", "os.mkdir": "makes a directory", "os.rmdir": "removes a directory",
+    "os.link": "links a file", "os.symlink": "links a file", "os.truncate": "cuts a file", "os.putenv": "sets a variable of the environment",
+    "os.unsetenv": "removes a variable of the environment", "os.system": "starts a process", "subprocess.Popen": "starts a process",
+    "os.posix_spawn": "starts a process", "os.exec": "starts a process", "smtplib.send": "sends mail", "ftplib.sendcmd": "sends a command",
+    "socket.sendto": "sends a datagram", "os.kill": "sends a signal",
+}  # fmt: skip
+"""Audit events that are effects whatever their arguments are."""
+
+
+LOGGING = str(Path(logging.__file__).parent)
+"""What is logged twice harms nobody."""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Something that an element did, which is done again when its micro-batch is."""
+
+    element: str
+    file: str
+    line: int
+    what: str
+
+
+class Effects:
+    """Hears what elements do from now on; nothing takes that back, so it is for a process of its own."""
+
+    def __init__(self) -> None:
+        self._found: dict[Effect, None] = {}
+        self._databases: dict[Effect, tuple[Path, Any]] = {}
+        sys.addaudithook(self._hear)
+
+    def found(self) -> list[Effect]:
+        """What was heard so far. Of a database in a file, whether it has changed since it was opened."""
+        changed = [effect for effect, (file, before) in self._databases.items() if _state_of(file) != before]
+        return [*self._found, *changed]
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        what = _effect(event, arguments)
+        if what is None:
+            return
+        element = element_at_work()
+        if element is None:
+            return
+        place = _own_line(sys._getframe(1))
+        if place is None:
+            return
+        effect = Effect(element, *place, what)
+        if event == "sqlite3.connect":
+            file = Path(os.fsdecode(arguments[0]))
+            self._databases.setdefault(effect, (file, _state_of(file)))
+        else:
+            self._found[effect] = None
+
+
+def _effect(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """What an audit event says that was done; None for nothing that matters."""
+    if event in ALWAYS:
+        return ALWAYS[event]
+    if event == "open":
+        path, mode, flags = arguments
+        if isinstance(path, str) and (path.endswith(".pyc") or "__pycache__" in path or path == os.devnull):
+            return None
+        writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool((flags or 0) & WRITES)
+        return "writes a file" if writes else None
+    if event == "http.client.send":
+        data = bytes(arguments[1]) if isinstance(arguments[1], bytes | bytearray) else b""
+        words = data.split(b"\r\n", 1)[0]
+        return (
+            "sends a request that is no GET"
+            if words.endswith(b"HTTP/1.1") and not words.startswith(SAFE_METHODS)
+            else None
+        )
+    if event == "urllib.Request":
+        return None if arguments[3] in ("GET", "HEAD", "OPTIONS") else "sends a request that is no GET"
+    return "writes to a database" if event == "sqlite3.connect" and str(arguments[0]) != ":memory:" else None
+
+
+def _own_line(frame: FrameType | None) -> tuple[str, int] | None:
+    """The innermost line of the application's own that led here; None where an import or a log did."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith("<frozen importlib") or file.startswith(LOGGING):
+            return None
+        if not file.startswith(NOT_THE_USERS):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def _state_of(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns

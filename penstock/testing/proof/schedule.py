@@ -1,0 +1,80 @@
+"""Schedules: the ways in which a sample can be run that must all come to the same."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from random import Random
+
+import msgspec
+
+MICROBATCHES = 4
+"""Of the run with which all others are compared."""
+
+Place = tuple[str, int]
+"""An event of the sample: its source, and its number there."""
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """An end of the process within a micro-batch, which is run once more after it.
+
+    Parameters
+    ----------
+    hook: the call of the application's own code at which it ends; None where all calls were made and the commit is missing.
+    anew: whether another process goes on, and not the same one, as after a task that has failed.
+    """
+
+    batch: int
+    hook: int | None
+    anew: bool
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """One way to run a sample.
+
+    Parameters
+    ----------
+    batches: the micro-batches, each with its events in order.
+    restarts: whether each micro-batch has a process of its own.
+    reread: whether state is written and read back after each event.
+    again: whether the process has run all of it before, for others.
+    shift_s: by how much the clock of the machine is off. jump_s: by how much it goes on between two micro-batches, besides.
+    frozen: whether it stands.
+    counted: whether it is counted how often the application's code is called.
+    """
+
+    batches: tuple[tuple[Place, ...], ...]
+    partitions: int = 2
+    kills: tuple[Kill, ...] = ()
+    restarts: bool = False
+    reread: bool = False
+    again: bool = False
+    shift_s: float = 0.0
+    jump_s: float = 0.0
+    frozen: bool = False
+    counted: bool = False
+
+    @property
+    def order(self) -> list[Place]:
+        """All events, in order."""
+        return [place for batch in self.batches for place in batch]
+
+    def only(self, kept: frozenset[Place]) -> "Schedule":
+        """The schedule with some of the events alone; micro-batches stay where they are, though they be empty."""
+        batches = tuple(tuple(place for place in batch if place in kept) for batch in self.batches)
+        return msgspec.structs.replace(self, batches=batches)
+
+
+def cut(order: Sequence[Place], ends: Iterable[int]) -> tuple[tuple[Place, ...], ...]:
+    """Events in micro-batches that end at some places of theirs."""
+    edges = [0, *sorted({end for end in ends if 0 < end < len(order)}), len(order)]
+    return tuple(tuple(order[low:high]) for low, high in pairwise(edges))
+
+
+def alternating(sizes: dict[str, int]) -> list[Place]:
+    """The events of all sources, with each source's own spread evenly over the whole."""
+    places = [((number + 0.5) / size, name, number) for name, size in sizes.items() for number in range(size)]
+    return [(name, number) for _, name, number in sorted(places)]
+
+
+def random_cut(order: Sequence[Place], draw: Random) -> tuple[tuple[Place, ...], ...]:
+    """Events in micro-batches of any sizes."""
+    return cut(order, draw.sample(range(1, len(order)), draw.randrange(min(len(order) - 1, 12) + 1)) if order else ())

@@ -1,0 +1,293 @@
+"""What in an application's code might make its results differ from run to run: found by reading the code that its elements call.
+
+A suspect alone accuses nobody: it only says at which line, once runs have differed.
+"""
+
+import builtins
+import datetime
+import dis
+import enum
+import os
+import random
+import secrets
+import time
+import types
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from penstock.app.element import Element, ProcessingElement
+from penstock.app.stream import Stream
+from penstock.runtime.letters import NOT_THE_USERS
+
+Cause = Literal["randomness", "clock", "order", "hash", "global", "effect", "state", "float-order", "late"]
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+
+Part = Literal["randomness", "clock", "hash", "global", "state", "sum", "emission"]
+"""What a line of the code has to do with: five of the causes, adding up, and emitting."""
+
+_CLOCKS = {
+    getattr(time, name)
+    for name in (
+        "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "localtime", "gmtime",
+        "ctime", "strftime", "asctime",
+    )
+}  # fmt: skip
+_NOWS = ("now", "utcnow", "today")
+_RANDOM = {uuid.uuid1, uuid.uuid4, os.urandom, random.Random, random.SystemRandom}
+_RANDOM_MODULES = ("random", "secrets", "numpy.random")
+_PLAIN = (
+    type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range, type, types.ModuleType, types.FunctionType,
+    types.BuiltinFunctionType, types.MethodType, Stream, enum.Enum, ProcessingElement, datetime.tzinfo, datetime.date,
+    datetime.time, datetime.timedelta,
+)  # fmt: skip
+_UNKNOWN = object()
+_DEEP = 4
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A line of an element's code, and what it has to do with."""
+
+    element: str
+    part: Part
+    file: str
+    line: int
+    what: str
+    """The name in the code."""
+
+
+def suspects_of(element: Element) -> list[Suspect]:
+    """What the code of an element, and what that calls of the application's own, has to do with; in the order of the code."""
+    found: dict[tuple[str, str, int], Suspect] = {}
+    for function, owner in _functions(element.body):
+        for part, line, what in _parts(function, owner, element):
+            file = function.__code__.co_filename
+            found.setdefault((part, file, line), Suspect(element.name, part, file, line, what))
+    return list(found.values())
+
+
+def lists_of(element: Element) -> list[tuple[Suspect, list[Any] | deque[Any]]]:
+    """The lists outside of state that an element's code names, each with the first line that does."""
+    found: dict[int, tuple[Suspect, list[Any] | deque[Any]]] = {}
+    for function, _ in _functions(element.body):
+        for code in _codes(function.__code__):
+            for line, name, value in _named(code, function):
+                if isinstance(value, list | deque):
+                    suspect = Suspect(element.name, "global", code.co_filename, line, name)
+                    found.setdefault(id(value), (suspect, value))
+    return list(found.values())
+
+
+def first_line(element: Element) -> tuple[str, int] | None:
+    """Where the code of an element begins; None where none of it is the application's own."""
+    for function, _ in _functions(element.body):
+        return function.__code__.co_filename, function.__code__.co_firstlineno
+    return None
+
+
+def hooks_of(element: Element) -> set[types.CodeType]:
+    """The code that is called for events of an element."""
+    return {function.__code__ for function, _ in _functions(element.body)}
+
+
+def is_own(code: types.CodeType) -> bool:
+    """Whether code is the application's: not ours, nor Python's, nor of an installed package."""
+    return not code.co_filename.startswith(NOT_THE_USERS)
+
+
+def _functions(body: Any) -> Iterator[tuple[types.FunctionType, type | None]]:
+    """The application's functions behind a body, with the class that each belongs to; what they call comes after them."""
+    seen: set[int] = set()
+    waiting: list[tuple[Any, type | None, int]] = [(body, None, 0)]
+    while waiting:
+        thing, owner, deep = waiting.pop(0)
+        if id(thing) in seen or deep > _DEEP:
+            continue
+        seen.add(id(thing))
+        function = _function_in(thing)
+        if function is not None:
+            if is_own(function.__code__):
+                yield function, owner
+                waiting += [(each, None, deep + 1) for each in _called_by(function)]
+        else:
+            waiting += [(each, cls, deep + 1) for each, cls in _parts_of(thing)]
+
+
+def _function_in(thing: Any) -> types.FunctionType | None:
+    thing = getattr(thing, "__wrapped__", thing)  # of a decorator, lru_cache say
+    if isinstance(thing, types.MethodType | staticmethod | classmethod):
+        thing = thing.__func__
+    if isinstance(thing, property):
+        thing = thing.fget
+    return thing if isinstance(thing, types.FunctionType) else None
+
+
+def _parts_of(thing: Any) -> Iterable[tuple[Any, type | None]]:
+    """What a body holds that may be functions, with the class of which they are methods."""
+    if isinstance(thing, partial):
+        return [(thing.func, None), *((each, None) for each in thing.args)]
+    if isinstance(thing, type):
+        kinds = [kind for kind in thing.__mro__ if kind not in (object, msgspec.Struct, ProcessingElement)]
+        return [(value, thing) for kind in kinds for value in vars(kind).values()]
+    if isinstance(thing, dict):
+        return [(value, None) for value in thing.values()]
+    if isinstance(thing, list | tuple):
+        return [(value, None) for value in thing]
+    if isinstance(thing, str | bytes | int | float | types.ModuleType | Stream) or thing is None:
+        return ()
+    own = [(getattr(thing, name, None), None) for name in getattr(type(thing), "__slots__", ()) or ()]
+    fields = [(getattr(thing, name, None), None) for name in getattr(type(thing), "__struct_fields__", ())]
+    call = vars(type(thing)).get("__call__")
+    return [*((value, None) for value in getattr(thing, "__dict__", {}).values()), *own, *fields, (call, type(thing))]
+
+
+def _called_by(function: types.FunctionType) -> Iterator[Any]:
+    """The functions and classes of the application's own that a function names."""
+    for code in _codes(function.__code__):
+        for _, _, value in _named(code, function):
+            inner = _function_in(value)
+            if (inner is not None and is_own(inner.__code__)) or (
+                isinstance(value, type) and _is_of_the_user(value) and not issubclass(value, msgspec.Struct)
+            ):
+                yield value
+            elif not isinstance(value, _PLAIN) and _is_of_the_user(type(value)):
+                yield from (method for kind in type(value).__mro__ for method in vars(kind).values())
+
+
+def _is_of_the_user(kind: type) -> bool:
+    return any(isinstance(value, types.FunctionType) and is_own(value.__code__) for value in vars(kind).values())
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _parts(function: types.FunctionType, owner: type | None, element: Element) -> Iterator[tuple[Part, int, str]]:
+    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        if _is_mutable(default):
+            yield "global", function.__code__.co_firstlineno, "a default that is changed"
+    for code in _codes(function.__code__):
+        for line, name, value in _named(code, function):
+            part = _part_of(value, element)
+            if part is not None:
+                yield part, line, name
+        yield from _stored(code, function, owner)
+
+
+def _named(code: types.CodeType, function: types.FunctionType) -> Iterator[tuple[int, str, Any]]:
+    """What a code's names stand for: each name, and each step of what is read off it by dots."""
+    value, path, line = _UNKNOWN, "", code.co_firstlineno
+    for step in dis.get_instructions(code):
+        if step.positions is not None and step.positions.lineno is not None:
+            line = step.positions.lineno
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
+            value, path = _variable(step.argval, function), str(step.argval)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and value is not _UNKNOWN:
+            value, path = getattr(value, step.argval, _UNKNOWN), f"{path}.{step.argval}"
+        elif step.opname not in ("PUSH_NULL", "CACHE", "PRECALL"):
+            value = _UNKNOWN
+        if value is not _UNKNOWN:
+            yield line, path, value
+
+
+def _variable(name: str, function: types.FunctionType) -> Any:
+    for place, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if place == name:
+            try:
+                return cell.cell_contents
+            except ValueError:
+                return _UNKNOWN
+    return function.__globals__.get(name, getattr(builtins, name, _UNKNOWN))
+
+
+def _part_of(value: Any, element: Element) -> Part | None:
+    if isinstance(value, Stream):
+        return "emission" if value in element.emits else None
+    if _in(value, _CLOCKS) or (getattr(value, "__name__", "") in _NOWS and _is_date(getattr(value, "__self__", None))):
+        return "clock"
+    if _in(value, _RANDOM) or isinstance(value, random.Random) or _module_of(value) in _RANDOM_MODULES:
+        return "randomness"
+    if value in (hash, set, frozenset, id):
+        return "hash"
+    if value in (sum,):
+        return "sum"
+    return "global" if hasattr(value, "cache_info") or _is_mutable(value) else None
+
+
+def _module_of(value: Any) -> str:
+    """The module of a function, or of the object of which it is a method."""
+    if isinstance(value, types.ModuleType):
+        return ""
+    holder = getattr(value, "__self__", None)
+    module = getattr(value, "__module__", None)
+    if isinstance(module, str):
+        return "numpy.random" if module.startswith("numpy.random") else module
+    kind = type(holder if holder is not None else value).__module__
+    return "numpy.random" if kind.startswith("numpy.random") else kind if kind in ("random", secrets.__name__) else ""
+
+
+def _in(value: Any, known: set[Any]) -> bool:
+    try:
+        return value in known
+    except TypeError:  # it cannot be hashed
+        return False
+
+
+def _is_date(holder: Any) -> bool:
+    return isinstance(holder, type) and issubclass(holder, datetime.date)
+
+
+def _is_mutable(value: Any) -> bool:
+    """Whether a variable holds something that a hook may change."""
+    if isinstance(value, _PLAIN) or getattr(type(value), "__struct_config__", None) is not None:
+        return False
+    return isinstance(value, list | dict | set | bytearray) or not callable(value) or hasattr(value, "__next__")
+
+
+def _stored(code: types.CodeType, function: types.FunctionType, owner: type | None) -> Iterator[tuple[Part, int, str]]:
+    """What a code writes: variables of its module, attributes of classes, attributes of itself that are no state, sums."""
+    fields = set(getattr(owner, "__struct_fields__", ()))
+    line, value, adding = code.co_firstlineno, _UNKNOWN, False
+    for step in dis.get_instructions(code):
+        if step.positions is not None and step.positions.lineno is not None:
+            line = step.positions.lineno
+        match step.opname:
+            case "STORE_GLOBAL" | "STORE_DEREF" if step.opname == "STORE_GLOBAL" or step.argval in code.co_freevars:
+                yield "global", line, str(step.argval)
+            case "LOAD_GLOBAL" | "LOAD_DEREF":
+                value = _variable(step.argval, function)
+            case "LOAD_FAST" | "LOAD_FAST_BORROW" if code.co_varnames and step.argval == code.co_varnames[0]:
+                value = owner
+            case "BINARY_OP" if step.argrepr in ("+=", "-="):
+                adding = True
+                continue
+            case "LOAD_ATTR" | "LOAD_METHOD" if value is owner and owner is not None and step.argval not in fields:
+                held = vars(owner).get(step.argval)
+                if _is_mutable(held):
+                    yield "global", line, step.argval
+                elif step.argval in ("__class__",):
+                    value = object
+                    continue
+            case "STORE_ATTR":
+                if (
+                    value is owner
+                    and owner is not None
+                    and issubclass(owner, ProcessingElement)
+                    and step.argval not in fields
+                ):
+                    yield "state", line, step.argval
+                elif isinstance(value, type):
+                    yield "global", line, step.argval
+                if adding:
+                    yield "sum", line, step.argval
+            case "BUILD_SET" | "SET_ADD":
+                yield "hash", line, "a set"
+        if step.opname not in ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CACHE", "COPY", "SWAP", "LOAD_FAST_BORROW"):
+            adding = adding and step.opname in ("CACHE", "COPY", "SWAP")

@@ -1,0 +1,226 @@
+"""A process in which a sample is run by schedules, over and over: the application is loaded anew for each."""
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.app.application import App
+from penstock.app.loader import AppReference
+from penstock.errors import PenstockError
+from penstock.extras import needs
+from penstock.runtime.letters import NOT_THE_USERS
+from penstock.runtime.output import LETTERS, label
+from penstock.testing.proof.effects import Effect, Effects
+from penstock.testing.proof.observed import Calls, Killed, ObservedDriver
+from penstock.testing.proof.outcome import Outcome, normal
+from penstock.testing.proof.sample import Sample
+from penstock.testing.proof.schedule import Kill, Place, Schedule
+from penstock.testing.proof.suspects import Suspect, first_line, hooks_of, lists_of, suspects_of
+
+END_S = 400 * 86_400.0
+"""How far processing time goes on after the input, twice, so that what is due by it comes due in each run."""
+
+
+class Told(msgspec.Struct):
+    """What is to be known of the application's code, and of what it did beside emitting."""
+
+    suspects: list[Suspect]
+    first_lines: dict[str, tuple[str, int]]
+    effects: list[Effect]
+
+
+class World:
+    """Runs a sample.
+
+    Parameters
+    ----------
+    reference: how the application is found.
+    """
+
+    def __init__(self, reference: AppReference, sample: Sample) -> None:
+        self._reference, self._sample = reference, sample
+        self._effects = Effects()
+
+    def run(self, schedule: Schedule, kept: frozenset[Place] | None = None) -> Outcome:
+        """Run the sample, or some of it, by a schedule."""
+        if kept is not None:
+            schedule = schedule.only(kept)
+        with _clock_of(schedule) as move_on:
+            app = self._loaded()
+            if schedule.again:
+                self._run(app, schedule, move_on)
+            return self._run(app, schedule, move_on)
+
+    def tell(self, schedule: Schedule) -> Told:
+        """What the code has to do with, and which effects it has: those had so far in this process, and lists that a replay prolongs."""
+        app = self._loaded()
+        elements = app.topology().elements
+        first = {element.name: where for element in elements if (where := first_line(element)) is not None}
+        lists = [one for element in elements for one in lists_of(element)]
+        sizes = []
+        for _ in range(2):
+            self._run(app, schedule)
+            sizes.append([len(content) for _, content in lists])
+        grown = [
+            Effect(suspect.element, suspect.file, suspect.line, f"appends to {suspect.what}, which is no state")
+            for (suspect, _), once, twice in zip(lists, *sizes, strict=True)
+            if twice == 2 * once > 0
+        ]
+        return Told(
+            [one for element in elements for one in suspects_of(element)], first, [*self._effects.found(), *grown]
+        )
+
+    def belonging(self) -> list[tuple[Place, list[str]]]:
+        """For each event of the sample what it reaches first: the instances, and the rows of tables that have keys."""
+        found = []
+        for source, events in self._sample.items():
+            for number in range(len(events)):
+                found.append(((source, number), self._reached(source, events[number])))
+        return found
+
+    def _reached(self, source: str, event: bytes) -> list[str]:
+        app = self._loaded_once()
+        driver = ObservedDriver(app, partitions=1, reread=False)
+        reached = driver.reached_by({source: [event]})
+        return sorted(reached)
+
+    def _loaded(self) -> App:
+        """The application, with all modules beside it loaded anew."""
+        here = f"{Path(self._reference.directory or '.').resolve()}{os.sep}"
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None) or ""
+            if file.startswith(here) and not file.startswith(NOT_THE_USERS) and name != "__main__":
+                del sys.modules[name]
+        importlib.invalidate_caches()
+        self._app = self._reference.load()
+        return self._app
+
+    def _loaded_once(self) -> App:
+        return getattr(self, "_app", None) or self._loaded()
+
+    def _run(self, app: App, schedule: Schedule, move_on: Callable[[float], None] = lambda _: None) -> Outcome:
+        outcome = Outcome()
+        driver = ObservedDriver(app, partitions=schedule.partitions, reread=schedule.reread)
+        kills = {
+            number: [kill for kill in schedule.kills if kill.batch == number]
+            for number in range(len(schedule.batches) + 1)
+        }
+        try:
+            for number, batch in enumerate(schedule.batches):
+                move_on(schedule.jump_s)
+                if schedule.restarts and number:
+                    driver = self._gone_on(driver, schedule)
+                driver = self._batch(driver, self._events(batch), kills[number], schedule, outcome)
+            driver = self._end(driver, schedule, outcome)
+        except PenstockError as error:
+            outcome.failed = str(error)
+        _note(driver, outcome)
+        return outcome
+
+    def _batch(
+        self,
+        driver: ObservedDriver,
+        events: dict[str, list[bytes]],
+        kills: list[Kill],
+        schedule: Schedule,
+        outcome: Outcome,
+    ) -> ObservedDriver:
+        for kill in kills:
+            calls = Calls(_hooks(driver)) if kill.hook is not None else None
+            try:
+                with driver.uncommitted(), nullcontext() if calls is None else calls.counted(kill.hook):
+                    driver.batch(events)
+            except Killed:
+                pass
+            if kill.anew:
+                driver = self._gone_on(driver, schedule)
+        if schedule.counted:
+            calls = Calls(_hooks(driver))
+            with calls.counted(None):
+                driver.batch(events)
+            outcome.hooks.append(calls.count)
+        else:
+            driver.batch(events)
+        return driver
+
+    def _end(self, driver: ObservedDriver, schedule: Schedule, outcome: Outcome) -> ObservedDriver:
+        for _ in range(2):
+            driver.advance(END_S)
+            driver.batch()
+        driver.finish()
+        return driver
+
+    def _gone_on(self, driver: ObservedDriver, schedule: Schedule) -> ObservedDriver:
+        after = ObservedDriver(self._loaded(), partitions=schedule.partitions, reread=schedule.reread)
+        after.go_on_from(driver)
+        return after
+
+    def _events(self, batch: tuple[Place, ...]) -> dict[str, list[bytes]]:
+        events: dict[str, list[bytes]] = {}
+        for source, number in batch:
+            events.setdefault(source, []).append(self._sample[source][number])
+        return events
+
+
+def _hooks(driver: ObservedDriver) -> set[Any]:
+    return {code for element in driver.topology.elements for code in hooks_of(element)}
+
+
+def _note(driver: ObservedDriver, outcome: Outcome) -> None:
+    for stream in driver.topology.streams:
+        lines = driver.lines.get(label(stream.name, "hop"), [])
+        outcome.streams[stream.name] = list(map(normal, lines))
+    outcome.letters = [_letter(line) for line in driver.lines.get(LETTERS, [])]
+    outcome.late = driver.late()
+
+
+def _letter(line: bytes) -> str:
+    letter = json.loads(line)
+    return json.dumps({name: value for name, value in letter.items() if name not in ("error", "line")}, sort_keys=True)
+
+
+@contextmanager
+def _clock_of(schedule: Schedule) -> Iterator[Callable[[float], None]]:
+    """Within the block, the machine's clock is as the schedule wants it; what moves it on."""
+    if not (schedule.shift_s or schedule.jump_s or schedule.frozen):
+        yield lambda _: None
+        return
+    with needs():
+        import time_machine  # only here, for it is slow to import
+    moment = FROZEN_AT if schedule.frozen else time.time()
+    with time_machine.travel(moment + schedule.shift_s, tick=not schedule.frozen) as clock:
+        yield clock.shift
+
+
+FROZEN_AT = 1_790_000_000.0
+"""Where a clock stands that is frozen: any time would do."""
+
+
+def serve(connection: Any) -> None:
+    """Run what is asked for on a connection, until it is closed; what the application prints goes nowhere."""
+    nowhere = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stderr = nowhere
+    world = World(*connection.recv())
+    gc.freeze()
+    while True:
+        try:
+            name, arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send(("done", getattr(world, name)(*arguments)))
+        except PenstockError as error:
+            connection.send(("refused", error))
+        except BaseException as error:
+            connection.send(("failed", f"{type(error).__name__}: {error}"))
+            if not isinstance(error, Exception):
+                raise

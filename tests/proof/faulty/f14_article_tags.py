@@ -1,0 +1,28 @@
+"""Articles are tagged with the topics that occur in their text."""
+
+from penstock import App, Event
+
+TOPICS = {"energy", "water", "politics", "music", "sport", "science"}
+
+
+class Article(Event):
+    id: int
+    text: str
+
+
+class Tagged(Event):
+    id: int
+    tags: str
+
+
+app = App("article_tags")
+articles = app.source("Articles", Article)
+tagged = app.stream("Tagged", Tagged)
+app.sink("Tagged", tagged)
+
+
+@app.element(articles, emits=tagged)
+def tag(article):
+    found = TOPICS & set(article.text.lower().split())
+    if found:
+        yield tagged(article.id, tags=" ".join(found))

@@ -1,0 +1,34 @@
+"""What lies in each customer's basket."""
+
+from collections import defaultdict
+
+from msgspec import field
+
+from penstock import App, Event, ProcessingElement
+
+
+class Put(Event):
+    customer: str
+    article: str
+    pieces: int
+
+
+class Basket(Event):
+    customer: str
+    articles: int
+    pieces: int
+
+
+app = App("basket")
+puts = app.source("Puts", Put)
+baskets = app.stream("Baskets", Basket)
+app.sink("Baskets", baskets, key="customer")
+
+
+@app.element(puts, key="customer", emits=baskets)
+class Baskets(ProcessingElement):
+    pieces: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def on_event(self, put):
+        self.pieces[put.article] += put.pieces
+        yield baskets(self.key, len(self.pieces), sum(self.pieces.values()))

@@ -1,0 +1,39 @@
+"""Watt-hours of each meter in each hour; readings that come late lead to a corrected line."""
+
+from datetime import datetime
+
+from penstock import App, Event, ProcessingElement, Tumbling
+
+
+class Reading(Event):
+    meter: str
+    watt_hours: int
+    at: datetime
+
+
+class Hour(Event):
+    meter: str
+    start: datetime
+    watt_hours: int
+    corrected: bool
+
+
+app = App("meter_hours")
+readings = app.source("Readings", Reading, event_time="at", lateness="1 minute", late="drop")
+hours = app.stream("Hours", Hour)
+app.sink("Hours", hours)
+
+
+@app.element(readings, key="meter", window=Tumbling("1 hour", allowed="12 hours"), emits=hours)
+class Meter(ProcessingElement):
+    watt_hours: int = 0
+
+    def on_event(self, reading):
+        self.watt_hours += reading.watt_hours
+
+    def on_late(self, reading):
+        self.watt_hours += reading.watt_hours
+        yield hours(self.key, self.window.start, self.watt_hours, True)
+
+    def on_close(self):
+        yield hours(self.key, self.window.start, self.watt_hours, False)
