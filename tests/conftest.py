@@ -18,6 +18,7 @@ from benchmarks.servers.hdfs import Hdfs
 from benchmarks.servers.postgres import PostgresServer, postgres_programs
 from benchmarks.servers.registry import SchemaRegistry
 from benchmarks.servers.s3 import S3, gateway
+from penstock.audit.auditor import Auditor
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.storage.place import path_of
 from penstock.testing import TopologyDriver
@@ -129,6 +130,8 @@ def on_spark(name: str, batches: Batches, directory: Path, spark: SharedSpark, *
     counts = result.report["counts"]
     assert counts["lost"] == counts["duplicated"] == counts["queued"] == 0
     assert counts["accepted"] == counts["processed"] + counts["dead_lettered"]
+    audit = Auditor(result.directory, app, reference, sources=options.sources, sinks={}).audit()
+    assert audit.verdict == ("cannot tell" if audit.unknown else "sound"), audit.to_text()
     return Outcome(
         {sink.name: result.output(sink.name) for sink in app.topology().sinks},
         result.dead_letters,

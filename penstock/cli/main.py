@@ -21,6 +21,7 @@ VERBS = {
     "status": "Say which runs are on, how far they are, and how fresh their results are.",
     "rescale": "Change the partitions, or the groups, of a run that is stopped.",
     "ui": "Show runs on a page, live and past: what is measured beside what is predicted.",
+    "audit": "Recount a run from outside: its input against what its sinks hold.",
     "letters": "Say what became a dead letter in a run, and write it out to be read again.",
     "new": "Make a small project: an application, its test, its input.",
     "observe": "Say what a recording shows of a query.",

@@ -6,19 +6,24 @@ number its events need write no more than a `Sequence`; `SequenceSource` makes i
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source
 from penstock.connectors.admission import Admission
 from penstock.connectors.checkpoint import Position
 from penstock.connectors.declaration import Options, SourceContext
-from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
+from penstock.connectors.source import BoundSource, Reading, Reckoning, Reread, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
+
+READ_AT_ONCE = 20_000
+"""Events of a sequence."""
 
 FORMAT = "penstock"
 """What Spark calls the data source that follows a sequence."""
@@ -153,6 +158,21 @@ class SequenceSource(BoundSource):
             self.sequence.turn_to(at.get("mark", at.get("first_mark")))
         self._started = self._started or time.time()
         return Reckoning(done - first, self.waiting(self._started, done))
+
+    def again(self, after: Position, upto: Position) -> Iterator[Reread]:
+        begin = self._done(after)[1]
+        at = self._offset(after)
+        end = self._done(upto)[1]
+        if at is not None:
+            self.sequence.turn_to(at.get("mark", at.get("first_mark")))
+        for low in range(begin, end, READ_AT_ONCE):
+            high = min(low + READ_AT_ONCE, end)
+            events = self.sequence.read(low, high, self._started or 0.0)
+            if len(events.payloads) != high - low:
+                raise SourceError(f"{self.uri} has not all of the events {low} to {high} any more.")
+            yield Reread(
+                events.payloads, events.born, np.zeros(high - low, np.int64), np.arange(low, high, dtype=np.int64)
+            )
 
     def identity(self) -> str | None:
         return self.sequence.identity()

@@ -57,6 +57,8 @@ class BoundSink(ABC):
     files: SinkFiles
     uri: str
     place: str = ""
+    keeps_last: bool = False
+    """Whether a row takes the place of the one before it of the same key."""
     refusals: Refusals | None = None
     """Where the dead letters go of results that the sink refuses as they are delivered; set by who runs it."""
 
@@ -95,6 +97,9 @@ class BoundSink(ABC):
     def reached(self, group: str) -> int | None:
         """The last batch of a group that the sink holds: -1 if there is none, None if it cannot tell."""
         return None
+
+    def recall(self, run: str) -> None:  # noqa: B027 - most read what is in their place, whoever asks
+        """Called before `read` by who only reads, in place of `claim`; changes nothing."""
 
     @abstractmethod
     def read(self) -> list[Any]:

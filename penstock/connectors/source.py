@@ -1,10 +1,13 @@
 """What every bound source can do, and how it tells Spark what to read. Knows no Spark."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Position
@@ -53,6 +56,20 @@ class Reckoning(NamedTuple):
     """Events that are queued, by the source's partitions, where it has some."""
 
 
+class Reread(NamedTuple):
+    """Rows that were read before: as `RowKind` says, or a record batch of the events' columns.
+
+    Parameters
+    ----------
+    born, major, minor: int64, one of each a row: the birth, and the place in the order of delivery.
+    """
+
+    rows: Any
+    born: NDArray[np.int64]
+    major: NDArray[np.int64]
+    minor: NDArray[np.int64]
+
+
 class Frames(Protocol):
     """Reads messages by the schemas that a registry has. It travels to executors."""
 
@@ -97,6 +114,15 @@ class BoundSource(ABC):
         """Count, event by event, what has been handed to committed micro-batches and is still there; None where `reckon` does.
 
         Asked where `reckon` says more than the run has counted.
+        """
+        return None
+
+    def again(self, after: Position, upto: Position) -> Iterator[Reread] | None:
+        """What was read between two positions, once more; None where that cannot be had, or not for sure.
+
+        Raises
+        ------
+        SourceError: some of it is gone.
         """
         return None
 

@@ -44,6 +44,29 @@ class Entrance:
         """Of the events as columns."""
         return self._codec.schema
 
+    def take(
+        self, rows: Any, kind: str, lineage: LineageColumns, read: Callable[[bytes, Fit], Any] | None = None
+    ) -> None:
+        """Take rows of a kind (`penstock.connectors.source.RowKind`), or a record batch of the events' columns.
+
+        Parameters
+        ----------
+        read: of framed messages, what reads them.
+        """
+        if isinstance(rows, pa.RecordBatch):
+            self.columns(rows, lineage)
+        elif kind in ("lines", "json"):
+            self.json(rows, lineage, lines=kind == "lines")
+        elif kind == "messages":
+            self.messages(rows, lineage)
+        elif kind == "framed":
+            assert read is not None
+            self.framed(rows, lineage, read)
+        elif kind == "texts":
+            self.texts(rows, lineage)
+        else:
+            self.rows(rows, lineage)
+
     def json(self, payloads: list[bytes], lineage: LineageColumns, *, lines: bool = True) -> None:
         """Decode JSON events; what does not decode becomes a dead letter. Blank lines are no events."""
         decode = self._codec.decode_json

@@ -119,6 +119,7 @@ class TopologyDriver:
         self._start = start
         self._crash_at: int | None = None
         self._hop: type[Hop] = Hop
+        self._stage: type[Stage] = Stage
 
     @cached_property
     def _wiring(self) -> Wiring:
@@ -149,9 +150,7 @@ class TopologyDriver:
             raise TopologyError(
                 "The input has ended (finish() was called), so no events can come: make another driver."
             )
-        attempt = Attempt(self, events or {})
-        attempt.run()
-        self._commit(attempt)
+        self._try(Attempt(self, events or {}))
 
     def finish(self) -> None:
         """End the input: a last micro-batch, in which the watermark passes everything, closes all windows and fires all timers
@@ -185,6 +184,10 @@ class TopologyDriver:
             for name, one in tally.elements.items():
                 totals.setdefault(name, ElementTally()).merge(one)
         return totals
+
+    def _try(self, attempt: "Attempt") -> None:
+        attempt.run()
+        self._commit(attempt)
 
     def _commit(self, attempt: "Attempt") -> None:
         committed = self._committed
@@ -263,9 +266,12 @@ class Attempt:
         return outputs
 
     def _stage(self, number: int, partition: int) -> Stage:
-        output = MemoryOutput()
+        output = self._output()
         self._outputs.append(output)
-        return Stage(self.wiring, number, partition, output)
+        return self._driver._stage(self.wiring, number, partition, output)
+
+    def _output(self) -> MemoryOutput:
+        return MemoryOutput()
 
     def _accept(self, stage: Stage, name: str, events: Sequence[Any]) -> None:
         source = self.wiring.source(name)

@@ -32,29 +32,37 @@ def visible(sinks):
     ]
 
 
+def committed(ledger, record):
+    """Commit a batch and deliver it; whether it was new."""
+    new = ledger.commit(record)
+    if new:
+        ledger.deliver(record)
+    return new
+
+
 def test_nothing_is_visible_before_the_commit(sinks, tmp_path):
     ledger = Ledger(tmp_path / "ledger", "main", sinks)
     record = attempt(sinks, 0, b"zero")
     assert visible(sinks) == [[], []]
     assert ledger.commit(record)
+    assert visible(sinks) == [[], []]
+    ledger.deliver(record)
     assert visible(sinks) == [["zero"], ["zero"]]
 
 
 def test_a_replayed_batch_leaves_no_second_copy(sinks, tmp_path):
     ledger = Ledger(tmp_path / "ledger", "main", sinks)
-    ledger.commit(attempt(sinks, 0, b"zero"))
+    committed(ledger, attempt(sinks, 0, b"zero"))
     again = attempt(sinks, 0, b"again")
-    assert not ledger.commit(again)
+    assert not committed(ledger, again)
     assert visible(sinks) == [["zero"], ["zero"]]
     assert not any(Path(file.staged).exists() for file in again.files)
 
 
-def test_a_crash_between_the_line_and_the_moves_is_mended(sinks, tmp_path, monkeypatch):
+def test_a_crash_between_the_line_and_the_moves_is_mended(sinks, tmp_path):
     ledger = Ledger(tmp_path / "ledger", "main", sinks)
-    ledger.commit(attempt(sinks, 0, b"zero"))
-    monkeypatch.setattr(Ledger, "_publish", lambda self, record: None)
-    ledger.commit(attempt(sinks, 1, b"one"))
-    monkeypatch.undo()
+    committed(ledger, attempt(sinks, 0, b"zero"))
+    assert ledger.commit(attempt(sinks, 1, b"one"))
     assert visible(sinks) == [["zero"], ["zero"]]
     resumed = Ledger(tmp_path / "ledger", "main", sinks)
     assert [resumed.owed(sink) for sink in sinks] == [0, 0]  # the last one is still staged
@@ -67,7 +75,7 @@ def test_a_crash_between_the_line_and_the_moves_is_mended(sinks, tmp_path, monke
 
 def test_a_torn_line_was_never_committed(sinks, tmp_path):
     ledger = Ledger(tmp_path / "ledger", "main", sinks)
-    ledger.commit(attempt(sinks, 0, b"zero"))
+    committed(ledger, attempt(sinks, 0, b"zero"))
     ledger.close()
     attempt(sinks, 1, b"lost attempt")
     with (tmp_path / "ledger").open("ab") as file:
@@ -76,7 +84,7 @@ def test_a_torn_line_was_never_committed(sinks, tmp_path):
     clear_staging(sink.files for sink in sinks)
     assert resumed.last == 0
     assert list((Path(sinks[0].files.directory) / STAGING).iterdir()) == []
-    assert resumed.commit(attempt(sinks, 1, b"one"))
+    assert committed(resumed, attempt(sinks, 1, b"one"))
     assert visible(sinks)[0] == ["zero", "one"]
     assert [record.batch for record in resumed.records()] == [0, 1]
     assert all(json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines())

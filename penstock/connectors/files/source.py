@@ -13,15 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.app.stream import Source
 from penstock.connectors.checkpoint import Files, Position
 from penstock.connectors.declaration import COUNT, Kind, Option, Options, SourceConnector, SourceContext
 from penstock.connectors.files.reader import FileReader, lines_of_csv, unreadable
-from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
+from penstock.connectors.source import BoundSource, Reading, Reckoning, Reread, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
 from penstock.kinds.event import field_types
 from penstock.runtime.codec import Codec
+from penstock.runtime.output import BORN
 from penstock.storage import durable, journal
 from penstock.storage.place import absolute, is_local, ours, path_of
 from penstock.storage.reach import meet, reaching
@@ -128,6 +132,23 @@ class FileSource(BoundSource):
                 note = json.loads(line)
                 seen.rows[note["file"]] = note["rows"]
         return seen.rows
+
+    def again(self, after: Position, upto: Position) -> Iterator[Reread]:
+        before, last = _log_offset(after), _log_offset(upto)
+        taken = [path_of(name) for name, offset in upto.files(before, self._taken).items() if offset <= last]
+        gone = [path for path in taken if not path.exists()]
+        if gone:
+            raise SourceError(f"Source {self.source.name}: {gone[0]} is gone, which the run has read.")
+        first = 0
+        for path in sorted(taken, key=lambda path: (path.stat().st_mtime_ns // 1_000_000, str(path))):
+            written = path.stat().st_mtime_ns // 1_000_000
+            for part in self._reader.parts(str(path)):
+                rows = len(part)
+                born, major = np.full(rows, written * 1000, np.int64), np.full(rows, written, np.int64)
+                if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:
+                    part = part.select(self._schema.names)
+                yield Reread(part, born, major, np.arange(first, first + rows, dtype=np.int64))
+                first += rows
 
     def drained(self, position: Position) -> bool:
         return not self._divide(position)[1]

@@ -114,6 +114,13 @@ class TopicSink(BoundSink):
             return int(note["batch"]) - 1
         return held  # others may have written since, and ours been compacted away
 
+    def recall(self, run: str) -> None:
+        self._run = run
+        try:
+            self._topic = Topic(self.topic_place, needs=("read",))
+        except SourceError as error:
+            raise SinkError(f"Sink {self.files.name}: {error}") from error
+
     def read(self) -> list[Any]:
         """What other runs have sent is left out."""
         if self._transactions:

@@ -1,7 +1,9 @@
 """A Kafka topic as a source, read by Spark's own connector."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from penstock.app.stream import Source
 from penstock.connectors.admission import ADMISSION, Admission
@@ -18,10 +20,15 @@ from penstock.connectors.kafka.place import (
     header_fields,
     subject_of,
 )
-from penstock.connectors.kafka.topic import Topic
-from penstock.connectors.source import BoundSource, Reading, Reckoning, RowKind, SparkView
+from penstock.connectors.kafka.topic import COMMITTED as READS
+from penstock.connectors.kafka.topic import Topic, place_of
+from penstock.connectors.source import BoundSource, Reading, Reckoning, Reread, RowKind, SparkView
 from penstock.connectors.uri import Uri
 from penstock.errors import SourceError
+from penstock.extras import needs
+
+with needs():
+    from confluent_kafka import Message
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 """What a producer's transaction holds is no event until it is committed. librdkafka has it so by itself."""
@@ -109,6 +116,30 @@ class KafkaSource(BoundSource):
 
     def note_progress(self, run: str, position: Position) -> None:
         self.vouch(position)
+
+    def again(self, after: Position, upto: Position) -> Iterator[Reread]:
+        begin, end = self._read(after)[1], self._read(upto)[1]
+        low = self.topic.bounds(**READS)
+        gone = [number for number, start in begin.items() if start < min(low[number][0], end.get(number, 0))]
+        if gone:
+            raise SourceError(f"{self.uri} has deleted messages of partition {gone[0]} that the run has read.")
+        names = {field: name for name, field in self._headers.items()}
+        for messages in self.topic.read(begin, end, **READS):
+            mine = [one for one in messages if place_of(one)[1] < end.get(place_of(one)[0], 0)]
+            places = np.array([place_of(one) for one in mine], np.int64).reshape(-1, 2)
+            born = np.array([one.timestamp()[1] * 1000 for one in mine], np.int64)
+            yield Reread([self._row(one, names) for one in mine], born, places[:, 0], places[:, 1])
+
+    def _row(self, message: Message, fields: Mapping[str, str]) -> Any:
+        """A message as Spark would hand it on."""
+        payload = b"null" if message.value() is None else message.value()
+        if self.rows == "json":
+            return payload
+        headers: Any = message.headers() or ()
+        first = dict(reversed(list(headers)))  # of several of a name Spark takes the first
+        beside = {field: first.get(name) for name, field in fields.items()}
+        beside |= {} if self._key is None else {self._key: message.key()}
+        return {"payload": payload, "beside": beside}
 
     def recount(self, position: Position) -> int:
         return self.topic.count(*self._read(position))

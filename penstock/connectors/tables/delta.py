@@ -86,6 +86,7 @@ class DeltaSink(BoundSink):
         told = "&".join(f"{name}={value}" for name, value in sorted(storage.items()))
         self.place = f"{self.uri}?{told}" if told else self.uri
         self._at, self._storage, self._compacted_every, self._key = at, storage, compacted_every, sink.key
+        self.keeps_last = bool(sink.key)
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Delta", self._codec.schema)
         self._fresh, self._run = fresh, ""

@@ -89,6 +89,7 @@ class IcebergSink(BoundSink):
         self.files, self.uri = files, str(at)
         self.place = at.place
         self._at, self._key, self._kept_s = at, sink.key, kept_s
+        self.keeps_last = bool(sink.key)
         self._codec = Codec(sink.stream.event_type)
         self._schema = kept_schema(sink.name, "Iceberg", self._codec.schema)
         self._fresh, self._run = fresh, ""

@@ -191,7 +191,7 @@ class TableSink(BoundSink):
         self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None
     ) -> None:
         self.files, self.uri, self._fresh, self._run = files, database.uri, fresh, ""
-        self.place = f"table {name or sink.name} of {database.place}"
+        self.place, self.keeps_last = f"table {name or sink.name} of {database.place}", bool(sink.key)
         self._has_answered = False
         self._database, self._codec = database, Codec(sink.stream.event_type)
         self._table = Table(name or sink.name, sink.stream.event_type, sink.key, database)

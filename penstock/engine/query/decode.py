@@ -17,7 +17,6 @@ from penstock.runtime.stage import Stage
 from penstock.runtime.wiring import WiringReference
 
 if TYPE_CHECKING:
-    from penstock.connectors.files.reader import Part
     from penstock.connectors.source import BoundSource, Frames, RowKind
 
 TASK_SHIFT = 33
@@ -99,7 +98,7 @@ class _Rows:
                 if isinstance(part, pa.RecordBatch) and BORN in part.schema.names:
                     born, part = part.column(BORN).to_numpy(), part.select(entrance.schema.names)
                 lineage = LineageColumns(born, np.full(rows, NONE, np.int64), major, self._minor(rows, partition))
-                _enter_part(entrance, part, self._kind, lineage)
+                entrance.take(part, self._kind, lineage)
                 yield
 
     def _minor(self, rows: int, partition: int) -> NDArray[np.int64]:
@@ -117,29 +116,13 @@ class _Rows:
         return LineageColumns(born, np.full(rows, NONE, np.int64), major, minor)
 
 
-def _enter_part(entrance: Entrance, part: "Part", kind: "RowKind", lineage: LineageColumns) -> None:
-    """Let some rows of a file in."""
-    if isinstance(part, pa.RecordBatch):
-        entrance.columns(part, lineage)
-    elif kind == "lines":
-        entrance.json(part, lineage)
-    elif kind == "texts":
-        entrance.texts(part, lineage)
-    else:
-        entrance.rows(part, lineage)
-
-
 def _enter(
     entrance: Entrance, batch: pa.RecordBatch, kind: "RowKind", frames: "Frames | None", lineage: LineageColumns
 ) -> None:
-    if kind in ("lines", "json"):
-        entrance.json(batch.column("payload").to_pylist(), lineage, lines=kind == "lines")
-    elif kind == "messages":
-        entrance.messages(batch.select(["payload", "beside"]).to_pylist(), lineage)
-    elif frames is not None:
-        present = [name for name in ("payload", "beside") if name in batch.schema.names]
-        messages = batch.select(present).to_pylist()
-        frames.prepare(message["payload"] for message in messages)
-        entrance.framed(messages, lineage, frames.read)
+    if kind in ("messages", "framed"):
+        rows = batch.select([name for name in ("payload", "beside") if name in batch.schema.names]).to_pylist()
     else:
-        entrance.texts(batch.column("payload").to_pylist(), lineage)
+        rows = batch.column("payload").to_pylist()
+    if frames is not None:
+        frames.prepare(row["payload"] for row in rows)
+    entrance.take(rows, kind, lineage, None if frames is None else frames.read)

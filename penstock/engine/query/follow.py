@@ -11,11 +11,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from penstock.connectors.sequence import FORMAT, Followed
+from penstock.connectors.sequence import FORMAT, READ_AT_ONCE, Followed
 
 ROWS = pa.schema([("payload", pa.binary()), ("born", pa.int64()), ("minor", pa.int64())])
-
-READ_AT_ONCE = 20_000
 
 
 class FollowDataSource(DataSource):

@@ -59,7 +59,7 @@ class Ledger:
         return (decode(line) for line in self._journal.lines())
 
     def commit(self, record: BatchRecord) -> bool:
-        """Commit a batch; returns False, and discards its files, if it has been committed before.
+        """Commit a batch, which is then to be delivered; returns False, and discards its files, if it has been committed before.
 
         Raises
         ------
@@ -83,8 +83,16 @@ class Ledger:
                 )
         self._journal.append(self._encode(record))
         self._note(record)
-        self._publish(record)
         return True
+
+    def deliver(self, record: BatchRecord) -> None:
+        """Deliver what a batch that has just been committed has left staged.
+
+        Raises
+        ------
+        SinkError: a sink does not take it; the next start delivers it.
+        """
+        self._publish(record)
 
     def _summed(self, lines: Iterable[bytes]) -> bytes:
         decode = msgspec.json.Decoder(BatchRecord).decode

@@ -337,7 +337,8 @@ class MicroBatches:
             with self._lock:
                 if not group.ledger.commit(record):
                     return
-                self._totals.add(record, external, handed_on)
+                self._totals.add(record, external, handed_on)  # it is committed, whatever becomes of its delivery now
+                group.ledger.deliver(record)
             self._element_log.write(group.group.name, number, counted)
             self._delivered[group.group.name, number] = group.ledger.delivered
             if self._steering is not None:

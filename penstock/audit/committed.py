@@ -1,0 +1,121 @@
+"""What a run says that it has committed: its micro-batches, each with the positions up to which it has read its sources."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from penstock.connectors.checkpoint import Position, batches
+from penstock.runs.batches import records_in
+from penstock.runs.files import CHECKPOINT, PROGRESS, ledger_of
+from penstock.runs.manifest import Manifest
+from penstock.storage import durable, journal
+from penstock.storage.place import path_of
+
+
+@dataclass(frozen=True)
+class Told(Position):
+    """A position whose offset is known from elsewhere than the checkpoint, which keeps the last hundred."""
+
+    known: Any = None
+
+    @cached_property
+    def offset(self) -> Any:
+        """The source's end offset as of the batch; None if it had none yet."""
+        return self.known
+
+
+@dataclass(frozen=True)
+class Microbatch:
+    """A committed micro-batch, or several where it is not known any more how they were divided.
+
+    Parameters
+    ----------
+    positions: of each source, by name, from where to where it was read.
+    now: its processing time, seconds since the epoch; None where that is not known.
+    watermark: in seconds since the epoch; None, where there was none yet, or it is not known.
+    """
+
+    number: int
+    positions: dict[str, tuple[Position, Position]]
+    now: float | None
+    watermark: float | None
+
+
+class Committed:
+    """The committed micro-batches of one group.
+
+    Parameters
+    ----------
+    group: its full name. sources: those that it reads from outside.
+    """
+
+    def __init__(self, run: Path, manifest: Manifest, group: str, sources: list[str]) -> None:
+        self._run, self._group, self._sources = run, group, sources
+        self.checkpoint = run / CHECKPOINT / group
+        reads = manifest.reads[group]
+        self.order = manifest.orders.get(group) or [*reads.sources, *reads.handed_on]
+        records = list(records_in(ledger_of(run, group)))
+        self.last = records[-1].batch if records else None
+        self.owed = {file.sink for file in records[-1].files if path_of(file.staged).exists()} if records else set()
+        """Outputs to which the last micro-batch was not delivered."""
+        self.committed_us = {record.batch: record.committed_us for record in records}
+        self.accepted = {
+            name: sum(record.sources[name].accepted for record in records if name in record.sources) for name in sources
+        }
+        """Events that the run has counted, by source."""
+
+    @cached_property
+    def _entries(self) -> dict[int, tuple[list[Any], float | None, float | None]]:
+        """The offsets, the time and the watermark of the micro-batches of which something is known."""
+        found = dict(self._in_progress())
+        for number in batches(self.checkpoint, "offsets"):
+            lines = durable.read(self.checkpoint / "offsets" / str(number)).decode().splitlines()
+            about = json.loads(lines[1])
+            offsets = [None if line == "-" else json.loads(line) for line in lines[2:]]
+            found[number] = offsets, about["batchTimestampMs"] / 1e3, about["batchWatermarkMs"] / 1e3 or None
+        return found
+
+    def _in_progress(self) -> Iterator[tuple[int, tuple[list[Any], float | None, float | None]]]:
+        for line in journal.lines_of(self._run / PROGRESS):
+            try:
+                progress = json.loads(line)
+                offsets = [_offset(source.get("endOffset")) for source in progress["sources"]]
+                if progress.get("name") == self._group:
+                    yield int(progress["batchId"]), (offsets, None, None)
+            except (ValueError, KeyError, TypeError):  # torn, or the sums of earlier ones
+                continue
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known of each micro-batch what it has read, and when."""
+        numbers = range((-1 if self.last is None else self.last) + 1)
+        return all(number in self._entries and self._entries[number][1] is not None for number in numbers)
+
+    def microbatches(self) -> Iterator[Microbatch]:
+        """All of them, in order."""
+        if self.last is None:
+            return
+        before = {name: self._position(name, None, None) for name in self._sources}
+        for number in sorted(number for number in self._entries if number <= self.last):
+            offsets, now, watermark = self._entries[number]
+            upto = {name: self._position(name, number, self._of(name, offsets)) for name in self._sources}
+            yield Microbatch(number, {name: (before[name], upto[name]) for name in self._sources}, now, watermark)
+            before = upto
+
+    def end(self, name: str) -> Position:
+        """How far a source has been read, of those that other groups feed too."""
+        return Position(self.checkpoint, self.order.index(name), self.last)
+
+    def _of(self, name: str, offsets: list[Any]) -> Any:
+        place = self.order.index(name)
+        return offsets[place] if place < len(offsets) else None
+
+    def _position(self, name: str, number: int | None, offset: Any) -> Position:
+        return Told(self.checkpoint, self.order.index(name), number, offset)
+
+
+def _offset(text: Any) -> Any:
+    return json.loads(text) if isinstance(text, str) else text

@@ -1,0 +1,143 @@
+"""A run once more, in memory: what its sources hold for what it has committed, through the same elements."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.app.application import App
+from penstock.app.window.windowing import FOREVER, SECOND
+from penstock.connectors.source import BoundSource, Reread
+from penstock.kinds.identity import identity
+from penstock.runtime.entrance import Entrance
+from penstock.runtime.events import EventBatch
+from penstock.runtime.lineage import LAST, NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.output import MemoryOutput
+from penstock.runtime.stage import Stage
+from penstock.testing.driver import Attempt, TopologyDriver
+
+END = -1
+"""The number of a micro-batch that ends the input, where the run's own is not known."""
+
+Origin = tuple[int, int]
+"""Of a source's event: ``major`` and ``minor`` of its lineage."""
+
+
+class Row(NamedTuple):
+    """A result.
+
+    Parameters
+    ----------
+    same: bytes that equal results have, and they alone.
+    origin: the event that it comes of; None where several have caused it.
+    """
+
+    same: bytes
+    event: Any
+    origin: Origin | None
+    batch: int
+
+
+class _Results(MemoryOutput):
+    """Keeps results as they are, and dead letters as JSON."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.results: dict[str, list[tuple[Any, Origin | None]]] = {}
+
+
+class _Stage(Stage):
+    """Leaves results as they are: what a sink cannot keep it has refused in the run, under its name."""
+
+    def _write(self, sink: str, batch: EventBatch) -> None:
+        assert isinstance(self._output, _Results)
+        lineage = batch.lineage
+        pairs = zip(lineage.major.tolist(), lineage.minor.tolist(), strict=True)
+        origins = (None if major == LAST else (major, minor) for major, minor in pairs)
+        self._output.results.setdefault(sink, []).extend(zip(batch.events(self.wiring), origins, strict=True))
+
+
+class _Replayed(Attempt):
+    """A micro-batch of events that were read before."""
+
+    def __init__(self, driver: "Replay", parts: dict[str, Iterable[Reread]]) -> None:
+        super().__init__(driver, {})
+        self._parts, self._replay = parts, driver
+
+    def enter(self) -> pa.RecordBatch:
+        stage = self._stage(0, 0)
+        for name, parts in self._parts.items():
+            bound = self._replay.sources[name]
+            entrance = Entrance(stage, self.wiring.source(name))
+            number = [source.name for source in self.wiring.topology.sources].index(name)
+            for part in parts:
+                if bound.frames is not None:
+                    bound.frames.prepare(row["payload"] for row in part.rows)
+                minor = part.minor | (number << SOURCE_SHIFT)
+                lineage = LineageColumns(part.born, np.full(len(minor), NONE, np.int64), part.major, minor)
+                read = None if bound.frames is None else bound.frames.read
+                entrance.take(part.rows, bound.rows, lineage, read)
+                self._replay.read[name] = self._replay.read.get(name, 0) + len(minor)
+        return stage.finish()
+
+    def _output(self) -> MemoryOutput:
+        return _Results()
+
+    def rows(self, batch: int) -> Iterator[tuple[str, Row]]:
+        """What has left, with the labels of outputs."""
+        for output in self._outputs:
+            assert isinstance(output, _Results)
+            for sink, results in output.results.items():
+                for event, origin in results:
+                    yield sink, Row(identity(event), event, origin, batch)
+
+
+class Replay(TopologyDriver):
+    """Runs micro-batches again.
+
+    Parameters
+    ----------
+    sources: where events are read again. partitions: as many as the run has.
+    """
+
+    def __init__(self, app: App, sources: dict[str, BoundSource], partitions: int) -> None:
+        super().__init__(app, partitions=partitions, dead_letters=True)
+        self.sources = sources
+        self._stage = _Stage
+        self.rows: dict[str, list[Row]] = {}
+        self.read: dict[str, int] = {}
+
+    def again(
+        self, number: int, parts: dict[str, Iterable[Reread]], now: float | None, watermark: float | None, *, told: bool
+    ) -> None:
+        """Run a micro-batch.
+
+        Parameters
+        ----------
+        told: whether the time and the watermark are those that the run had, and not to be reckoned.
+        """
+        if now is not None:
+            self.now = datetime.fromtimestamp(now, UTC)
+        if told:
+            self._committed.watermark = watermark
+        attempt = _Replayed(self, parts)
+        self._try(attempt)
+        for sink, row in attempt.rows(number):
+            self.rows.setdefault(sink, []).append(row)
+
+    def finish_again(self) -> None:
+        """End the input, as the run has; where its micro-batches are not known, its last one is none of them."""
+        self._committed.watermark = FOREVER / SECOND
+        self._committed.ended = True
+        self.again(END, {}, None, FOREVER / SECOND, told=True)
+
+    @property
+    def accepted(self) -> dict[str, int]:
+        """Events that were decoded, or could not be, by source."""
+        counted: dict[str, int] = {}
+        for tally in self._committed.tallies:
+            for name, source in tally.sources.items():
+                counted[name] = counted.get(name, 0) + source.accepted
+        return counted

@@ -1,0 +1,88 @@
+"""``penstock audit``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from penstock.app.loader import load_app
+from penstock.cli.arguments import RUN, pairs, parameters
+from penstock.cli.bar import Bar
+from penstock.cli.command import Command
+from penstock.cli.echo import echo
+from penstock.errors import ConfigurationError
+
+CODES = {"sound": 0, "not sound": 1, "cannot tell": 2}
+
+
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.argument("run", type=RUN)
+@click.option("--app", metavar="APP.py", help="The application; that of the run's last start unless given.")
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=URI", help="Where a source reads from, if not where it did."
+)
+@click.option("--sink", "sinks", multiple=True, metavar="NAME=URI", help="Where a sink writes to, if not where it did.")
+@click.option(
+    "--since",
+    metavar="T",
+    help="Results committed before need not be there any more: a time, or a duration before now.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.pass_context
+def audit(
+    context: click.Context, /, run: Path, app: str | None, sources: tuple[str, ...], sinks: tuple[str, ...], since: str | None, as_json: bool
+) -> None:  # fmt: skip
+    """Recount a run from outside: read again what its sources hold of what it has committed, and compare its sinks with that.
+
+    Nothing is written. Exit code 0: every event has come to its results, once; 1: not so; 2: that cannot be told.
+
+    \b
+    Example:
+      penstock audit runs/divisibility
+    """
+    from penstock.audit.auditor import Auditor
+    from penstock.runs.manifest import manifest_of
+    from penstock.runs.starts import last_start
+
+    manifest_of(run)
+    start = last_start(run)
+    file = app or (start and start.application.file)
+    if not file or start is None:
+        raise ConfigurationError(f"{run} does not say which application it runs: name its file, as --app app.py.")
+    given = {**start.application.parameters, **parameters(context.args, [])}
+    hidden = [name for name, value in given.items() if value == "***"]
+    if hidden:
+        raise ConfigurationError(f"Parameter --{hidden[0]} is a secret, which a run does not keep: give it again.")
+    application, reference = load_app(
+        file if app or not start.application.name else f"{file}:{start.application.name}", given
+    )
+    uris = {**start.sources, **pairs("--source", sources)}, {**start.sinks, **pairs("--sink", sinks)}
+    with Bar("Auditing") as advance:
+        auditor = Auditor(
+            run,
+            application,
+            reference,
+            sources=uris[0],
+            sinks=uris[1],
+            since=None if since is None else _moment(since),
+            advance=advance,
+        )
+        found = auditor.audit()
+    echo(json.dumps(found.to_json(), indent=2) if as_json else found.to_text())
+    sys.exit(CODES[found.verdict])
+
+
+def _moment(text: str) -> float:
+    """A time in ISO 8601, or a duration before now, in seconds since the epoch."""
+    import time
+
+    from penstock.app.duration import seconds
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return time.time() - seconds(text)

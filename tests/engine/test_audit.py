@@ -1,0 +1,296 @@
+"""The audit of runs: every sink and every source, and what is removed, added and changed by hand."""
+
+import json
+import shutil
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import deltalake
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apps_audit import Count
+from click.testing import CliRunner
+from confluent_kafka import Producer
+from pyiceberg.catalog import load_catalog
+
+from penstock.adapter import EventLog
+from penstock.app.loader import load_app
+from penstock.audit.auditor import Auditor
+from penstock.cli.main import cli
+from penstock.connectors.kafka.place import KafkaPlace
+from penstock.connectors.kafka.topic import ID_HEADER, Topic
+from penstock.errors import SinkError
+from penstock.runs.report import report_of_run
+from penstock.runtime.codec import Codec
+
+APPS = Path(__file__).parent / "apps_audit.py"
+WORDS = [["a", "b", "a", "c", "bad"], ["b", "a", "c", "c"], ["d", "bad", "a", "b"]]
+OTHER = Count("zz", 9, 0.5, ["x"])
+
+
+def audited(result, which, sources, sinks=None, **options):
+    app, reference = load_app(f"{APPS}:{which}")
+    return Auditor(result.directory, app, reference, sources=sources, sinks=sinks or {}, **options).audit()
+
+
+def wrong(audit):
+    """The sinks that are not what they should be: how many rows are missing, too many, and of no input."""
+    return {
+        name: (sink.missing, sink.doubled, sink.strange)
+        for name, sink in audit.sinks.items()
+        if sink.missing or sink.doubled or sink.strange
+    }
+
+
+def catalog_of(place):
+    return load_catalog("lake", type="sql", uri=f"sqlite:///{place}/lake/catalog.db", warehouse=f"file://{place}/lake")
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Where the sinks are that need no server."""
+    (tmp_path / "lake").mkdir()
+    catalog = (
+        f"catalog.type=sql&catalog.uri=sqlite:///{tmp_path}/lake/catalog.db&catalog.warehouse=file://{tmp_path}/lake"
+    )
+    return {
+        "Lines": f"jsonl:{tmp_path}/lines",
+        "Parquet": f"parquet:{tmp_path}/parquet",
+        "Sqlite": f"sqlite:{tmp_path}/all.db",
+        "LastSqlite": f"sqlite:{tmp_path}/last.db",
+        "Delta": f"delta:{tmp_path}/delta",
+        "LastDelta": f"delta:{tmp_path}/last-delta",
+        "Iceberg": f"iceberg:lake/results.all?{catalog}",
+        "LastIceberg": f"iceberg:lake/results.last?{catalog}",
+        "Log": f"log:{tmp_path}/log",
+    }
+
+
+REST = ("Kafka", "Atomic", "Postgres", "LastPostgres")
+
+
+@pytest.fixture
+def tampered(tmp_path):
+    """Changes to each sink by hand: a row removed, one added, one changed."""
+
+    def lines(change):
+        file = sorted((tmp_path / "lines").glob("*.jsonl"))[0]
+        rows = file.read_bytes().splitlines()
+        file.write_bytes(b"\n".join(change(rows, Codec(Count).encode_json(OTHER))) + b"\n")
+
+    def parquet(change):
+        file = sorted((tmp_path / "parquet").glob("*.parquet"))[0]
+        table = pq.read_table(file)
+        rows = change(table.to_pylist(), vars_of(OTHER))
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+
+    def sqlite(name, table):
+        def changed(change):
+            with closing(sqlite3.connect(tmp_path / name)) as database, database:
+                rows = database.execute(f'SELECT * FROM "{table}"').fetchall()
+                kept = change(rows, ("zz", 9, 0.5, '["x"]'))
+                database.execute(f'DELETE FROM "{table}"')
+                database.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?)', kept)
+
+        return changed
+
+    def delta(name):
+        def changed(change):
+            table = deltalake.DeltaTable(tmp_path / name).to_pyarrow_table()
+            rows = change(table.to_pylist(), vars_of(OTHER))
+            made = pa.Table.from_pylist(rows, schema=table.schema)
+            deltalake.write_deltalake(tmp_path / name, made, mode="overwrite")
+
+        return changed
+
+    def iceberg(name):
+        def changed(change):
+            table = catalog_of(tmp_path).load_table(f"results.{name}")
+            found = table.scan().to_arrow()
+            rows = change(found.to_pylist(), vars_of(OTHER))
+            table.overwrite(pa.Table.from_pylist(rows, schema=found.schema))
+
+        return changed
+
+    return {
+        "Lines": lines, "Parquet": parquet, "Sqlite": sqlite("all.db", "Sqlite"), "LastSqlite": sqlite("last.db", "LastSqlite"),
+        "Delta": delta("delta"), "LastDelta": delta("last-delta"), "Iceberg": iceberg("all"), "LastIceberg": iceberg("last"),
+    }  # fmt: skip
+
+
+def vars_of(event):
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def removed(rows, other):
+    return rows[1:]
+
+
+def added(rows, other):
+    return [*rows, other]
+
+
+def changed(rows, other):
+    return [other, *rows[1:]]
+
+
+def doubled(rows, other):
+    return [*rows, rows[0]]
+
+
+CHANGES = {removed: (1, 0, 0), added: (0, 0, 1), changed: (1, 0, 1), doubled: (0, 1, 0)}
+
+
+def test_what_is_changed_in_a_sink_by_hand_is_found(run_app, words, places, tampered, tmp_path):
+    for texts in WORDS:
+        sources = words(*texts)
+    given = {**places, **{name: f"jsonl:{tmp_path}/{name}" for name in REST}}
+    result = run_app("app", file=APPS, sources=sources, sinks=given)
+    sound = audited(result, "app", sources, given)
+    assert sound.verdict == "sound", sound.to_text()
+    assert sound.exact
+    assert {sink.expected for name, sink in sound.sinks.items() if not name.startswith("Last")} == {11}
+    for name, change_of in tampered.items():
+        for change, figures in CHANGES.items():
+            if change is doubled and name == "LastSqlite":
+                continue  # which the table itself refuses
+            shutil.copytree(tmp_path, tmp_path.with_name("before"))
+            change_of(change)
+            found = audited(result, "app", sources, given)
+            assert wrong(found) == {name: figures}, (name, change.__name__)
+            assert found.verdict == "not sound"
+            shutil.rmtree(tmp_path)
+            shutil.move(tmp_path.with_name("before"), tmp_path)
+
+
+def test_a_result_that_is_missing_is_shown_with_its_input(run_app, words, tmp_path, capsys):
+    for texts in WORDS:
+        sources = words(*texts)
+    result = run_app("passed", file=APPS, sources=sources)
+    file = sorted((result.directory / "output" / "Out").glob("*.jsonl"))[1]
+    rows = file.read_text().splitlines()
+    file.write_text("\n".join(rows[1:]) + "\n")
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory)])
+    assert ended.exit_code == 1
+    assert "1 missing" in ended.output
+    text = json.loads(rows[0])["text"]
+    assert f'missing: {{"text":"{text}"}}, of micro-batch 1, from Words {{"text": "{text}"}}' in ended.output
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--since", "1 h", "--json"])
+    assert json.loads(ended.output)["sinks"]["Out"]["missing"] == 1
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--since", "2999-01-01"])
+    assert ended.exit_code == 0, "what was committed before need not be there any more"
+
+
+def test_what_the_run_has_counted_is_counted_again(run_app, words):
+    for texts in WORDS:
+        sources = words(*texts)
+    result = run_app("passed", file=APPS, sources=sources)
+    ledger = result.directory / "batches-main.jsonl"
+    ledger.write_text(ledger.read_text().replace('"accepted":5', '"accepted":4', 1))
+    found = audited(result, "passed", sources)
+    assert found.verdict == "not sound"
+    assert (found.sources["Words"].accepted, found.sources["Words"].counted) == (13, 12)
+
+
+def test_a_dead_letter_that_is_gone_is_missed(run_app, words):
+    for texts in WORDS:
+        sources = words(*texts)
+    result = run_app("app", file=APPS, sources=sources)
+    letters = sorted((result.directory / "dead-letters").glob("*.jsonl"))
+    letters[0].unlink()
+    found = audited(result, "app", sources)
+    assert found.dead_letters == {"Counter": {"missing": 1, "strange": 0}}
+    assert found.verdict == "not sound"
+
+
+def test_what_cannot_be_told_is_said(run_app, words, tmp_path):
+    sources = words("a", "b")
+    result = run_app("passed", file=APPS, sources=sources)
+    next((tmp_path / "in").glob("*.jsonl")).unlink()
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory)])
+    assert ended.exit_code == 2
+    assert "is gone, which the run has read" in ended.output
+    assert "Cannot tell" in ended.output
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "text", "log", "delta", "latin-1"])
+def test_every_source_is_read_again(run_app, tmp_path, kind):
+    place, texts = tmp_path / "in", [f"w{number % 7}" for number in range(60)]
+    place.mkdir()
+    uri = f"{kind}:{place}"
+    if kind == "csv":
+        (place / "1.csv").write_text("text\n" + "\n".join(texts) + "\n")
+    elif kind == "text":
+        (place / "1.txt").write_text("\n".join(texts) + "\n")
+    elif kind == "latin-1":
+        (place / "1.jsonl").write_bytes("".join(f'{{"text": "é{text}"}}\n' for text in texts).encode("latin-1"))
+        uri = f"jsonl:{place}?encoding=latin-1"
+    elif kind == "parquet":
+        pq.write_table(pa.table({"text": texts}), place / "1.parquet")
+    elif kind == "delta":
+        deltalake.write_deltalake(place, pa.table({"text": texts}))
+    else:
+        EventLog(place).append("Words", [json.dumps({"text": text}).encode() for text in texts])
+        uri += "?max_rows=25"
+    result = run_app("passed", file=APPS, sources={"Words": uri})
+    found = audited(result, "passed", {"Words": uri})
+    assert found.verdict == "sound", found.to_text()
+    assert found.sources["Words"].accepted == found.sinks["Out"].held == 60
+
+
+def test_groups_are_audited_by_what_came_out_at_their_end(run_app, words):
+    for texts in WORDS:
+        sources = words(*texts)
+    result = run_app("chained", file=APPS, sources=sources, groups={"Sum": "behind"})
+    found = audited(result, "chained", sources)
+    assert found.verdict == "sound", found.to_text()
+    assert not found.exact
+    assert found.sinks["Out"].held == 13
+
+
+def test_what_is_committed_and_not_delivered_yet_is_neither_lost_nor_missing(run_app, words, tmp_path):
+    sources = words("a", "b", "c")
+    with pytest.raises(SinkError, match="the disk is full"):
+        run_app("full", file=APPS, sources=sources)
+    directory = tmp_path / "runs" / "full"
+    counts = report_of_run(directory).counts
+    assert (counts.accepted, counts.processed, counts.lost, counts.duplicated) == (3, 3, 0, 0)
+    app, reference = load_app(f"{APPS}:full")
+    found = Auditor(directory, app, reference, sources=sources, sinks={}).audit()
+    assert found.verdict == "sound", found.to_text()
+    sys.modules["apps_audit"].Full.room = True
+    result = run_app("full", file=APPS, sources=sources)
+    assert sorted(word.text for word in result.output("Out")) == ["a", "b", "c"]
+    assert audited(result, "full", sources).sinks["Out"].held == 3
+
+
+@pytest.mark.servers
+def test_topics_and_postgresql_are_audited(run_app, broker, postgres, tmp_path):
+    Topic(KafkaPlace(broker.brokers, "audit-in"), create=True)
+    producer = Producer({"bootstrap.servers": broker.brokers})
+    for texts in WORDS:
+        for text in texts:
+            producer.produce("audit-in", json.dumps({"text": text}))
+    producer.flush()
+    sources = {"Words": f"kafka:{broker.brokers}/audit-in?max_rows=5"}
+    uri = postgres.uri
+    sinks = {
+        "Kafka": f"kafka:{broker.brokers}/audit-out", "Atomic": f"kafka:{broker.brokers}/audit-atomic?transactions=yes",
+        "Postgres": uri, "LastPostgres": uri, "Log": f"jsonl:{tmp_path}/log",
+    }  # fmt: skip
+    result = run_app("app", file=APPS, sources=sources, sinks=sinks)
+    sound = audited(result, "app", sources, sinks)
+    assert sound.verdict == "sound", sound.to_text()
+    assert sound.sinks["Kafka"].held == sound.sinks["Atomic"].held == sound.sinks["Postgres"].held == 11
+    with psycopg.connect(uri) as database:
+        database.execute("DELETE FROM \"Postgres\" WHERE seen = 1 AND text = 'a'")
+        database.execute("UPDATE \"LastPostgres\" SET seen = 99 WHERE text = 'd'")
+    copies = [(ID_HEADER, f"{json.loads((result.directory / 'manifest.json').read_text())['run']}/main/9/0")]
+    producer.produce("audit-out", Codec(Count).encode_json(OTHER), headers=copies)
+    producer.flush()
+    found = audited(result, "app", sources, sinks)
+    assert wrong(found) == {"Postgres": (1, 0, 0), "LastPostgres": (1, 0, 1), "Kafka": (0, 0, 1)}
