@@ -9,6 +9,7 @@ from typing import Any
 from penstock.app.application import App
 from penstock.app.loader import AppReference
 from penstock.app.stream import Sink, Source
+from penstock.app.topology import Topology
 from penstock.audit.committed import Committed, Microbatch
 from penstock.audit.replay import Origin, Replay, Row
 from penstock.audit.verdict import EXAMPLES, Audit, Example, SinkAudit, SourceAudit
@@ -20,11 +21,12 @@ from penstock.connectors.source import Reread
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.kinds.coding import json_encoder
 from penstock.kinds.identity import identity
-from penstock.runs.files import HOPS, OUTPUT
+from penstock.runs.batches import records_in
+from penstock.runs.files import HOPS, OUTPUT, ledger_of
 from penstock.runs.letters import letters_of
 from penstock.runs.manifest import Manifest, manifest_of
 from penstock.runtime.lineage import SOURCE_SHIFT
-from penstock.testing.proof.agreement import Agreement
+from penstock.testing.proof.agreement import says_moments
 
 Advance = Callable[[float, float, str], None]
 
@@ -76,18 +78,28 @@ class Auditor:
         except PenstockError as error:
             self._unknown.append(str(error))
             return audit
-        momentary = Agreement(self._topology).momentary
+        moments = _moments(self._topology)
         for name in self._sources:
-            counted = sum(group.accepted.get(name, 0) for group in self._groups)
+            counted = sum(group.accepted.get(name, 0) for group in self._groups) + self._formerly(name)
             audit.sources[name] = SourceAudit(replay.read.get(name, 0), replay.accepted.get(name, 0), counted)
         for sink in self._topology.sinks:
             rows = replay.rows.get(sink.name, [])
             unstable = _counted(rows) != _counted(another.rows.get(sink.name, []))
-            keys = momentary.get(sink.stream.name) if not exact else None
+            keys = moments.get(sink.stream.name) if not exact else None
             audit.sinks[sink.name] = self._audited(sink, self._sinks[sink.name], rows, unstable, keys)
         audit.dead_letters = self._letters(replay)
         self._trace()
         return audit
+
+    def _formerly(self, source: str) -> int:
+        """What groups have counted that are no more, since the run was moved."""
+        return sum(
+            record.sources[source].accepted
+            for former in self._manifest.layout.former
+            if source in former.external
+            for record in records_in(ledger_of(self._run, former.name))
+            if source in record.sources
+        )
 
     # --- what can be told -----------------------------------------------------------------------
 
@@ -279,6 +291,18 @@ def _shown(part: Reread, row: int) -> str:
     if isinstance(thing, dict) and "payload" in thing:
         thing = thing["payload"]
     return thing.decode("utf-8", "backslashreplace") if isinstance(thing, bytes) else json.dumps(thing, default=str)
+
+
+def _moments(topology: Topology) -> dict[str, tuple[str, ...]]:
+    """Streams whose rows may stand for moments, one with each micro-batch, with the fields that name an instance; none where none do."""
+    found: dict[str, tuple[str, ...]] = {}
+    for element in topology.in_order:
+        own = says_moments(element) or (element.dialect == "batch" and element.keyed)
+        inherited = not element.keyed and any(stream.name in found for stream in element.inputs)
+        for stream in element.emits if own or inherited else ():
+            fields = stream.event_type.__struct_fields__
+            found[stream.name] = element.key if own and set(element.key) <= set(fields) else ()
+    return found
 
 
 def _counted(rows: list[Row]) -> Counter[bytes]:

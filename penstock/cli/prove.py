@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
@@ -47,7 +48,8 @@ def prove(
     Example:
       penstock prove app.py --sample Words=words.jsonl
     """
-    application, reference = loaded(context, app)
+    with redirect_stdout(sys.stderr):  # what the file prints as it is loaded is no part of the answer
+        application, reference = loaded(context, app)
     with needs():
         from penstock.testing.proof.prover import Prover
         from penstock.testing.proof.sample import drawn_sample, sample_in

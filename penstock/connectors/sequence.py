@@ -171,7 +171,10 @@ class SequenceSource(BoundSource):
             if len(events.payloads) != high - low:
                 raise SourceError(f"{self.uri} has not all of the events {low} to {high} any more.")
             yield Reread(
-                events.payloads, events.born, np.zeros(high - low, np.int64), np.arange(low, high, dtype=np.int64)
+                events.payloads,
+                np.asarray(events.born, np.int64),
+                np.zeros(high - low, np.int64),
+                np.arange(low, high, dtype=np.int64),
             )
 
     def identity(self) -> str | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.runs.files import REPORT
+from penstock.runtime.places import Place
 from penstock.storage import durable
 
 
@@ -41,6 +42,8 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Parameters
     ----------
+    places: for each way that events go, how many left, and by how many fewer (``missing``), more (``extra``) or other ones (``differs``, in
+        micro-batches) came. uncounted: elements within which Spark counts nothing.
     lag: what is queued, by source and partition. watermarks: by source, in ISO 8601.
     latency_ms: by quantile, of ``timed_results``: those that an event caused; results of timers and windows are not. units: what the figures are in, in words. delivery: of a run in real time, how its results come.
     """
@@ -49,6 +52,8 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     engine: str
     master: str
     counts: Outcome
+    places: dict[str, Place] | None = None
+    uncounted: list[str] | None = None
     units: dict[str, str]
     lag: dict[str, dict[str, int]] | None = None
     streams: dict[str, int] | None = None

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from penstock.runs.batches import BatchRecord
+from penstock.runs.batches import BatchRecord, add_places
 from penstock.runtime.histogram import Histogram
+from penstock.runtime.places import Place
 from penstock.runtime.tally import Counts
 
 
@@ -12,6 +13,9 @@ class Totals(Counts):
 
     batches: int = 0
     dead_lettered: int = 0
+    places: dict[str, Place] = {}
+    handed_on: dict[str, int] = {}
+    """Events that were read from other groups, by stream."""
     latency_ms: Histogram = msgspec.field(default_factory=Histogram)
 
     def add(self, record: BatchRecord, external: frozenset[str], handed_on: frozenset[str]) -> None:
@@ -25,5 +29,8 @@ class Totals(Counts):
         sources = {name: source for name, source in record.sources.items() if name in external}
         streams = {name: events for name, events in record.streams.items() if name not in handed_on}
         failed = record.dead_lettered if external else 0
-        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed))
+        add_places(self.places, record.places)
+        for name in record.sources.keys() & handed_on:
+            self.handed_on[name] = self.handed_on.get(name, 0) + record.sources[name].accepted
+        self.merge(msgspec.structs.replace(record, sources=sources, streams=streams, dead_lettered=failed, places={}))
         self.batches += record.batches

@@ -15,6 +15,7 @@ from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import FAULTS, DeadLetters
 from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
 from penstock.runtime.log import AtWork, Lines, working
+from penstock.runtime.places import handed_to
 from penstock.runtime.tally import Tally
 from penstock.runtime.wiring import Wiring
 
@@ -28,6 +29,7 @@ def run_event_body(
     ----------
     handed: the events once more, to do with as the element likes.
     """
+    tally.come(handed_to(element.name), batch.lineage)
     instance = element.prototype() if element.prototype else None
     handle = instance.on_event if instance else element.body
     emitter = Emitter(element, wiring, batch.lineage, tally.partition)
@@ -74,6 +76,7 @@ def run_batch_body(
     element: Element, batch: EventBatch, columns: pa.RecordBatch, wiring: Wiring, tally: Tally, letters: DeadLetters
 ) -> list[EventBatch]:
     """Call an element of the batch dialect on a record batch; what it returned."""
+    tally.come(handed_to(element.name), batch.lineage)
     body = _BatchBody(element, batch, wiring, letters)
     with tally.element(element.name).timed_together(len(batch)), working(AtWork(tally.log, element.name)):
         outputs = body.call(columns, batch.lineage)

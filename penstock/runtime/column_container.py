@@ -32,6 +32,7 @@ from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS
 from penstock.runtime.lineage import LAST, NONE, Ints, Lineage, LineageColumns
 from penstock.runtime.pages import PageStore
+from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
 
 NEVER = np.datetime64("NaT", "us")
@@ -83,6 +84,7 @@ class ColumnContainer:
     def handle(self, delivery: ColumnDelivery) -> None:
         """Apply events, which are in order."""
         handed = len(delivery)
+        self._stage.tally.come(sent_to(self.element.name), delivery.lineage)
         late = Latecomers(self.element, self._stage).refuse_all(self._mark, delivery.lineage, delivery.row)
         if late:
             delivery.take(np.setdiff1d(np.arange(len(delivery)), sorted(late)))

@@ -26,6 +26,7 @@ from penstock.runtime.letters import FAULTS, Failure, described
 from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
 from penstock.runtime.log import AtWork, working
 from penstock.runtime.pages import Page, Pages, PageStore
+from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
 
 State = TypeVar("State")
@@ -71,7 +72,7 @@ class Container:
         self.element = element
         self.prototype: type[ProcessingElement] = element.prototype
         self._stage = stage
-        self._tally = stage.tally.element(element.name)
+        self._tally, self._place = stage.tally.element(element.name), sent_to(element.name)
         self._latecomers = Latecomers(element, stage)
         self._key = stage.wiring.keys[element.name]
         self._work = AtWork(stage.tally.log, element.name, self._key.decode)
@@ -97,6 +98,7 @@ class Container:
     def handle(self, delivery: Delivery) -> None:
         """Apply events, which are in order and come after those of earlier deliveries."""
         events, lineage = delivery.events, delivery.lineage
+        self._stage.tally.come(self._place, lineage)
         late = self._latecomers.refuse_all(self._context.watermark, lineage, delivery.row)
         self._emitter = self._new_emitter(lineage.judged())
         self._batch = batch = _Batch(self._key.identities(events), delivery, late)

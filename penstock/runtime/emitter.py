@@ -69,6 +69,11 @@ class Emitter:
         self.add(emissions, len(self._causes.born) + len(self._uncaused_born))
         self._uncaused_born.append(born)
 
+    @property
+    def emitted(self) -> dict[Stream[Any], list[Any]]:
+        """The events that were kept so far, by stream."""
+        return {stream: events for stream, (events, _) in self._emitted.items()}
+
     def drop(self, causes: Iterable[int]) -> None:
         """Forget what some events have caused so far; what they cause from now on counts."""
         so_far = {stream: len(rows) for stream, (_, rows) in self._emitted.items()}

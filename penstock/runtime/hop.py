@@ -45,13 +45,12 @@ class Hop:
 
     def _run(self, element: Element) -> Iterator[pa.RecordBatch]:
         """Hand an element its events, some at a time."""
-        container = Container(element, self._stage, self._store, self._now, self._watermark)
+        container = self._container(element)
         settled = True
         for delivery in self._arrivals.deliveries(element):
             with collector_paused():
                 if not settled:
                     container.settle()
-                self._stage.tally.count("received", element.name, len(delivery))
                 container.handle(delivery)
             settled = False
             if self._stage.outbox.bytes >= SENT_AT_ONCE:
@@ -59,12 +58,14 @@ class Hop:
         with collector_paused():
             self._note(container.finish())
 
+    def _container(self, element: Element) -> Container:
+        return Container(element, self._stage, self._store, self._now, self._watermark)
+
     def _run_columns(self, element: Element) -> None:
         """Hand an element whose instances lie in columns its events, all at once."""
         container = ColumnContainer(element, self._stage, self._store, self._now, self._watermark)
         with collector_paused(), working(AtWork(self._stage.tally.log, element.name)):
             delivery = self._columns_in_order(element)
-            self._stage.tally.count("received", element.name, len(delivery))
             container.handle(delivery)
             self._note(container.finish())
 

@@ -12,6 +12,7 @@ from penstock.kinds.coding import json_encoder
 from penstock.runtime.lineage import Lineage
 from penstock.runtime.log import storable
 from penstock.runtime.output import LETTERS, Output
+from penstock.runtime.places import Seen, staged_in
 from penstock.runtime.tally import Tally
 
 FAULTS = (Exception, SystemExit, CancelledError)
@@ -91,6 +92,8 @@ class DeadLetters:
         except Exception:  # the event itself cannot be written as JSON
             line = _encode({**letter, "event": shown(letter["event"])})
         self._output.write_lines(LETTERS, [line])
+        if self._output.keeps:
+            self._tally.left.setdefault(staged_in(LETTERS), Seen()).events += 1
 
 
 def _last_line(error: BaseException) -> str | None:

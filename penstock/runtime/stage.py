@@ -17,6 +17,7 @@ from penstock.runtime.events import EventBatch
 from penstock.runtime.letters import DeadLetters
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import Output, SinkFiles, framed, prefixed, texts_beside
+from penstock.runtime.places import Seen, handed_to, sent_to, staged_in, written_to
 from penstock.runtime.tally import Births, Tally
 from penstock.runtime.wire import TALLY, Outbox, PackedBlock
 from penstock.runtime.wiring import Wiring
@@ -50,10 +51,13 @@ class Stage:
             return
         self.tally.count("streams", batch.stream.name, len(batch))
         for sink in self.wiring.sinks_of(batch.stream):
+            self.tally.leave(written_to(sink), batch.lineage)
             self._write(sink, batch)
         for element in self.wiring.keyed_by(batch.stream):
+            self.tally.leave(sent_to(element.name), batch.lineage)
             self._send(element, batch)
         for element in self.wiring.keyless(batch.stream):
+            self.tally.leave(handed_to(element.name), batch.lineage)
             for emitted in self._run(element, batch):
                 self.route(emitted)
 
@@ -62,18 +66,19 @@ class Stage:
         self.tally.files = self._output.close()
         for file in self.tally.files:
             self.tally.count("outputs", file.sink, file.rows)
+            self.tally.came.setdefault(staged_in(file.sink), Seen()).events += file.rows
         bucket = self.tally.partition % self.wiring.partitions
         self.outbox.add(TALLY, bucket, msgspec.msgpack.encode(self.tally), self.greatest_time)
         return self.outbox.take()
 
     def encoded(
-        self, place: str, batch: EventBatch, encode: Callable[[EventBatch], Encoded]
+        self, element: str, place: str, batch: EventBatch, encode: Callable[[EventBatch], Encoded]
     ) -> tuple[Encoded, EventBatch]:
         """Encode a batch, without the events that cannot be (an integer of 65 bits, say): those are dead letters.
 
         Parameters
         ----------
-        place: what the events are encoded for, as the dead letters call it.
+        element: what the events are encoded for, as the dead letters call it. place: on the way to which they are.
         """
         try:
             return encode(batch), batch
@@ -84,20 +89,22 @@ class Stage:
                     encode(EventBatch(batch.stream, batch.lineage.take([row]), events=[event]))
                     good.append(row)
                 except Exception as error:
-                    self.letters.write(place, batch.stream, event, error, batch.lineage.row(row))
+                    self.letters.write(element, batch.stream, event, error, batch.lineage.row(row))
+                    self.tally.come(place, batch.lineage.take([row]))
             events = [batch.events(self.wiring)[row] for row in good]
             batch = EventBatch(batch.stream, batch.lineage.take(good), events=events)
             return encode(batch), batch
 
     def _run(self, element: Element, batch: EventBatch) -> list[EventBatch]:
+        place = handed_to(element.name)
         if element.dialect == "event":
-            handed, batch = self.encoded(element.name, batch, lambda part: part.own_copy(self.wiring))
+            handed, batch = self.encoded(element.name, place, batch, lambda part: part.own_copy(self.wiring))
             return run_event_body(element, batch, handed, self.wiring, self.tally, self.letters)
-        columns, batch = self.encoded(element.name, batch, lambda part: part.columns(self.wiring))
+        columns, batch = self.encoded(element.name, place, batch, lambda part: part.columns(self.wiring))
         return run_batch_body(element, batch, columns, self.wiring, self.tally, self.letters)
 
     def _write(self, sink: str, batch: EventBatch) -> None:
-        files = self._output.files(sink)
+        files, place = self._output.files(sink), written_to(sink)
         if files.kind == "parquet":
 
             def keepable(part: EventBatch) -> pa.RecordBatch:
@@ -105,11 +112,14 @@ class Stage:
                 files.refuse(columns)
                 return columns
 
-            columns, batch = self.encoded(files.name, batch, keepable)
+            columns, batch = self.encoded(files.name, place, batch, keepable)
             self._output.write_columns(sink, columns, batch.lineage.born)
         else:
-            lines, batch = self.encoded(files.name, batch, lambda part: self._checked_lines(part, files))
+            lines, batch = self.encoded(files.name, place, batch, lambda part: self._checked_lines(part, files))
             self._output.write_lines(sink, lines)
+        self.tally.come(place, batch.lineage)
+        if self._output.keeps:
+            self.tally.left.setdefault(staged_in(sink), Seen()).events += len(batch)
         if files.role != "hop":  # which is no result yet
             self.tally.births.append(Births.of(batch.lineage.born))
 
@@ -128,9 +138,8 @@ class Stage:
 
     def _send(self, element: Element, batch: EventBatch) -> None:
         pack = self._packed_columns if element.dialect == "batch" else self._packed_events
-        blocks, batch = self.encoded(element.name, batch, lambda part: pack(element, part))
+        blocks, _ = self.encoded(element.name, sent_to(element.name), batch, lambda part: pack(element, part))
         self.outbox.send(self.wiring.topology.depths[element.name], blocks)
-        self.tally.count("sent", element.name, len(batch))
 
     def _packed_events(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
         events, target = batch.events(self.wiring), self.wiring.targets[element, batch.stream]

@@ -13,9 +13,10 @@ import numpy as np
 
 from penstock.runtime.histogram import Histogram
 from penstock.runtime.hottest import Hottest
-from penstock.runtime.lineage import NONE, Ints
+from penstock.runtime.lineage import NONE, Ints, LineageColumns
 from penstock.runtime.log import Lines
 from penstock.runtime.output import StagedFile
+from penstock.runtime.places import Seen
 
 Item = TypeVar("Item")
 
@@ -145,7 +146,7 @@ class Births(msgspec.Struct):
         return latencies
 
 
-Counted = Literal["streams", "sent", "received", "outputs"]
+Counted = Literal["streams", "outputs"]
 
 
 class Counts(Merged):
@@ -154,10 +155,6 @@ class Counts(Merged):
     sources: dict[str, SourceTally] = {}
     streams: dict[str, int] = {}
     """By stream, counted where they were emitted."""
-    sent: dict[str, int] = {}
-    """Put on the way to a keyed element, by element, counted before the shuffle."""
-    received: dict[str, int] = {}
-    """Received by a keyed element, by element, counted after the shuffle."""
     elements: dict[str, ElementTally] = {}
     outputs: dict[str, int] = {}
     """By sink, under its label."""
@@ -183,10 +180,22 @@ class Tally(Counts, kw_only=True):
     partition: int
     files: list[StagedFile] = []
     births: list[Births] = []
+    left: dict[str, Seen] = {}
+    """Events that have left for a place, by its name."""
+    came: dict[str, Seen] = {}
+    """Those that have come there."""
     log: Lines = msgspec.field(default_factory=Lines)
     """What elements have printed and logged."""
     failed: list[tuple[int, int]] = []
     """The identities of source events that, or whose descendants, became dead letters."""
+
+    def leave(self, place: str, lineage: LineageColumns) -> None:
+        """Count events that leave for a place."""
+        self.left.setdefault(place, Seen()).add(lineage)
+
+    def come(self, place: str, lineage: LineageColumns) -> None:
+        """Count events that have come there."""
+        self.came.setdefault(place, Seen()).add(lineage)
 
     @classmethod
     def read(cls, payload: bytes) -> "Tally":

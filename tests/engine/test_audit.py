@@ -217,6 +217,7 @@ def test_what_cannot_be_told_is_said(run_app, words, tmp_path):
     assert "Cannot tell" in ended.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet", "text", "log", "delta", "latin-1"])
 def test_every_source_is_read_again(run_app, tmp_path, kind):
     place, texts = tmp_path / "in", [f"w{number % 7}" for number in range(60)]
@@ -242,6 +243,7 @@ def test_every_source_is_read_again(run_app, tmp_path, kind):
     assert found.sources["Words"].accepted == found.sinks["Out"].held == 60
 
 
+@pytest.mark.slow
 def test_groups_are_audited_by_what_came_out_at_their_end(run_app, words):
     for texts in WORDS:
         sources = words(*texts)

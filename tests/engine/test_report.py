@@ -1,5 +1,7 @@
 """What a report says is lost and duplicated: counts of different places, none of which makes up for another."""
 
+from itertools import zip_longest
+
 import pytest
 
 from penstock import App, Event
@@ -7,6 +9,7 @@ from penstock.connectors.source import Reckoning
 from penstock.engine.running.report import report_of
 from penstock.runs.progress import Sums
 from penstock.runs.totals import Totals
+from penstock.runtime.places import Place, Seen, sent_to
 
 
 class Word(Event):
@@ -21,15 +24,17 @@ def topology():
     return app.topology()
 
 
-def counts(committed, accepted, sent=(), received=(), queued=0):
+def counts(committed, accepted, sent=(), received=(), queued=0, other=7):
     """What is counted of two sources and two elements."""
     totals = Totals()
     for name, events in zip(("One", "Two"), accepted, strict=True):
         totals.source(name).accepted = events
-    totals.sent = dict(zip(("A", "B"), sent, strict=False))
-    totals.received = dict(zip(("A", "B"), received, strict=False))
+    for name, left, came in zip_longest("AB"[: max(len(sent), len(received))], sent, received, fillvalue=0):
+        totals.places[sent_to(name)] = Place.between(Seen(left, 7), Seen(came, other))
     reckonings = {name: Reckoning(count, queued) for name, count in zip(("One", "Two"), committed, strict=True)}
-    return report_of(topology(), totals, reckonings, Sums(), engine="", master="", refused=0).counts
+    report = report_of(topology(), totals, reckonings, Sums(), engine="", master="", refused=0)
+    assert report.counts.lost == sum(place.missing + place.differs for place in report.places.values())
+    return report.counts
 
 
 @pytest.mark.parametrize(
@@ -49,6 +54,11 @@ def counts(committed, accepted, sent=(), received=(), queued=0):
 def test_what_is_lost_at_one_place_is_not_made_up_for_at_another(committed, accepted, sent, received, lost, duplicated):
     found = counts(committed, accepted, sent, received)
     assert (found.lost, found.duplicated) == (lost, duplicated)
+
+
+def test_as_many_of_others_are_lost_and_doubled():
+    found = counts((5, 5), (5, 5), (4,), (4,), other=8)
+    assert (found.lost, found.duplicated) == (1, 1)
 
 
 def test_all_that_is_accepted_is_processed_dead_lettered_or_queued():

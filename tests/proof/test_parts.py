@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from penstock import App, Event, ProcessingElement
 from penstock.errors import ConfigurationError
 from penstock.testing import prove
-from penstock.testing.proof.outcome import difference, difference_of_tables, is_rounding, last_by
-from penstock.testing.proof.prover import _chains, _drawn_order
+from penstock.testing.proof.outcome import Outcome, difference, difference_of_tables, last_by, rounded
 from penstock.testing.proof.sample import drawn_sample, given_sample
-from penstock.testing.proof.schedule import Schedule, alternating, cut, random_cut
+from penstock.testing.proof.schedule import Schedule, alternating, chains_of, cut, drawn_order, random_cut
 from penstock.testing.proof.shrinking import smallest
-from penstock.testing.proof.suspects import lists_of, suspects_of
+from penstock.testing.proof.suspects import growing, suspects_of
 
 sizes = st.dictionaries(st.sampled_from("AB"), st.integers(1, 12), min_size=1)
 
@@ -49,7 +48,7 @@ def test_an_order_keeps_each_chain_and_makes_no_event_late(times, seed, lateness
             told["A", number] = (own, own + lateness)
             number += 1
         chains.append(chain)
-    order = _drawn_order([list(chain) for chain in chains], told, random.Random(seed))
+    order = drawn_order([list(chain) for chain in chains], told, random.Random(seed))
     assert sorted(order) == sorted(place for chain in chains for place in chain)
     for chain in chains:
         assert [place for place in order if place in chain] == chain
@@ -61,7 +60,7 @@ def test_an_order_keeps_each_chain_and_makes_no_event_late(times, seed, lateness
 
 def test_events_that_reach_one_instance_belong_together():
     belonging = [(("A", 0), ["x"]), (("A", 1), ["y"]), (("A", 2), ["x", "z"]), (("A", 3), ["z"]), (("A", 4), [])]
-    assert sorted(map(sorted, _chains(belonging))) == [[("A", 0), ("A", 2), ("A", 3)], [("A", 1)], [("A", 4)]]
+    assert sorted(map(sorted, chains_of(belonging))) == [[("A", 0), ("A", 2), ("A", 3)], [("A", 1)], [("A", 4)]]
 
 
 @given(st.sets(st.integers(0, 40), min_size=1, max_size=4))
@@ -88,9 +87,10 @@ def test_rows_that_are_upserted_count_by_the_last_of_each_key():
 
 
 def test_the_last_digits_of_floats_are_told_from_other_differences():
-    assert is_rounding([row(a=0.1 + 0.2)], [row(a=0.3)], difference)
-    assert not is_rounding([row(a=0.31)], [row(a=0.3)], difference)
-    assert not is_rounding([row(a="0.30000000000000004")], [row(a="0.3")], difference)
+    assert rounded(row(a=0.1 + 0.2)) == rounded(row(a=0.3))
+    assert rounded(row(a=0.31)) != rounded(row(a=0.3))
+    assert rounded(row(a="0.30000000000000004")) != rounded(row(a="0.3"))
+    assert Outcome({"S": [row(a=[0.1 + 0.2])]}).rounded() == Outcome({"S": [row(a=[0.3])]}).rounded()
 
 
 class Reading(Event):
@@ -142,7 +142,7 @@ def test_what_code_has_to_do_with_is_read_off_it():
         ("hash", "hash"), ("global", "looked_up"), ("global", "TABLE"), ("clock", "time.time"), ("sum", "value"), ("emission", "results"),
     } <= found  # fmt: skip
     assert {what for part, what in found if part == "randomness"} >= {"GENERATOR", "np.random.random"}
-    assert [suspect.what for suspect, _ in lists_of(app.topology().elements[0])] == ["SEEN"]
+    assert [suspect.what for suspect, _ in growing(app.topology().elements[0])] == ["SEEN"]
 
 
 plain = App("plain")

@@ -396,15 +396,22 @@ class MicroBatches:
         return Snapshot(taken, left, dead, watermarks)
 
     def _report(self, groups: list[BoundGroup]) -> Report:
+        positions = [(group, bound, position) for group in groups for bound, position in group.positions()]
         reckonings: dict[str, Reckoning] = {
             bound.source.name: self._reckoned(bound, position)
-            for group in groups
-            for bound, position in group.positions()
+            for group, bound, position in positions
             if bound.source.name in group.external
         }
+        handed_on: dict[str, int] = {}
+        for group, bound, position in positions:
+            if bound.source.name in group.handed_on:
+                committed = bound.reckon(position).committed
+                if committed is not None:
+                    handed_on[bound.source.name] = handed_on.get(bound.source.name, 0) + committed
         return report_of(
             self._binding.topology, self._totals, reckonings, self._binding.recording.progress(),
             engine=f"spark {pyspark.__version__}", master=self._binding.options.master, refused=refused_in(self._binding.letters),
+            handed_on=handed_on,
         )  # fmt: skip
 
     def _reckoned(self, bound: BoundSource, position: Position) -> Reckoning:

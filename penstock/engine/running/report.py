@@ -1,6 +1,8 @@
 """The report of a run: a pure function of what was recorded."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from penstock.app.topology import Topology
 from penstock.connectors.source import Reckoning
@@ -9,6 +11,7 @@ from penstock.runs.report import ElementReport, Outcome, Report
 from penstock.runs.totals import Totals
 from penstock.runtime.lineage import NONE
 from penstock.runtime.output import LETTERS
+from penstock.runtime.places import Place, read_from
 from penstock.runtime.tally import ElementTally
 
 
@@ -21,6 +24,7 @@ def report_of(
     engine: str,
     master: str,
     refused: int,
+    handed_on: Mapping[str, int] = MappingProxyType({}),
 ) -> Report:
     """The report; every figure in it is measured.
 
@@ -28,26 +32,32 @@ def report_of(
     ----------
     refused: results that sinks have refused as they were delivered, which are dead letters, too.
 
-    ``lost`` and ``duplicated`` compare counts made at different places: each source's own reckoning
-    against what was decoded of it, and what was sent to each keyed element against what it received.
+    handed_on: events that other groups have left, by stream, of what was read of it.
+
+    ``lost`` and ``duplicated`` are sums over places at whose two ends events are counted: each source's own reckoning against what was
+    decoded of it, what was sent to each element against what came there, and so on; see `penstock.runtime.places`. Where as many have
+    come and other ones, one at the least is lost and one doubled.
     """
     decoded = sum(source.accepted for source in totals.sources.values())
     reckoned = {name: reckoning.committed for name, reckoning in reckonings.items() if reckoning.committed is not None}
     uncountable = [name for name in reckonings if name not in reckoned]  # what was decoded stands for what was read
     committed = sum(reckoned.values()) + sum(totals.source(name).accepted for name in uncountable)
     queued = sum(reckoning.queued for reckoning in reckonings.values())
-    gaps = [count - totals.source(name).accepted for name, count in reckoned.items()]
-    gaps += [totals.sent.get(name, 0) - totals.received.get(name, 0) for name in totals.sent | totals.received]
+    places = {read_from(name): _read(count, totals.source(name).accepted) for name, count in reckoned.items()}
+    places |= {read_from(name): _read(count, totals.handed_on.get(name, 0)) for name, count in handed_on.items()}
+    places |= dict(sorted(totals.places.items()))
     busy_ms, rows = progress.busiest
     return Report(
         application=topology.application, engine=engine, master=master,
         counts=Outcome(
             accepted=committed + queued, processed=decoded - totals.dead_lettered, dead_lettered=totals.dead_lettered, queued=queued,
-            uncounted_sources=uncountable, lost=sum(gap for gap in gaps if gap > 0), duplicated=-sum(gap for gap in gaps if gap < 0),
+            uncounted_sources=uncountable, lost=sum(place.missing + place.differs for place in places.values()),
+            duplicated=sum(place.extra + place.differs for place in places.values()),
             late=sum(element.late for element in totals.elements.values()) + progress.late,
             late_in_part=sum(element.late_in_part for element in totals.elements.values()),
             dead_letters=totals.outputs.get(LETTERS, 0) + refused, refused=refused,
         ),
+        places=places, uncounted=[element.name for element in topology.elements if element.dialect == "query"],
         lag={name: dict(reckoning.lag) for name, reckoning in reckonings.items() if reckoning.lag},
         streams={stream.name: totals.streams.get(stream.name, 0) for stream in topology.streams},
         sinks={sink.name: totals.outputs.get(sink.name, 0) for sink in topology.sinks},
@@ -76,6 +86,10 @@ def watermarks_of(topology: Topology, totals: Totals) -> dict[str, str]:
         name: datetime.fromtimestamp(mark, UTC).isoformat()
         for name, mark in sorted(reached.items(), key=lambda item: item[1])
     }
+
+
+def _read(committed: int, accepted: int) -> Place:
+    return Place(committed, max(committed - accepted, 0), max(accepted - committed, 0))
 
 
 def _element(tally: ElementTally, keyed: bool) -> ElementReport:

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,18 +15,21 @@ from penstock.runtime.log import element_at_work
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 SAFE_METHODS = (b"GET ", b"HEAD ", b"OPTIONS ")
-ALWAYS = {
-    "os.remove": "removes a file", "os.rename": "renames a file", "os.mkdir": "makes a directory", "os.rmdir": "removes a directory",
-    "os.link": "links a file", "os.symlink": "links a file", "os.truncate": "cuts a file", "os.putenv": "sets a variable of the environment",
-    "os.unsetenv": "removes a variable of the environment", "os.system": "starts a process", "subprocess.Popen": "starts a process",
-    "os.posix_spawn": "starts a process", "os.exec": "starts a process", "smtplib.send": "sends mail", "ftplib.sendcmd": "sends a command",
-    "socket.sendto": "sends a datagram", "os.kill": "sends a signal",
+HERE = {
+    "os.remove": "removes a file", "os.rename": "renames a file", "os.rmdir": "removes a directory", "os.link": "links a file",
+    "os.symlink": "links a file", "os.truncate": "cuts a file", "os.putenv": "sets a variable of the environment",
+    "os.unsetenv": "removes a variable of the environment", "os.kill": "sends a signal",
 }  # fmt: skip
 """Audit events that are effects whatever their arguments are."""
+FAR = {
+    "os.system": "starts a process", "subprocess.Popen": "starts a process", "os.posix_spawn": "starts a process",
+    "os.exec": "starts a process", "smtplib.send": "sends mail", "ftplib.sendcmd": "sends a command", "socket.sendto": "sends a datagram",
+}  # fmt: skip
+"""Those whose effects may be anywhere: they are not to be repeated for the sake of a proof."""
+REQUEST = "sends a request that is no GET"
 
-
-LOGGING = str(Path(logging.__file__).parent)
-"""What is logged twice harms nobody."""
+HARMLESS = (str(Path(logging.__file__).parent), tempfile.__file__)
+"""Where code lies whose effects harm nobody when they come twice: logs, and files that go again."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -35,6 +39,8 @@ class Effect(msgspec.Struct, frozen=True):
     file: str
     line: int
     what: str
+    far: bool = False
+    """Whether it reaches out of this process's files and environment."""
 
 
 class Effects:
@@ -60,7 +66,7 @@ class Effects:
         place = _own_line(sys._getframe(1))
         if place is None:
             return
-        effect = Effect(element, *place, what)
+        effect = Effect(element, *place, what, what == REQUEST or event in FAR)
         if event == "sqlite3.connect":
             file = Path(os.fsdecode(arguments[0]))
             self._databases.setdefault(effect, (file, _state_of(file)))
@@ -70,8 +76,10 @@ class Effects:
 
 def _effect(event: str, arguments: tuple[Any, ...]) -> str | None:
     """What an audit event says that was done; None for nothing that matters."""
-    if event in ALWAYS:
-        return ALWAYS[event]
+    if event in HERE or event in FAR:
+        return HERE.get(event) or FAR[event]
+    if event == "os.mkdir":
+        return None if Path(os.fsdecode(arguments[0])).exists() else "makes a directory"
     if event == "open":
         path, mode, flags = arguments
         if isinstance(path, str) and (path.endswith(".pyc") or "__pycache__" in path or path == os.devnull):
@@ -81,21 +89,17 @@ def _effect(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event == "http.client.send":
         data = bytes(arguments[1]) if isinstance(arguments[1], bytes | bytearray) else b""
         words = data.split(b"\r\n", 1)[0]
-        return (
-            "sends a request that is no GET"
-            if words.endswith(b"HTTP/1.1") and not words.startswith(SAFE_METHODS)
-            else None
-        )
+        return REQUEST if words.endswith(b"HTTP/1.1") and not words.startswith(SAFE_METHODS) else None
     if event == "urllib.Request":
-        return None if arguments[3] in ("GET", "HEAD", "OPTIONS") else "sends a request that is no GET"
+        return None if arguments[3] in ("GET", "HEAD", "OPTIONS") else REQUEST
     return "writes to a database" if event == "sqlite3.connect" and str(arguments[0]) != ":memory:" else None
 
 
 def _own_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """The innermost line of the application's own that led here; None where an import or a log did."""
+    """The innermost line of the application's own that led here; None where an import, a log or a temporary file did."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith("<frozen importlib") or file.startswith(LOGGING):
+        if file.startswith(("<frozen importlib", *HARMLESS)):
             return None
         if not file.startswith(NOT_THE_USERS):
             return file, frame.f_lineno

@@ -1,10 +1,10 @@
 """A topology's driver that shows what goes on within: every stream, calls of hooks, and which events belong together."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -12,24 +12,65 @@ import pyarrow as pa
 from penstock.app.application import App
 from penstock.app.element import Element
 from penstock.app.topology import Topology
+from penstock.kinds.coding import json_encoder
 from penstock.runtime.codec import Codec
 from penstock.runtime.container import Container
 from penstock.runtime.hop import Hop, collector_paused
+from penstock.runtime.stage import Stage
 from penstock.runtime.wire import CLOCK, TALLY, Block
 from penstock.testing.driver import Attempt, TopologyDriver
-from penstock.testing.proof.outcome import last_by
+from penstock.testing.proof.agreement import names_of, says_moments
+from penstock.testing.proof.outcome import last_by, normal
+
+_encode = json_encoder().encode
 
 
 class Killed(BaseException):
-    """The end of the process, as far as the application can tell: no hook can catch it as an error of its own."""
+    """The end of the process, as far as the application can tell: what catches `Exception` does not catch it."""
 
 
-class ForgetfulHop(Hop):
+class Moment(NamedTuple):
+    """A row that an instance has emitted in ``on_batch``."""
+
+    stream: str
+    instance: str
+    row: str
+
+
+class ObservedStage(Stage):
+    """Notes what is emitted in ``on_batch``."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.moments: list[Moment] = []
+
+
+class _Container(Container):
+    def _end_batch(self, identity: bytes, born: int) -> None:
+        emitted = self._emitter.emitted
+        before = {stream: len(events) for stream, events in emitted.items()}
+        super()._end_batch(identity, born)
+        if not says_moments(self.element):
+            return
+        assert isinstance(self._stage, ObservedStage)
+        for stream, events in emitted.items():
+            for event in events[before[stream] :]:
+                moment = Moment(stream.name, f"{self.element.name}|{identity.hex()}", normal(_encode(event)))
+                self._stage.moments.append(moment)
+
+
+class ObservedHop(Hop):
+    """A hop that says what is emitted in ``on_batch``."""
+
+    def _container(self, element: Element) -> Container:
+        return _Container(element, self._stage, self._store, self._now, self._watermark)
+
+
+class ForgetfulHop(ObservedHop):
     """A hop in which each event is handled by itself, and the state written and read back after it."""
 
     def _run(self, element: Element) -> Iterator[pa.RecordBatch]:
-        container = Container(element, self._stage, self._store, self._now, self._watermark)
-        handled = False
+        container, handled = self._container(element), False
         for delivery in self._arrivals.deliveries(element):
             for one in delivery.singly():
                 with collector_paused():
@@ -40,6 +81,18 @@ class ForgetfulHop(Hop):
                 handled = True
         self._note(container.finish())
         yield self._stage.outbox.take()
+
+
+class _Attempt(Attempt):
+    def __init__(self, driver: "ObservedDriver", events: Mapping[str, Any]) -> None:
+        super().__init__(driver, events)
+        self.stages: list[ObservedStage] = []
+
+    def _stage(self, number: int, partition: int) -> Stage:
+        stage = super()._stage(number, partition)
+        assert isinstance(stage, ObservedStage)
+        self.stages.append(stage)
+        return stage
 
 
 class ObservedDriver(TopologyDriver):
@@ -56,12 +109,16 @@ class ObservedDriver(TopologyDriver):
         streams = [stream.name for stream in self._topology.streams]
         self._topology = self._topology.subset(names, streams, [source.name for source in self._topology.sources])
         self._ends = False
-        if reread:
-            self._hop = ForgetfulHop
+        self.moments: list[Moment] = []
+        self._stage, self._hop = ObservedStage, ForgetfulHop if reread else ObservedHop
 
     def go_on_from(self, other: "ObservedDriver") -> None:
         """Take over what another driver has committed, as a process does that is started after it."""
-        self._committed, self.now = other._committed, other.now
+        self._committed, self.now, self.moments = other._committed, other.now, other.moments
+
+    def batch(self, events: Mapping[str, Any] | None = None) -> None:
+        """Run one micro-batch; see `TopologyDriver.batch`."""
+        self._try(_Attempt(self, events or {}))
 
     @property
     def topology(self) -> Topology:
@@ -81,10 +138,12 @@ class ObservedDriver(TopologyDriver):
         if self._ends:
             raise Killed
         super()._commit(attempt)
+        assert isinstance(attempt, _Attempt)
+        self.moments += [moment for stage in attempt.stages for moment in stage.moments]
 
     def reached_by(self, events: dict[str, list[bytes]]) -> set[str]:
         """What events reach before any hop: instances by element and key, and rows of tables that have keys."""
-        attempt = Attempt(self, events)
+        attempt = _Attempt(self, events)
         rows, wiring = attempt.enter(), attempt.wiring
         reached = set()
         for hop, content in zip(rows["hop"].to_pylist(), rows["block"].to_pylist(), strict=True):
@@ -98,13 +157,17 @@ class ObservedDriver(TopologyDriver):
         for sink in self._topology.sinks:
             if sink.key and not sink.hop:
                 rows_of = [row.decode() for row in attempt.outputs.get(sink.name, [])]
-                reached |= {f"{sink.name}|{key}" for key in last_by(rows_of, sink.key)}
+                reached |= {f"{sink.name}|{key}" for key in last_by(rows_of, names_of(sink))}
         return reached
 
     @property
     def lines(self) -> dict[str, list[bytes]]:
         """What was committed, by the labels of outputs."""
         return self._committed.outputs
+
+    def handed(self) -> dict[str, int]:
+        """How many events each element was handed."""
+        return {name: tally.events for name, tally in self.elements.items()}
 
     def late(self) -> dict[str, int]:
         """How many events each element has taken for late."""

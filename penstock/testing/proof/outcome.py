@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,16 +19,32 @@ class Outcome(msgspec.Struct):
 
     Parameters
     ----------
-    streams: what was emitted, by stream. letters: dead letters without their errors.
-    late: events taken for late, by element. hooks: how often the application's code was called, by micro-batch.
+    streams: what was emitted, by stream. moments: what of that ``on_batch`` has, which stands for a moment. last: of each instance the last
+        of these, by stream and instance.
+    letters: dead letters without their errors. errors: of the first of each place.
+    events: what elements were handed, and late: what they took for late, by element.
+    hooks: how often the application's code was called, by micro-batch.
     failed: the error that has stopped it; empty, if none has.
     """
 
     streams: dict[str, Rows] = {}
+    moments: dict[str, Rows] = {}
+    last: dict[str, dict[str, str]] = {}
     letters: Rows = []
+    errors: dict[str, str] = {}
+    events: dict[str, int] = {}
     late: dict[str, int] = {}
     hooks: list[int] = []
     failed: str = ""
+
+    def rounded(self) -> "Outcome":
+        """With floats to a few digits, by which it is told whether more than rounding makes a difference."""
+        return msgspec.structs.replace(
+            self,
+            streams={name: list(map(rounded, rows)) for name, rows in self.streams.items()},
+            moments={name: list(map(rounded, rows)) for name, rows in self.moments.items()},
+            last={name: {key: rounded(row) for key, row in rows.items()} for name, rows in self.last.items()},
+        )
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -48,9 +64,9 @@ def difference(expected: Rows, got: Rows) -> Difference:
 
 
 def last_by(rows: Rows, fields: Iterable[str]) -> dict[str, str]:
-    """The last row of each key."""
+    """The last row of each key, by the fields' names in JSON; one that is left out has its default."""
     names = tuple(fields)
-    return {json.dumps([_values(row)[name] for name in names]): row for row in rows}
+    return {json.dumps([values.get(name) for name in names]): row for row in rows if (values := json.loads(row))}
 
 
 def difference_of_tables(expected: Rows, got: Rows, key: Iterable[str]) -> Difference:
@@ -65,13 +81,9 @@ def normal(line: bytes) -> str:
     return json.dumps(json.loads(line), sort_keys=True)
 
 
-def _values(row: str) -> Any:
-    return json.loads(row)
-
-
-def rounded(rows: Rows) -> Rows:
-    """Rows with their floats to a few digits, by which it is told whether more than rounding makes a difference."""
-    return [json.dumps(_each_float(json.loads(row)), sort_keys=True) for row in rows]
+def rounded(row: str) -> str:
+    """A row with its floats to a few digits."""
+    return json.dumps(_each_float(json.loads(row)), sort_keys=True)
 
 
 def _each_float(value: Any) -> Any:
@@ -80,11 +92,3 @@ def _each_float(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _each_float(each) for name, each in value.items()}
     return [_each_float(each) for each in value] if isinstance(value, list) else value
-
-
-Compared = Callable[[Rows, Rows], Difference]
-
-
-def is_rounding(expected: Rows, got: Rows, compare: Compared) -> bool:
-    """Whether two runs differ in the last digits of floats alone."""
-    return not compare(rounded(expected), rounded(got))

@@ -72,6 +72,11 @@ def sample_in(files: Mapping[str, Path], topology: Topology) -> Sample:
             raise SourceError(f"{file} cannot be read ({error.strerror}): give a file of JSON Lines.") from error
         source = next((one for one in topology.sources if one.name == name), None)
         texts = source is not None and file.suffix == ".txt"
+        if texts and source is not None and list(field_types(source.event_type).values()) != [str]:
+            raise ConfigurationError(
+                f"{file}: lines of text fill the only field of an event, and {source.event_type.__name__} has "
+                f"{', '.join(field_types(source.event_type))}: give JSON Lines, in a file of another suffix."
+            )
         read[name] = [_encode(_of_text(source, line)) for line in lines] if texts else list(lines)
     return given_sample(topology, read)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from math import inf
 from random import Random
 
 import msgspec
@@ -78,3 +79,38 @@ def alternating(sizes: dict[str, int]) -> list[Place]:
 def random_cut(order: Sequence[Place], draw: Random) -> tuple[tuple[Place, ...], ...]:
     """Events in micro-batches of any sizes."""
     return cut(order, draw.sample(range(1, len(order)), draw.randrange(min(len(order) - 1, 12) + 1)) if order else ())
+
+
+def drawn_order(chains: list[list[Place]], times: dict[Place, tuple[float, float]], draw: Random) -> list[Place]:
+    """An order of events, each chain of which stays in order; none is later after others than its source allows."""
+    order: list[Place] = []
+    while chains:
+        until: dict[str, float] = {}
+        for chain in chains:
+            for place in chain:
+                if place in times:
+                    until[place[0]] = min(until.get(place[0], inf), times[place][1])
+        free = [chain for chain in chains if times.get(chain[0], (-inf, 0))[0] <= until.get(chain[0][0], inf)]
+        order.append(draw.choice(free or chains).pop(0))
+        chains = [chain for chain in chains if chain]
+    return order
+
+
+def chains_of(belonging: list[tuple[Place, list[str]]]) -> list[list[Place]]:
+    """Events in groups that share nothing: each is in order, and they are in none among each other."""
+    chains: dict[str, list[Place]] = {}
+    of: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while of.setdefault(name, name) != name:
+            name = of[name]
+        return name
+
+    for (source, number), reached in belonging:
+        names = [f"{source}|{each}" for each in reached] or [f"{source}#{number}"]
+        for name in names[1:]:
+            of[root(name)] = root(names[0])
+    for (source, number), reached in belonging:
+        name = root(f"{source}|{reached[0]}" if reached else f"{source}#{number}")
+        chains.setdefault(name, []).append((source, number))
+    return list(chains.values())

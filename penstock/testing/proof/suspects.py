@@ -7,6 +7,8 @@ import builtins
 import datetime
 import dis
 import enum
+import inspect
+import io
 import os
 import random
 import secrets
@@ -15,6 +17,7 @@ import types
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -63,23 +66,38 @@ class Suspect(msgspec.Struct, frozen=True):
 def suspects_of(element: Element) -> list[Suspect]:
     """What the code of an element, and what that calls of the application's own, has to do with; in the order of the code."""
     found: dict[tuple[str, str, int], Suspect] = {}
+    with suppress(Exception):  # it is a hint, and objects of the application's own may answer in any way
+        _gather(element, found)
+    return list(found.values())
+
+
+def _gather(element: Element, found: dict[tuple[str, str, int], Suspect]) -> None:
     for function, owner in _functions(element.body):
         for part, line, what in _parts(function, owner, element):
             file = function.__code__.co_filename
             found.setdefault((part, file, line), Suspect(element.name, part, file, line, what))
-    return list(found.values())
 
 
-def lists_of(element: Element) -> list[tuple[Suspect, list[Any] | deque[Any]]]:
-    """The lists outside of state that an element's code names, each with the first line that does."""
-    found: dict[int, tuple[Suspect, list[Any] | deque[Any]]] = {}
+def growing(element: Element) -> list[tuple[Suspect, Any]]:
+    """The lists, and the files to be written, outside of state that an element's code names, each with the first line that does."""
+    found: dict[int, tuple[Suspect, Any]] = {}
     for function, _ in _functions(element.body):
         for code in _codes(function.__code__):
             for line, name, value in _named(code, function):
-                if isinstance(value, list | deque):
+                if isinstance(value, list | deque) or (isinstance(value, io.IOBase) and size_of(value) >= 0):
                     suspect = Suspect(element.name, "global", code.co_filename, line, name)
                     found.setdefault(id(value), (suspect, value))
     return list(found.values())
+
+
+def size_of(thing: Any) -> int:
+    """How long a list is, or how far a file is written; -1 where that cannot be said."""
+    if not isinstance(thing, io.IOBase):
+        return len(thing)
+    try:
+        return thing.tell() if thing.writable() else -1
+    except (OSError, ValueError):
+        return -1
 
 
 def first_line(element: Element) -> tuple[str, int] | None:
@@ -118,7 +136,7 @@ def _functions(body: Any) -> Iterator[tuple[types.FunctionType, type | None]]:
 
 
 def _function_in(thing: Any) -> types.FunctionType | None:
-    thing = getattr(thing, "__wrapped__", thing)  # of a decorator, lru_cache say
+    thing = _attribute(thing, "__wrapped__", thing)  # of a decorator, lru_cache say
     if isinstance(thing, types.MethodType | staticmethod | classmethod):
         thing = thing.__func__
     if isinstance(thing, property):
@@ -139,7 +157,7 @@ def _parts_of(thing: Any) -> Iterable[tuple[Any, type | None]]:
         return [(value, None) for value in thing]
     if isinstance(thing, str | bytes | int | float | types.ModuleType | Stream) or thing is None:
         return ()
-    own = [(getattr(thing, name, None), None) for name in getattr(type(thing), "__slots__", ()) or ()]
+    own = [(_attribute(thing, name, None), None) for name in getattr(type(thing), "__slots__", ()) or ()]
     fields = [(getattr(thing, name, None), None) for name in getattr(type(thing), "__struct_fields__", ())]
     call = vars(type(thing)).get("__call__")
     return [*((value, None) for value in getattr(thing, "__dict__", {}).values()), *own, *fields, (call, type(thing))]
@@ -190,11 +208,24 @@ def _named(code: types.CodeType, function: types.FunctionType) -> Iterator[tuple
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
             value, path = _variable(step.argval, function), str(step.argval)
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and value is not _UNKNOWN:
-            value, path = getattr(value, step.argval, _UNKNOWN), f"{path}.{step.argval}"
+            value, path = _attribute(value, step.argval), f"{path}.{step.argval}"
         elif step.opname not in ("PUSH_NULL", "CACHE", "PRECALL"):
             value = _UNKNOWN
         if value is not _UNKNOWN:
             yield line, path, value
+
+
+def _attribute(holder: Any, name: str, default: Any = _UNKNOWN) -> Any:
+    """What is read off something, without running any code of the application's."""
+    try:
+        read = (
+            getattr
+            if isinstance(holder, types.ModuleType | type | types.BuiltinFunctionType | types.MethodType)
+            else inspect.getattr_static
+        )
+        return read(holder, name)
+    except Exception:
+        return default
 
 
 def _variable(name: str, function: types.FunctionType) -> Any:
@@ -210,23 +241,22 @@ def _variable(name: str, function: types.FunctionType) -> Any:
 def _part_of(value: Any, element: Element) -> Part | None:
     if isinstance(value, Stream):
         return "emission" if value in element.emits else None
-    if _in(value, _CLOCKS) or (getattr(value, "__name__", "") in _NOWS and _is_date(getattr(value, "__self__", None))):
+    if _in(value, _CLOCKS) or (_attribute(value, "__name__") in _NOWS and _is_date(_attribute(value, "__self__"))):
         return "clock"
     if _in(value, _RANDOM) or isinstance(value, random.Random) or _module_of(value) in _RANDOM_MODULES:
         return "randomness"
-    if value in (hash, set, frozenset, id):
+    if any(value is one for one in (hash, set, frozenset, id)):
         return "hash"
-    if value in (sum,):
+    if value is sum:
         return "sum"
-    return "global" if hasattr(value, "cache_info") or _is_mutable(value) else None
+    return "global" if _attribute(value, "cache_info") is not _UNKNOWN or _is_mutable(value) else None
 
 
 def _module_of(value: Any) -> str:
     """The module of a function, or of the object of which it is a method."""
     if isinstance(value, types.ModuleType):
         return ""
-    holder = getattr(value, "__self__", None)
-    module = getattr(value, "__module__", None)
+    holder, module = _attribute(value, "__self__", None), _attribute(value, "__module__", None)
     if isinstance(module, str):
         return "numpy.random" if module.startswith("numpy.random") else module
     kind = type(holder if holder is not None else value).__module__
@@ -236,7 +266,7 @@ def _module_of(value: Any) -> str:
 def _in(value: Any, known: set[Any]) -> bool:
     try:
         return value in known
-    except TypeError:  # it cannot be hashed
+    except Exception:  # it cannot be hashed, or compared
         return False
 
 

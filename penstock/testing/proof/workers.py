@@ -9,12 +9,14 @@ from typing import Any
 
 from penstock.app.loader import AppReference
 from penstock.errors import ConfigurationError, PenstockError
+from penstock.testing.proof.effects import Effect
 from penstock.testing.proof.outcome import Outcome
 from penstock.testing.proof.sample import Sample
 from penstock.testing.proof.schedule import Place, Schedule
+from penstock.testing.proof.world import Told
 
-PATIENCE_S = 120.0
-"""How long one run may take."""
+PATIENCE_S = 60.0
+"""How long one answer may take."""
 
 
 class Worker:
@@ -32,7 +34,12 @@ class Worker:
         path = [entry or str(Path.cwd()) for entry in sys.path]
         environment["PYTHONPATH"] = os.pathsep.join(path)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
+            [sys.executable, "-c", code],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         theirs.close()
         self._connection: Connection = mine
@@ -43,9 +50,15 @@ class Worker:
         outcome: Outcome = self._ask("run", schedule, kept)
         return outcome
 
-    def tell(self, schedule: Schedule) -> Any:
+    def tell(self) -> Told:
         """What is known of the application's code, and of what it does beside emitting."""
-        return self._ask("tell", schedule)
+        told: Told = self._ask("tell")
+        return told
+
+    def grown(self, schedule: Schedule) -> list[Effect]:
+        """What lies outside of state and is prolonged by each run."""
+        grown: list[Effect] = self._ask("grown", schedule)
+        return grown
 
     def belonging(self) -> list[tuple[Place, list[str]]]:
         """For each event of the sample what it reaches first."""

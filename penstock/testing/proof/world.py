@@ -5,10 +5,10 @@ import importlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,14 +17,14 @@ from penstock.app.application import App
 from penstock.app.loader import AppReference
 from penstock.errors import PenstockError
 from penstock.extras import needs
-from penstock.runtime.letters import NOT_THE_USERS
+from penstock.runtime.letters import NOT_THE_USERS, described
 from penstock.runtime.output import LETTERS, label
 from penstock.testing.proof.effects import Effect, Effects
 from penstock.testing.proof.observed import Calls, Killed, ObservedDriver
 from penstock.testing.proof.outcome import Outcome, normal
 from penstock.testing.proof.sample import Sample
 from penstock.testing.proof.schedule import Kill, Place, Schedule
-from penstock.testing.proof.suspects import Suspect, first_line, hooks_of, lists_of, suspects_of
+from penstock.testing.proof.suspects import Suspect, first_line, growing, hooks_of, size_of, suspects_of
 
 END_S = 400 * 86_400.0
 """How far processing time goes on after the input, twice, so that what is due by it comes due in each run."""
@@ -60,24 +60,25 @@ class World:
                 self._run(app, schedule, move_on)
             return self._run(app, schedule, move_on)
 
-    def tell(self, schedule: Schedule) -> Told:
-        """What the code has to do with, and which effects it has: those had so far in this process, and lists that a replay prolongs."""
-        app = self._loaded()
-        elements = app.topology().elements
+    def tell(self) -> Told:
+        """What the code has to do with, and which effects it has had so far in this process."""
+        elements = self._loaded().topology().elements
         first = {element.name: where for element in elements if (where := first_line(element)) is not None}
-        lists = [one for element in elements for one in lists_of(element)]
-        sizes = []
+        return Told([one for element in elements for one in suspects_of(element)], first, self._effects.found())
+
+    def grown(self, schedule: Schedule) -> list[Effect]:
+        """What lies outside of state and is prolonged by each run: lists, and files that were opened as the application was loaded."""
+        app = self._loaded()
+        things = [one for element in app.topology().elements for one in growing(element)]
+        sizes = [[size_of(thing) for _, thing in things]]
         for _ in range(2):
             self._run(app, schedule)
-            sizes.append([len(content) for _, content in lists])
-        grown = [
-            Effect(suspect.element, suspect.file, suspect.line, f"appends to {suspect.what}, which is no state")
-            for (suspect, _), once, twice in zip(lists, *sizes, strict=True)
-            if twice == 2 * once > 0
+            sizes.append([size_of(thing) for _, thing in things])
+        return [
+            Effect(suspect.element, suspect.file, suspect.line, f"adds to {suspect.what}, which is no state")
+            for (suspect, _), before, once, twice in zip(things, *sizes, strict=True)
+            if twice - once == once - before > 0
         ]
-        return Told(
-            [one for element in elements for one in suspects_of(element)], first, [*self._effects.found(), *grown]
-        )
 
     def belonging(self) -> list[tuple[Place, list[str]]]:
         """For each event of the sample what it reaches first: the instances, and the rows of tables that have keys."""
@@ -94,11 +95,10 @@ class World:
         return sorted(reached)
 
     def _loaded(self) -> App:
-        """The application, with all modules beside it loaded anew."""
-        here = f"{Path(self._reference.directory or '.').resolve()}{os.sep}"
+        """The application, with all modules of its own loaded anew."""
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None) or ""
-            if file.startswith(here) and not file.startswith(NOT_THE_USERS) and name != "__main__":
+            if file.endswith(".py") and not file.startswith(NOT_THE_USERS) and name != "__main__":
                 del sys.modules[name]
         importlib.invalidate_caches()
         self._app = self._reference.load()
@@ -179,8 +179,14 @@ def _note(driver: ObservedDriver, outcome: Outcome) -> None:
     for stream in driver.topology.streams:
         lines = driver.lines.get(label(stream.name, "hop"), [])
         outcome.streams[stream.name] = list(map(normal, lines))
+    for stream_name, instance, row in driver.moments:
+        outcome.moments.setdefault(stream_name, []).append(row)
+        outcome.last.setdefault(stream_name, {})[instance] = row
+    for line in driver.lines.get(LETTERS, []):
+        letter = json.loads(line)
+        outcome.errors.setdefault(letter["element"] or f"decoding {letter['stream']}", letter["error"])
     outcome.letters = [_letter(line) for line in driver.lines.get(LETTERS, [])]
-    outcome.late = driver.late()
+    outcome.late, outcome.events = driver.late(), driver.handed()
 
 
 def _letter(line: bytes) -> str:
@@ -207,6 +213,7 @@ FROZEN_AT = 1_790_000_000.0
 
 def serve(connection: Any) -> None:
     """Run what is asked for on a connection, until it is closed; what the application prints goes nowhere."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     nowhere = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
     sys.stdout = sys.stderr = nowhere
     world = World(*connection.recv())
@@ -221,6 +228,13 @@ def serve(connection: Any) -> None:
         except PenstockError as error:
             connection.send(("refused", error))
         except BaseException as error:
-            connection.send(("failed", f"{type(error).__name__}: {error}"))
+            connection.send(("failed", described(error)))
             if not isinstance(error, Exception):
                 raise
+
+
+def _end_with(parent: int) -> None:
+    """End this process with the one that has started it, whatever the application is doing here."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)

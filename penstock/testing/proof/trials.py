@@ -1,0 +1,144 @@
+"""What is tried: schedules that differ from the plain one in one thing each, and then in all at once."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, zip_longest
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.app.topology import Topology
+from penstock.kinds.coding import json_decoder
+from penstock.testing.proof.sample import Sample
+from penstock.testing.proof.schedule import Kill, Place, Schedule, chains_of, cut, drawn_order, random_cut
+from penstock.testing.proof.suspects import Cause
+
+SHIFTS_S = (400 * 86_400 + 7 * 3600 + 780.0, -3.8 * 3600)
+"""By how much the machine's clock is off: more than a year, and some hours."""
+JUMP_S = 3600.0
+SEEDS = (0, 1, 2)
+"""Of Python's hashes; the first is that of the run with which all others are compared."""
+SINGLES = "each event in a micro-batch of its own"
+HOOKS, CUTS, ORDERS = 60, 20, 40
+"""How many kills at calls of the application's code, random cuts and random orders there are at most."""
+
+
+class Trial(NamedTuple):
+    """A schedule to be tried.
+
+    Parameters
+    ----------
+    kind: what is different in it, as the prover counts it. words: the same, for an example.
+    suspected: the cause, if it differs. worker: which process runs it. against: what it is compared with; the plain run unless given.
+    """
+
+    kind: str
+    words: str
+    schedule: Schedule
+    suspected: Cause
+    worker: int = 0
+    against: Schedule | None = None
+
+
+KINDS = (
+    "repeats", "same process", "hash seeds", "clocks", "state", "restarts", "partitions", "cuts", "kills", "orders", "mixtures",
+)  # fmt: skip
+
+
+class Trials:
+    """What is tried of one sample, the clearest causes first, so that each is found by what shows it alone.
+
+    Parameters
+    ----------
+    plain: the schedule with which all others are compared. hooks: how often the application's code is called, by micro-batch.
+    belonging: for each event, what it reaches first.
+    """
+
+    def __init__(
+        self, topology: Topology, sample: Sample, plain: Schedule, hooks: list[int], belonging: list[tuple[Place, list[str]]], draw: Random
+    ) -> None:  # fmt: skip
+        self._topology, self._sample, self._plain, self._draw = topology, sample, plain, draw
+        self._hooks, self._chains, self._times = hooks, chains_of(belonging), self._own_times()
+
+    def __iter__(self) -> Iterator[Trial]:
+        plain = self._plain
+        for _ in range(2):
+            yield Trial("repeats", "the same once more, the application loaded anew", plain, "randomness")
+        yield Trial("same process", "the same once more, in the same process", changed(plain, again=True), "global")
+        for worker in (1, 2):
+            yield Trial("hash seeds", f"PYTHONHASHSEED={SEEDS[worker]} for {SEEDS[0]}", plain, "hash", worker=worker)
+        for shift in SHIFTS_S:
+            words = f"the machine's clock is {shift / 3600:+,.1f} h off"
+            yield Trial("clocks", words, changed(plain, shift_s=shift), "clock")
+        words = f"the machine's clock goes on by {JUMP_S / 3600:g} h between two micro-batches"
+        yield Trial("clocks", words, changed(plain, jump_s=JUMP_S), "clock")
+        whole = Schedule((tuple(plain.order),))  # in which nothing is written before the end
+        words = "state is written and read back after each event"
+        yield Trial("state", words, changed(whole, reread=True), "state", against=whole)
+        yield Trial("state", words, changed(plain, reread=True), "state")
+        yield Trial("restarts", "each micro-batch in a process of its own", changed(plain, restarts=True), "global")
+        for partitions in (1, 3, 7):
+            yield Trial("partitions", f"{partitions} partitions for 2", changed(plain, partitions=partitions), "order")
+        # In turn, so that little time is little of each.
+        in_turn = chain.from_iterable(zip_longest(self._cuts(), self._kills(), self._orders()))
+        yield from filter(None, in_turn)
+        yield from self._mixtures()
+
+    def _kills(self) -> Iterator[Trial]:
+        places = [(batch, hook) for batch, calls in enumerate(self._hooks) for hook in [*range(calls), None]]
+        ends = [place for place in places if place[1] is None]
+        hooks = [place for place in places if place[1] is not None]
+        for batch, hook in [*ends, *self._draw.sample(hooks, min(len(hooks), HOOKS))]:
+            for anew in (False, True) if hook is None else (bool(self._draw.randrange(2)),):
+                at = "before its commit" if hook is None else f"at call {hook} of the application's code"
+                words = f"micro-batch {batch} is run twice: {'a process' if anew else 'a task'} has ended {at}"
+                yield Trial("kills", words, changed(self._plain, kills=(Kill(batch, hook, anew),)), "global")
+
+    def _cuts(self) -> Iterator[Trial]:
+        order = self._plain.order
+        yield Trial("cuts", SINGLES, Schedule(cut(order, range(len(order)))), "order")
+        yield Trial("cuts", "all events in one micro-batch", Schedule((tuple(order),)), "order")
+        for _ in range(CUTS):
+            batches = random_cut(order, self._draw)
+            yield Trial("cuts", f"other micro-batches, {_sizes(batches)}", Schedule(batches), "order")
+
+    def _orders(self) -> Iterator[Trial]:
+        for _ in range(ORDERS if len(self._chains) > 1 else 0):
+            batches = random_cut(self._shuffled(), self._draw)
+            yield Trial("orders", "another order of events that nothing keeps in order", Schedule(batches), "order")
+
+    def _mixtures(self) -> Iterator[Trial]:
+        while True:
+            batches = random_cut(self._shuffled(), self._draw)
+            calls = self._draw.randrange(max(1, sum(self._hooks) // 2))
+            batch, anew = self._draw.randrange(len(batches)), bool(self._draw.randrange(2))
+            kill = Kill(batch, self._draw.choice((None, calls)), anew)
+            schedule = Schedule(batches, self._draw.choice((1, 2, 3, 5)), (kill,), reread=bool(self._draw.randrange(2)))
+            yield Trial("mixtures", "other micro-batches, order and partitions, and a kill", schedule, "order")
+
+    def _shuffled(self) -> list[Place]:
+        """Another order, in which what belongs together stays in order: events of a source that reach one instance first of all."""
+        return drawn_order([list(chain) for chain in self._chains], self._times, self._draw)
+
+    def _own_times(self) -> dict[Place, tuple[float, float]]:
+        """Of the events that have times of their own: this, and until when others may come, by the lateness of their source."""
+        times: dict[Place, tuple[float, float]] = {}
+        for source in self._topology.sources:
+            if source.event_time is None:
+                continue
+            decode = json_decoder(source.event_type).decode
+            for number, event in enumerate(self._sample[source.name]):
+                with suppress(Exception):  # a dead letter, wherever it is
+                    own = getattr(decode(event), source.event_time.field).timestamp()
+                    times[source.name, number] = own, own + source.event_time.lateness
+        return times
+
+
+def changed(schedule: Schedule, **changes: object) -> Schedule:
+    """A schedule with something else in it."""
+    return msgspec.structs.replace(schedule, **changes)
+
+
+def _sizes(batches: tuple[tuple[Place, ...], ...]) -> str:
+    return f"{len(batches)} of {', '.join(str(len(batch)) for batch in batches)} events"
