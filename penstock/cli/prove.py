@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -13,12 +15,13 @@ from penstock.app.topology import Topology
 from penstock.cli.arguments import AppCommand, loaded, pairs
 from penstock.cli.bar import Bar
 from penstock.cli.echo import echo
+from penstock.cli.proving import prove_query
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
 
 
 @click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-@click.argument("app", metavar="APP.py")
+@click.argument("app", metavar="APP.py", required=False)
 @click.option(
     "--sample",
     "samples",
@@ -31,37 +34,60 @@ from penstock.extras import needs
     "--tries", default=240, show_default=True, type=click.IntRange(1), metavar="N", help="Stop after so many runs."
 )
 @click.option(
-    "--seconds", default=20.0, show_default=True, type=click.FloatRange(1), metavar="S", help="Stop after so long."
+    "--seconds", type=click.FloatRange(1), metavar="S", help="Stop after so long; 20, or 60 with --query, unless given."
 )
+@click.option("--query", metavar="FILE.py:build", help="Prove a Structured Streaming query of your own, on Spark.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="With --query: write a page with the schedules.",
+)
+@click.option("--packages", metavar="MAVEN", help="With --query: jars that Spark needs, as GROUP:NAME:VERSION,...")
+@click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="With --query: a setting for Spark.")
 @click.option("--on-spark", is_flag=True, help="Then repeat some of it on Spark, and kill the driver.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was tried and found as JSON.")
 @click.pass_context
-def prove(
-    context: click.Context, /, app: str, samples: tuple[str, ...], seed: int, tries: int, seconds: float, on_spark: bool, as_json: bool
-) -> None:  # fmt: skip
+def prove(context: click.Context, /, app: str | None, **given: Any) -> None:
     """Run an application in memory in many ways that must all come to the same, and say what does not, where, and why.
 
     It is killed and replayed, restarted, cut into other micro-batches, given its events in other orders, partitions, hash seeds and
-    clocks. Exit code 0: nothing was found; 1: something was.
+    clocks. With --query, a query of your own is run on Spark and its driver ended at each step of a micro-batch: is it exactly once?
+    Exit code 0: nothing was found; 1: something was.
 
     \b
     Example:
       penstock prove app.py --sample Words=words.jsonl
+      penstock prove --query jobs.py:build --sample input.jsonl --html jobs.html
     """
+    if (app is None) == (given["query"] is None):
+        raise ConfigurationError(
+            "Name what is to be proved: an application, as app.py, or a query, as --query jobs.py:build."
+        )
+    if app is None:
+        prove_query(given["query"], given)
+    else:
+        _prove(context, app, given)
+
+
+def _prove(context: click.Context, app: str, given: Mapping[str, Any]) -> None:
+    """Prove an application."""
+    samples, as_json = given["samples"], given["as_json"]
     with redirect_stdout(sys.stderr):  # what the file prints as it is loaded is no part of the answer
         application, reference = loaded(context, app)
     with needs():
-        from penstock.testing.proof.prover import Prover
+        from penstock.testing.proof.prover import SECONDS, Prover
         from penstock.testing.proof.sample import drawn_sample, sample_in
 
     topology = application.topology()
-    sample = sample_in(_files(samples, topology), topology) if samples else drawn_sample(topology, seed)
+    sample = sample_in(_files(samples, topology), topology) if samples else drawn_sample(topology, given["seed"])
     with Bar("Proving") as advance:
         prover = Prover(
-            application, reference, sample, seed=seed, runs=tries, seconds=seconds, drawn=not samples, advance=advance
-        )
+            application, reference, sample, seed=given["seed"], runs=given["tries"], seconds=given["seconds"] or SECONDS,
+            drawn=not samples, advance=advance,
+        )  # fmt: skip
         proof = prover.prove()
-    if on_spark:
+    if given["on_spark"]:
         from penstock.testing.proof.on_spark import repeat_on_spark
 
         with Bar("On Spark") as advance:

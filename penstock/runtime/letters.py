@@ -92,7 +92,7 @@ class DeadLetters:
         except Exception:  # the event itself cannot be written as JSON
             line = _encode({**letter, "event": shown(letter["event"])})
         self._output.write_lines(LETTERS, [line])
-        if self._output.keeps:
+        if self._output.keeps(LETTERS):
             self._tally.left.setdefault(staged_in(LETTERS), Seen()).events += 1
 
 

@@ -118,8 +118,8 @@ class StagedFile(msgspec.Struct, frozen=True):
 class Output(Protocol):
     """Where a stage puts the rows of its sinks."""
 
-    keeps: bool
-    """Whether `close` says of all rows where they are."""
+    def keeps(self, sink: str) -> bool:
+        """Whether `close` says of all rows of a sink where they are."""
 
     def files(self, sink: str) -> SinkFiles:
         """The form in which a sink takes its events, by its label."""
@@ -142,12 +142,13 @@ class FileOutput:
     name: begins the files' names; tells the stages of a batch apart.
     """
 
-    keeps = True
-
     def __init__(self, sinks: Iterable[SinkFiles], name: str) -> None:
         self._sinks = {sink.label: sink for sink in sinks}
         self._name = name
         self._open: dict[str, _OpenFile] = {}
+
+    def keeps(self, sink: str) -> bool:
+        return sink in self._sinks
 
     def files(self, sink: str) -> SinkFiles:
         return self._sinks[sink]
@@ -181,7 +182,8 @@ class FileOutput:
 class LettersOutput(FileOutput):
     """The dead letters alone, in files; rows for sinks are encoded and counted, and go nowhere."""
 
-    keeps = False
+    def keeps(self, sink: str) -> bool:
+        return sink == LETTERS
 
     def files(self, sink: str) -> SinkFiles:
         return self._sinks.get(sink) or _nowhere(sink)
@@ -193,10 +195,11 @@ class LettersOutput(FileOutput):
 class ColumnsOutput:
     """Rows for sinks, as columns, for who takes them from here; dead letters are another's."""
 
-    keeps = False
-
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
+
+    def keeps(self, sink: str) -> bool:
+        return False
 
     def files(self, sink: str) -> SinkFiles:
         return _nowhere(sink)
@@ -243,10 +246,11 @@ class _OpenFile:
 class MemoryOutput:
     """Lines of JSON in lists, by sink: for the in-memory driver, in which every sink takes lines."""
 
-    keeps = False
-
     def __init__(self) -> None:
         self.lines: dict[str, list[bytes]] = {}
+
+    def keeps(self, sink: str) -> bool:
+        return False
 
     def files(self, sink: str) -> SinkFiles:
         return SinkFiles(sink, "jsonl", "")

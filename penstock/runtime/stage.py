@@ -118,7 +118,7 @@ class Stage:
             lines, batch = self.encoded(files.name, place, batch, lambda part: self._checked_lines(part, files))
             self._output.write_lines(sink, lines)
         self.tally.come(place, batch.lineage)
-        if self._output.keeps:
+        if self._output.keeps(sink):
             self.tally.left.setdefault(staged_in(sink), Seen()).events += len(batch)
         if files.role != "hop":  # which is no result yet
             self.tally.births.append(Births.of(batch.lineage.born))

@@ -23,7 +23,7 @@ from penstock.audit.auditor import Auditor
 from penstock.cli.main import cli
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.topic import ID_HEADER, Topic
-from penstock.errors import SinkError
+from penstock.errors import RunFailedError
 from penstock.runs.report import report_of_run
 from penstock.runtime.codec import Codec
 
@@ -256,7 +256,7 @@ def test_groups_are_audited_by_what_came_out_at_their_end(run_app, words):
 
 def test_what_is_committed_and_not_delivered_yet_is_neither_lost_nor_missing(run_app, words, tmp_path):
     sources = words("a", "b", "c")
-    with pytest.raises(SinkError, match="the disk is full"):
+    with pytest.raises(RunFailedError, match="the disk is full"):
         run_app("full", file=APPS, sources=sources)
     directory = tmp_path / "runs" / "full"
     counts = report_of_run(directory).counts

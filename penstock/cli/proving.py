@@ -1,0 +1,45 @@
+"""``penstock prove --query``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from penstock.cli.arguments import pairs
+from penstock.cli.bar import Bar
+from penstock.cli.echo import echo
+from penstock.errors import ConfigurationError, SinkError, SourceError
+
+
+def prove_query(reference: str, given: Mapping[str, Any]) -> None:
+    """Prove a query of the user's own; exits with 1 unless it is exactly once."""
+    from penstock.engine.proving.prover import SECONDS, QueryProver
+    from penstock.engine.proving.query import UserQuery
+    from penstock.engine.proving.session import plain_session
+
+    samples = given["samples"]
+    if len(samples) != 1:
+        raise ConfigurationError("Give the recorded input of the query, as --sample input.jsonl.")
+    sample = Path(samples[0])
+    if not sample.is_file():
+        raise SourceError(f"{sample} is no file: give the recorded input of the query as JSON Lines.")
+    with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory(prefix="penstock-prove-") as directory:
+        place, query, settings = Path(directory), UserQuery(reference), pairs("--conf", given["settings"])
+        with plain_session(given["packages"], settings, place / "spark.log") as spark, Bar("Proving") as advance:
+            prover = QueryProver(
+                spark, query, sample, place / "worlds", seconds=given["seconds"] or SECONDS, advance=advance
+            )
+            verdict = prover.prove()
+    if given["html"] is not None:
+        try:
+            given["html"].write_text(verdict.to_html())
+        except OSError as error:
+            raise SinkError(f"The page cannot be written to {given['html']} ({error.strerror}).") from error
+    echo(json.dumps(verdict.to_json(), indent=2) if given["as_json"] else verdict.to_text())
+    if verdict.guarantee != "exactly once":
+        sys.exit(1)

@@ -1,0 +1,55 @@
+"""A plain Spark for a user's query: none of our own settings but few partitions and no page."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.engine.session.java import java_home
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+
+
+@contextmanager
+def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
+    """A session in this process, stopped at the end of the block.
+
+    Parameters
+    ----------
+    packages: Maven coordinates, divided by commas. log: where what Spark prints goes.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    builder = SparkSession.builder.master("local[2]").appName("penstock prove")
+    for name, value in {**SETTINGS, **({"spark.jars.packages": packages} if packages else {}), **conf}.items():
+        builder = builder.config(name, value)
+    with _printing_into(log):
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _printing_into(log: Path) -> Iterator[None]:
+    """Within the block, this process and those that it starts print into a file; the latter do so from then on."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = os.dup(1), os.dup(2)
+    with log.open("ab") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+    try:
+        yield
+    finally:
+        for number, kept in zip((1, 2), before, strict=True):
+            os.dup2(kept, number)
+            os.close(kept)

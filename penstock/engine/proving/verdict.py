@@ -1,0 +1,189 @@
+"""What was found of a query, as text, as JSON, and as a page with a line of time for each schedule."""
+
+from html import escape
+from typing import Any, Literal
+
+import msgspec
+
+Guarantee = Literal["exactly once", "at least once", "lossy", "stuck", "differs"]
+Rows = list[str]
+
+Kind = Literal["repeat", "replay", "restart", "error", "cut"]
+"""What is done: all of it once more; a kill, by which a micro-batch is run twice; a start after a stop; an error of a call; other
+micro-batches."""
+
+SHOWN = 5
+MEANINGS: dict[Guarantee, str] = {
+    "exactly once": "each row is there once, whichever of these moments the driver was killed at",
+    "at least once": "rows, or their effects, are there twice after a kill: make the sink idempotent by the number of the micro-batch",
+    "lossy": "rows are missing after a restart, or after an error that nobody was told of",
+    "stuck": "the query cannot go on after a restart",
+    "differs": "rows are others when a micro-batch, or all of it, is run again: results depend on a clock, on chance, on the cut or on what "
+    "the process keeps",
+}  # fmt: skip
+WORST_FIRST: tuple[Guarantee, ...] = ("lossy", "stuck", "at least once", "differs")
+
+STEPS = ("offsets written", "the sink's work", "commit written")
+"""Of Spark's protocol, for each micro-batch."""
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """What is done to a query.
+
+    Parameters
+    ----------
+    kind: what is done, and in words. batch: the micro-batch at which; None where none is special. step: after which of `STEPS` the driver ends; -1 for
+        before all, None for no end.
+    """
+
+    kind: Kind
+    words: str
+    batch: int | None = None
+    step: int | None = None
+
+
+class Trial(msgspec.Struct):
+    """A schedule, and in what its rows differ from those of the query that nothing has disturbed.
+
+    Parameters
+    ----------
+    doubled: rows that are there too often. missing: that are not there. other: that should not be there at all.
+    failed: the error of a query that could not go on; empty, if it could.
+    """
+
+    schedule: Schedule
+    doubled: Rows = []
+    missing: Rows = []
+    other: Rows = []
+    failed: str = ""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it shows."""
+        if self.failed:
+            return "stuck"
+        if not (self.missing or self.doubled or self.other):
+            return "exactly once"
+        match self.schedule.kind:
+            case "repeat" | "cut":
+                return "differs"
+            case "restart":  # nothing was run twice, so what is not there was kept in the process
+                return "lossy" if self.missing else "at least once"
+            case "replay":  # what is not the same has been done twice: added to a sum, say
+                return "lossy" if self.missing and not self.other else "at least once"
+            case _:
+                return "lossy" if self.missing else "differs" if self.other else "at least once"
+
+
+class Verdict(msgspec.Struct):
+    """What a prover has to say of a query.
+
+    Parameters
+    ----------
+    rows: of the query that nothing has disturbed. notes: what was not tried, and why.
+    """
+
+    query: str
+    rows: int
+    microbatches: int
+    trials: list[Trial]
+    notes: list[str]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The worst that a trial has shown; where two runs differ that nothing has disturbed, nothing else can be told."""
+        if any(trial.schedule.kind == "repeat" and trial.guarantee == "differs" for trial in self.trials):
+            return "differs"
+        for one in WORST_FIRST:
+            if any(trial.guarantee == one for trial in self.trials):
+                return one
+        return "exactly once"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        found = msgspec.to_builtins(self)
+        for trial, told in zip(self.trials, found["trials"], strict=True):
+            told["guarantee"] = trial.guarantee
+        return {"verdict": self.guarantee, **found}
+
+    def to_text(self) -> str:
+        """For a screen."""
+        lines = [
+            f"{self.query}: {self.rows:,} rows in {self.microbatches} micro-batches; {len(self.trials)} schedules were tried."
+        ]
+        for trial in self.trials:
+            lines.append(f"  {trial.guarantee:<14}  {trial.schedule.words}")
+            lines += [f"    {line}" for line in _said(trial)]
+        lines += [f"Note: {note}." for note in self.notes]
+        return "\n".join([*lines, f"{self.guarantee.capitalize()}: {MEANINGS[self.guarantee]}."])
+
+    def to_html(self) -> str:
+        """A page that stands for itself."""
+        rows = "\n".join(map(self._drawn, self.trials))
+        notes = "".join(f"<p>{escape(note)}.</p>" for note in self.notes)
+        return PAGE.format(
+            query=escape(self.query), verdict=escape(self.guarantee), meaning=escape(MEANINGS[self.guarantee]), rows=rows,
+            notes=notes, kind=KINDS[self.guarantee], count=self.rows, batches=self.microbatches,
+        )  # fmt: skip
+
+    def _drawn(self, trial: Trial) -> str:
+        """A schedule as a line of time: a box for each step of each micro-batch, and where the driver ends."""
+        schedule, boxes = trial.schedule, []
+        for batch in range(self.microbatches):
+            here = schedule.batch == batch and schedule.step is not None
+            steps = []
+            if here and schedule.step == -1:
+                steps.append('<i class="end" title="the driver ends">&#10005;</i>')
+            for number, step in enumerate(STEPS):
+                if here and schedule.step is not None and number > schedule.step:
+                    continue
+                steps.append(f'<span title="{escape(step)}">{step.split()[-2 if number else 0]}</span>')
+                if here and number == schedule.step:
+                    steps.append('<i class="end" title="the driver ends">&#10005;</i>')
+            boxes.append(f'<div class="batch"><b>{batch}</b>{"".join(steps)}</div>')
+            if here:
+                again = "".join(
+                    f'<span title="{escape(step)}">{step.split()[-2 if n else 0]}</span>'
+                    for n, step in enumerate(STEPS)
+                )
+                boxes.append(f'<div class="batch again"><b>{batch} again</b>{again}</div>')
+        said = "".join(f"<li>{escape(line)}</li>" for line in _said(trial))
+        return (
+            f'<section class="{KINDS[trial.guarantee]}"><h2>{escape(trial.guarantee)}</h2><p>{escape(schedule.words)}</p>'
+            f'<div class="time">{"".join(boxes)}</div><ul>{said}</ul></section>'
+        )
+
+
+KINDS: dict[Guarantee, str] = {
+    "exactly once": "good",
+    "at least once": "double",
+    "lossy": "bad",
+    "differs": "other",
+}
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{query}: {verdict}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; background: #fff }}
+section {{ border-left: .4rem solid #888; padding: .1rem 1rem; margin: 1.5rem 0 }}
+h2 {{ font-size: 1rem; margin: .3rem 0 }} p {{ margin: .3rem 0 }} ul {{ font: 13px/1.5 ui-monospace, monospace; overflow-x: auto }}
+.time {{ display: flex; flex-wrap: wrap; gap: .5rem }} .batch {{ border: 1px solid #999; border-radius: .3rem; padding: .2rem .5rem }}
+.batch span {{ margin-left: .5rem; color: #444 }} .again {{ border-style: dashed }} .end {{ color: #b3261e; font-weight: bold; margin-left: .5rem }}
+.good {{ border-color: #2e7d32 }} .double {{ border-color: #b26a00 }} .bad {{ border-color: #b3261e }} .other {{ border-color: #6a3fa0 }}
+@media (prefers-color-scheme: dark) {{ body {{ color: #e6e6e6; background: #16181c }} .batch span {{ color: #bbb }} .end {{ color: #ff8a80 }} }}
+</style>
+<h1>{query}</h1>
+<section class="{kind}"><h2>{verdict}</h2><p>{meaning}.</p><p>{count} rows in {batches} micro-batches when nothing disturbs it.</p></section>
+{rows}
+{notes}
+</html>
+"""
+
+
+def _said(trial: Trial) -> list[str]:
+    lines = [f"the query failed: {trial.failed}"] if trial.failed else []
+    for rows, word in ((trial.missing, "missing"), (trial.doubled, "too many"), (trial.other, "other")):
+        lines += [f"{word}: {row}" for row in rows[:SHOWN]]
+        if len(rows) > SHOWN:
+            lines.append(f"{word}: {len(rows) - SHOWN} more")
+    return lines

@@ -1,0 +1,138 @@
+"""The prover of anybody's query: verdicts on queries that were written before it, and its parts."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import cli
+from penstock.engine.proving.lines import Failed, Killed, Lines
+from penstock.engine.proving.prover import QueryProver
+from penstock.engine.proving.query import UserQuery
+from penstock.engine.proving.session import plain_session
+from penstock.engine.proving.verdict import Schedule, Trial, Verdict
+from penstock.errors import ApplicationNotFoundError
+
+QUERIES = Path(__file__).parent / "queries"
+SAMPLE = QUERIES / "sales.jsonl"
+VERDICTS = {
+    "appended": "at least once",
+    "idempotent": "exactly once",
+    "files": "exactly once",
+    "files_as_they_are": "at least once",
+    "swallowed": "lossy",
+    "two_sinks": "at least once",
+    "counted": "lossy",
+    "overwritten": "exactly once",
+    "clocked": "differs",
+    "deduplicated": "exactly once",
+    "upserted": "exactly once",
+    "added_up": "at least once",
+}
+
+
+@pytest.fixture(scope="module")
+def plain(spark, tmp_path_factory):
+    spark.leave()
+    with plain_session(None, {}, tmp_path_factory.mktemp("plain") / "spark.log") as session:
+        yield session
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_query_gets_the_verdict_that_it_deserves(plain, tmp_path, name):
+    query = UserQuery(f"{QUERIES / name}.py:build")
+    verdict = QueryProver(plain, query, SAMPLE, tmp_path / "worlds", seconds=200).prove()
+    assert verdict.guarantee == VERDICTS[name], verdict.to_text()
+    assert verdict.notes == []
+    assert verdict.guarantee == "exactly once" or any(trial.schedule.batch == 1 for trial in verdict.trials)
+    page = verdict.to_html()
+    assert page.count("<section") == len(verdict.trials) + 1
+
+
+@pytest.mark.slow
+def test_the_command_says_its_verdict_and_writes_the_page(tmp_path, spark):
+    spark.leave()
+    words = ["prove", "--query", f"{QUERIES / 'appended'}.py:build", "--sample", str(SAMPLE), "--json"]
+    ended = CliRunner().invoke(cli, [*words, "--html", str(tmp_path / "page.html")])
+    assert ended.exit_code == 1
+    found = json.loads(ended.stdout)
+    assert found["verdict"] == "at least once"
+    assert any("before its commit is written" in trial["schedule"]["words"] for trial in found["trials"])
+    assert "the driver ends" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--query", "nothing.py:build", "--sample", str(SAMPLE)], "There is no file nothing.py"),
+        (["--query", f"{QUERIES / 'files'}.py:started", "--sample", str(SAMPLE)], "there is no function started in it"),
+        (["--query", "build", "--sample", str(SAMPLE)], "name the function that starts the query"),
+        (["--query", f"{QUERIES / 'files'}.py:build"], "Give the recorded input of the query"),
+        (["--query", f"{QUERIES / 'files'}.py:build", "--sample", "none.jsonl"], "none.jsonl is no file"),
+        ([], "Name what is to be proved"),
+        (["app.py", "--query", "jobs.py:build"], "Name what is to be proved"),
+    ],
+)
+def test_what_cannot_be_proved_is_said(words, says):
+    ended = CliRunner().invoke(cli, ["prove", *words])
+    assert says in str(ended.exception)
+
+
+def several(told):
+    told.append("one")
+    for number in range(3):
+        told.append(number)
+    told.append("last")
+
+
+def test_lines_are_noted_once_and_raised_at():
+    lines, told = Lines(__file__), []
+    lines.call(several, told)
+    first = several.__code__.co_firstlineno
+    assert lines.executed == [first + 1, first + 2, first + 3, first + 4]
+    told.clear()
+    lines.raise_at(first + 4, Killed)
+    with pytest.raises(Killed, match=f"line {first + 4}"):
+        lines.call(several, told)
+    assert told == ["one", 0, 1, 2]
+    lines.raise_at(first + 1, Failed)
+    with pytest.raises(Failed):
+        lines.call(several, told)
+    assert sys.gettrace() is None or told == ["one", 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "guarantee"),
+    [
+        ("repeat", {}, "exactly once"),
+        ("repeat", {"other": ["x"]}, "differs"),
+        ("cut", {"doubled": ["x"]}, "differs"),
+        ("replay", {"doubled": ["x"]}, "at least once"),
+        ("replay", {"missing": ["x"]}, "lossy"),
+        ("replay", {"missing": ["x"], "other": ["y"]}, "at least once"),
+        ("restart", {"missing": ["x"], "other": ["y"]}, "lossy"),
+        ("error", {"missing": ["x"]}, "lossy"),
+        ("replay", {"failed": "locked"}, "stuck"),
+    ],
+)
+def test_what_a_trial_shows(kind, rows, guarantee):
+    trial = Trial(Schedule(kind, "so", 1, 1), **rows)
+    assert trial.guarantee == guarantee
+    verdict = Verdict("jobs.py:build", 3, 3, [trial], ["there was no time"])
+    assert verdict.guarantee == guarantee
+    assert guarantee in verdict.to_text()
+    assert json.loads(json.dumps(verdict.to_json()))["trials"][0]["guarantee"] == guarantee
+
+
+def test_a_query_that_is_not_the_same_twice_says_nothing_of_kills():
+    trials = [Trial(Schedule("repeat", "again"), other=["x"]), Trial(Schedule("replay", "killed", 1, 1), doubled=["y"])]
+    assert Verdict("q", 1, 3, trials, []).guarantee == "differs"
+
+
+def test_a_module_that_cannot_be_loaded_is_said(tmp_path):
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
+    with pytest.raises(ApplicationNotFoundError, match="cannot be loaded: ModuleNotFoundError"):
+        UserQuery(f"{tmp_path}/broken.py:build")
