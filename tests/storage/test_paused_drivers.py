@@ -24,6 +24,14 @@ def visible(directory):
     return [line for name in names for line in durable.read(directory / name).splitlines()]
 
 
+def commit(ledger, record):
+    """Commit a batch and deliver it, as a run does."""
+    new = ledger.commit(record)
+    if new:
+        ledger.deliver(record)
+    return new
+
+
 @pytest.mark.parametrize("step", ["before the line", "after the line", "between the sinks"])
 def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
     def bound():
@@ -34,7 +42,7 @@ def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
 
     sinks, followers = bound(), []
     ledger = Ledger(places / "ledger", "main", sinks)
-    ledger.commit(attempt(sinks, 0, b"zero"))
+    commit(ledger, attempt(sinks, 0, b"zero"))
     record = attempt(sinks, 1, b"one, by the first")
 
     def follow():
@@ -44,8 +52,8 @@ def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
         follower.deliver_last()
         clear_staging(sink.files for sink in others)
         if follower.last == 0:
-            follower.commit(attempt(others, 1, b"one, by the second"))
-        follower.commit(attempt(others, 2, b"two"))
+            commit(follower, attempt(others, 1, b"one, by the second"))
+        commit(follower, attempt(others, 2, b"two"))
         followers.append(follower)
 
     kinds = {"before the line": (journal.Journal, "append"), "after the line": (Ledger, "_publish")}
@@ -62,13 +70,13 @@ def test_a_commit_that_is_paused_is_made_once(places, step, monkeypatch):
     monkeypatch.setattr(owner, name, paused)
     if step == "before the line":
         with pytest.raises(RunLockedError):
-            ledger.commit(record)
+            commit(ledger, record)
         made = b"one, by the second"
     else:
-        assert ledger.commit(record)  # it was committed, and its follower has delivered it
+        assert commit(ledger, record)  # it was committed, and its follower has delivered it
         made = b"one, by the first"
     with pytest.raises(RunLockedError):
-        ledger.commit(attempt(sinks, 2, b"two, by the first"))
+        commit(ledger, attempt(sinks, 2, b"two, by the first"))
     assert visible(places / "one") == visible(places / "two") == [b"zero", made, b"two"]
     assert [one.batch for one in records_in(places / "ledger")] == [0, 1, 2]
     followers[0].close()

@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+import penstock
 from penstock.app.loader import AppReference
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.testing.proof.effects import Effect
@@ -29,12 +30,15 @@ class Worker:
 
     def __init__(self, reference: AppReference, sample: Sample, seed: int) -> None:
         mine, theirs = Pipe()
-        code = f"from multiprocessing.connection import Connection as C; from penstock.testing.proof.world import serve; serve(C({theirs.fileno()}))"
-        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
-        path = [entry or str(Path.cwd()) for entry in sys.path]
-        environment["PYTHONPATH"] = os.pathsep.join(path)
+        code = (
+            "from multiprocessing.connection import Connection; from penstock.testing.proof.world import serve; "
+            f"serve(Connection({theirs.fileno()}))"
+        )
+        # No directory of the application's comes before Python's own, whatever its files are called.
+        ours = str(Path(penstock.__file__).parent.parent)
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": ours}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             pass_fds=[theirs.fileno()],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -43,7 +47,7 @@ class Worker:
         )
         theirs.close()
         self._connection: Connection = mine
-        self._connection.send((reference, sample))
+        self._connection.send((reference, sample, [entry or str(Path.cwd()) for entry in sys.path]))
 
     def run(self, schedule: Schedule, kept: frozenset[Place] | None = None) -> Outcome:
         """Run the sample by a schedule."""

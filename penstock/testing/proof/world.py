@@ -216,7 +216,9 @@ def serve(connection: Any) -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     nowhere = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
     sys.stdout = sys.stderr = nowhere
-    world = World(*connection.recv())
+    reference, sample, path = connection.recv()
+    sys.path += [entry for entry in path if entry not in sys.path]
+    world = World(reference, sample)
     gc.freeze()
     while True:
         try:
