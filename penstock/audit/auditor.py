@@ -1,5 +1,6 @@
 """The auditor: reads a run's sources again, runs its elements in memory, and compares what comes of it with what its sinks hold."""
 
+import fcntl
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,10 +23,12 @@ from penstock.errors import ConfigurationError, PenstockError
 from penstock.kinds.coding import json_encoder
 from penstock.kinds.identity import identity
 from penstock.runs.batches import records_in
-from penstock.runs.files import HOPS, OUTPUT, ledger_of
+from penstock.runs.files import HOPS, LOG, OUTPUT, ledger_of
 from penstock.runs.letters import letters_of
 from penstock.runs.manifest import Manifest, manifest_of
 from penstock.runtime.lineage import SOURCE_SHIFT
+from penstock.runtime.output import DEAD_LETTERS, LETTERS
+from penstock.storage.place import is_local, path_of
 from penstock.testing.proof.agreement import says_moments
 
 Advance = Callable[[float, float, str], None]
@@ -54,6 +57,15 @@ class Auditor:
         self._manifest = manifest_of(run)
         self._topology = app.topology()
         _check_application(app, self._manifest)
+        for flag, given, declared in (
+            ("--source", sources, self._topology.sources),
+            ("--sink", sinks, self._topology.sinks),
+        ):
+            strange = sorted(given.keys() - {one.name for one in declared})
+            if strange:
+                raise ConfigurationError(
+                    f"{flag} {strange[0]}: there is none of that name; there are {', '.join(one.name for one in declared)}."
+                )
         context = SourceContext(reference)
         self._sources = {one.name: bind_source(one, sources.get(one.name), context) for one in self._topology.sources}
         self._sinks = bind_sinks(self._topology.sinks, sinks, run / OUTPUT)
@@ -67,7 +79,15 @@ class Auditor:
 
     def audit(self) -> Audit:
         """Do it."""
-        exact = len(self._groups) == 1 and not self._manifest.layout.moves and self._groups[0].exact
+        try:
+            exact = len(self._groups) == 1 and not self._manifest.layout.moves and self._groups[0].exact
+        except PenstockError as error:
+            self._unknown.append(str(error))
+            exact = False
+        if not exact and _goes_by_time(self._topology):
+            self._unknown.append(
+                "how its micro-batches were divided is not known, or it has several groups, and windows, timers and late events go by that"
+            )
         count = sum((group.last or 0) + (group.last is not None) for group in self._groups)
         audit = Audit(str(self._run), count, exact, {}, {}, {}, self._unknown)
         if self._unknown:
@@ -79,6 +99,7 @@ class Auditor:
             self._unknown.append(str(error))
             return audit
         moments = _moments(self._topology)
+        self._unstable = _letters_of(replay) != _letters_of(another)
         for name in self._sources:
             counted = sum(group.accepted.get(name, 0) for group in self._groups) + self._formerly(name)
             audit.sources[name] = SourceAudit(replay.read.get(name, 0), replay.accepted.get(name, 0), counted)
@@ -87,8 +108,15 @@ class Auditor:
             unstable = _counted(rows) != _counted(another.rows.get(sink.name, []))
             keys = moments.get(sink.stream.name) if not exact else None
             audit.sinks[sink.name] = self._audited(sink, self._sinks[sink.name], rows, unstable, keys)
-        audit.dead_letters = self._letters(replay)
+        if self._unstable:
+            self._unknown.append(
+                "which events become dead letters differs in two runs of the same input; `penstock prove` says why"
+            )
+        else:
+            audit.dead_letters = self._letters(replay, exact)
         self._trace()
+        if any(Committed(self._run, self._manifest, group.name, []).last != group.last for group in self._groups):
+            self._unknown.append("the run has gone on meanwhile: stop it, and audit it again")
         return audit
 
     def _formerly(self, source: str) -> int:
@@ -104,6 +132,8 @@ class Auditor:
     # --- what can be told -----------------------------------------------------------------------
 
     def _cannot_be_run_again(self) -> Iterator[str]:
+        if _is_on(self._run):
+            yield "it is on: stop it first, for what it commits meanwhile would be taken for a fault"
         if self._manifest.is_real_time:
             yield "it ran in real time, where nothing is kept of which messages were committed"
         for element in self._topology.elements:
@@ -168,7 +198,15 @@ class Auditor:
             held = bound.read()
         except (PenstockError, OSError) as error:
             return SinkAudit(bound.uri, len(rows), 0, unknown=f"it cannot be read ({error})")
-        rows = self._without_refused(sink, [row for row in rows if row.batch != self._owed(sink.name)])
+        rows = self._without_refused(sink, rows)
+        owed = any(group.owed(bound.files.label, path_of(bound.files.directory)) for group in self._groups)
+        if owed and (bound.keeps_last or len(self._groups) > 1):
+            return SinkAudit(
+                bound.uri,
+                len(rows),
+                len(held),
+                unknown="its last micro-batch is not delivered yet: start the run once more",
+            )
         if moments is not None and not bound.keeps_last:
             if not moments:
                 return SinkAudit(
@@ -177,21 +215,25 @@ class Auditor:
                     len(held),
                     unknown="its rows depend on the micro-batches, which are not known any more",
                 )
-            return self._compared(bound.uri, _last_rows(rows, moments), _last_events(held, moments), None)
+            found = self._compared(
+                bound.uri, _last_rows(rows, moments), _last_events(held, moments), self._excused(owed=owed)
+            )
+            found.by_key = True
+            return found
         expected = _last_rows(rows, sink.key) if bound.keeps_last else rows
-        return self._compared(bound.uri, expected, held, None if bound.keeps_last else self._before())
+        return self._compared(bound.uri, expected, held, self._excused(owed=owed))
 
-    def _owed(self, sink: str) -> int | None:
-        """The micro-batch that is committed and lies staged still: the next start delivers it first of all."""
-        return next((group.last for group in self._groups if sink in group.owed), None)
-
-    def _before(self) -> Callable[[Row], bool] | None:
-        """Whether a row need not be there any more."""
-        since = self._since
-        if since is None:
-            return None
+    def _excused(self, *, owed: bool) -> Callable[[Row], bool]:
+        """Whether a row need not be there: one of before the time that is asked for, or of a micro-batch that is not delivered yet."""
         committed = {number: us for group in self._groups for number, us in group.committed_us.items()}
-        return lambda row: committed.get(row.batch, 0) / 1e6 < since
+        last, since = max(committed, default=None), self._since
+
+        def excused(row: Row) -> bool:
+            if owed and row.batch == last:
+                return True
+            return since is not None and committed.get(row.batch, 0) / 1e6 < since
+
+        return excused
 
     def _without_refused(self, sink: Sink, rows: list[Row]) -> list[Row]:
         """Without those that the sink has refused, which are dead letters under its name."""
@@ -207,38 +249,30 @@ class Auditor:
                 kept.append(row)
         return kept
 
-    def _letters(self, replay: Replay) -> dict[str, dict[str, int]]:
+    def _letters(self, replay: Replay, exact: bool) -> dict[str, dict[str, int]]:
         """Dead letters that only the run, or only the recount, has, by where they come from; those of sinks are theirs."""
         names = {sink.name for sink in self._topology.sinks} - {element.name for element in self._topology.elements}
         told = Counter(
             (letter.place, json.dumps([letter.stream, letter.raw, letter.event], sort_keys=True))
             for letter in letters_of(self._run)
-            if letter.element not in names
+            if letter.element not in names and (exact or letter.raw is not None or letter.event is not None)
         )
-        again = Counter(
-            (
-                letter["element"] or f"decoding {letter['stream']}",
-                json.dumps([letter["stream"], letter.get("raw"), letter.get("event")], sort_keys=True),
-            )
-            for letter in replay.dead_letters
-        )
+        again = _letters_of(replay)
+        owed = any(group.owed(LETTERS, self._run / DEAD_LETTERS) for group in self._groups)
         found: dict[str, dict[str, int]] = {}
-        for kind, difference in (("missing", again - told), ("strange", told - again)):
+        for kind, difference in (("missing", Counter() if owed else again - told), ("strange", told - again)):
             for (place, _), times in difference.items():
                 counts = found.setdefault(place, {"missing": 0, "strange": 0})
                 counts[kind] += times
         return found
 
-    def _compared(
-        self, place: str, rows: list[Row], held: list[Any], excused: Callable[[Row], bool] | None
-    ) -> SinkAudit:
+    def _compared(self, place: str, rows: list[Row], held: list[Any], excused: Callable[[Row], bool]) -> SinkAudit:
         """Rows that should be there against those that are, each as often."""
         there = {identity(event): event for event in held}
         by_name = {row.same: row for row in rows}
         wanted, found = _counted(rows), Counter(map(identity, held))
         missing, more = wanted - found, found - wanted
-        if excused is not None:
-            missing = Counter({name: times for name, times in missing.items() if not excused(by_name[name])})
+        missing = Counter({name: times for name, times in missing.items() if not excused(by_name[name])})
         doubled = Counter({name: times for name, times in more.items() if name in wanted})
         strange = more - doubled
         kinds = {"missing": missing, "too many": doubled, "of no input": strange}
@@ -268,9 +302,12 @@ class Auditor:
             wanted.setdefault(origin, []).append(one)
         if not wanted:
             return
+        batches = {one.batch for one, _ in self._origins}
         names = [source.name for source in self._topology.sources]
         for group in self._groups:
             for microbatch in group.microbatches():
+                if microbatch.number not in batches:
+                    continue
                 for name, parts in self._parts(microbatch).items():
                     for part in parts:
                         self._note_inputs(part, names.index(name), name, microbatch.number, wanted)
@@ -291,6 +328,36 @@ def _shown(part: Reread, row: int) -> str:
     if isinstance(thing, dict) and "payload" in thing:
         thing = thing["payload"]
     return thing.decode("utf-8", "backslashreplace") if isinstance(thing, bytes) else json.dumps(thing, default=str)
+
+
+def _letters_of(replay: Replay) -> Counter[tuple[str, str]]:
+    """The dead letters of a recount: the place of each, and what it is of."""
+    return Counter(
+        (
+            letter["element"] or f"decoding {letter['stream']}",
+            json.dumps([letter["stream"], letter.get("raw"), letter.get("event")], sort_keys=True),
+        )
+        for letter in replay.dead_letters
+    )
+
+
+def _is_on(run: Path) -> bool:
+    """Whether a process of this machine runs it: it holds a lock."""
+    log = run / LOG
+    if not is_local(run) or not log.exists():
+        return False
+    with log.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _goes_by_time(topology: Topology) -> bool:
+    """Whether results depend on when micro-batches were: on the watermark, or on processing time."""
+    timed = any(source.event_time is not None for source in topology.sources)
+    return timed or any(element.has_timers or element.expires is not None for element in topology.elements)
 
 
 def _moments(topology: Topology) -> dict[str, tuple[str, ...]]:

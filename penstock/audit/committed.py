@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connectors.checkpoint import Position, batches
+from penstock.errors import SourceError
 from penstock.runs.batches import records_in
 from penstock.runs.files import CHECKPOINT, PROGRESS, ledger_of
 from penstock.runs.manifest import Manifest
+from penstock.runtime.output import STAGING
 from penstock.storage import durable, journal
 from penstock.storage.place import path_of
 
@@ -53,14 +55,16 @@ class Committed:
     """
 
     def __init__(self, run: Path, manifest: Manifest, group: str, sources: list[str]) -> None:
-        self._run, self._group, self._sources = run, group, sources
+        self._run, self.name, self._sources = run, group, sources
         self.checkpoint = run / CHECKPOINT / group
         reads = manifest.reads[group]
         self.order = manifest.orders.get(group) or [*reads.sources, *reads.handed_on]
         records = list(records_in(ledger_of(run, group)))
         self.last = records[-1].batch if records else None
-        self.owed = {file.sink for file in records[-1].files if path_of(file.staged).exists()} if records else set()
-        """Outputs to which the last micro-batch was not delivered."""
+        self.staged: dict[str, list[str]] = {}
+        """Of the last micro-batch, the names of staged files by the output's label: those that are still there were not delivered."""
+        for file in records[-1].files if records else ():
+            self.staged.setdefault(file.sink, []).append(path_of(file.staged).name)
         self.committed_us = {record.batch: record.committed_us for record in records}
         self.accepted = {
             name: sum(record.sources[name].accepted for record in records if name in record.sources) for name in sources
@@ -72,10 +76,15 @@ class Committed:
         """The offsets, the time and the watermark of the micro-batches of which something is known."""
         found = dict(self._in_progress())
         for number in batches(self.checkpoint, "offsets"):
-            lines = durable.read(self.checkpoint / "offsets" / str(number)).decode().splitlines()
-            about = json.loads(lines[1])
-            offsets = [None if line == "-" else json.loads(line) for line in lines[2:]]
-            found[number] = offsets, about["batchTimestampMs"] / 1e3, about["batchWatermarkMs"] / 1e3 or None
+            try:
+                lines = durable.read(self.checkpoint / "offsets" / str(number)).decode().splitlines()
+                about = json.loads(lines[1])
+                offsets = [None if line == "-" else json.loads(line) for line in lines[2:]]
+                found[number] = offsets, about["batchTimestampMs"] / 1e3, about["batchWatermarkMs"] / 1e3 or None
+            except (IndexError, KeyError, ValueError) as error:
+                raise SourceError(
+                    f"{self.checkpoint}/offsets/{number} is damaged, and says what was read no more."
+                ) from error
         return found
 
     def _in_progress(self) -> Iterator[tuple[int, tuple[list[Any], float | None, float | None]]]:
@@ -83,10 +92,14 @@ class Committed:
             try:
                 progress = json.loads(line)
                 offsets = [_offset(source.get("endOffset")) for source in progress["sources"]]
-                if progress.get("name") == self._group:
+                if progress.get("name") == self.name:
                     yield int(progress["batchId"]), (offsets, None, None)
             except (ValueError, KeyError, TypeError):  # torn, or the sums of earlier ones
                 continue
+
+    def owed(self, label: str, directory: Path) -> bool:
+        """Whether an output has not got all of the last micro-batch: some of its files are staged still."""
+        return any((directory / STAGING / name).exists() for name in self.staged.get(label, ()))
 
     @property
     def exact(self) -> bool:

@@ -32,7 +32,7 @@ class SinkAudit(msgspec.Struct):
     ----------
     expected: results of all input that was read. held: what the sink has.
     missing: results that it has not. doubled: those that it has too often. strange: rows that no input comes to.
-    unknown: why nothing can be said of it; empty, where something can.
+    unknown: why nothing can be said of it; empty, where something can. by_key: whether only the last row of each key was compared.
     """
 
     place: str
@@ -43,6 +43,7 @@ class SinkAudit(msgspec.Struct):
     strange: int = 0
     examples: dict[str, list[Example]] = {}
     unknown: str = ""
+    by_key: bool = False
 
 
 class SourceAudit(msgspec.Struct):
@@ -126,12 +127,13 @@ def _said(name: str, sink: SinkAudit) -> list[str]:
         for count, word in ((sink.missing, "missing"), (sink.doubled, "too many"), (sink.strange, "of no input"))
         if count
     ]
+    what = "last rows of keys" if sink.by_key else "rows"
     lines = [
-        f"  sink {name} ({sink.place}): {sink.held:,} rows, {sink.expected:,} expected: {', '.join(wrong) or 'the same'}"
+        f"  sink {name} ({sink.place}): {sink.held:,} {what}, {sink.expected:,} expected: {', '.join(wrong) or 'the same'}"
     ]
     for kind, examples in sink.examples.items():
         for one in examples:
-            batch = "" if one.batch is None else f", of micro-batch {one.batch}"
+            batch = "" if one.batch is None or one.batch < 0 else f", of micro-batch {one.batch}"
             origin = "" if one.input is None else f", from {one.input}"
             times = "" if one.times == 1 else f", {one.times} times"
             lines.append(f"    {kind}: {msgspec.json.encode(one.row).decode()}{times}{batch}{origin}")

@@ -46,21 +46,21 @@ def audit(
     """
     from penstock.audit.auditor import Auditor
     from penstock.runs.manifest import manifest_of
-    from penstock.runs.starts import last_start
+    from penstock.runs.starts import Loaded, last_start
 
     manifest_of(run)
     start = last_start(run)
     file = app or (start and start.application.file)
-    if not file or start is None:
+    if not file:
         raise ConfigurationError(f"{run} does not say which application it runs: name its file, as --app app.py.")
-    given = {**start.application.parameters, **parameters(context.args, [])}
+    told = start.application if start is not None else Loaded(None, "", {})
+    given = {**told.parameters, **parameters(context.args, [])}
     hidden = [name for name, value in given.items() if value == "***"]
     if hidden:
         raise ConfigurationError(f"Parameter --{hidden[0]} is a secret, which a run does not keep: give it again.")
-    application, reference = load_app(
-        file if app or not start.application.name else f"{file}:{start.application.name}", given
-    )
-    uris = {**start.sources, **pairs("--source", sources)}, {**start.sinks, **pairs("--sink", sinks)}
+    application, reference = load_app(file if app or not told.name else f"{file}:{told.name}", given)
+    known = (start.sources, start.sinks) if start is not None else ({}, {})
+    uris = {**known[0], **pairs("--source", sources)}, {**known[1], **pairs("--sink", sinks)}
     with Bar("Auditing") as advance:
         auditor = Auditor(
             run,

@@ -1,7 +1,8 @@
 """Places: where events are counted as they leave and again as they come, so that none can be lost, or doubled, in between unseen.
 
 Besides their number a fingerprint is kept of which events they are: equal numbers of other events differ, too. What is compared is
-never netted: a place's losses are not made up for by what another place, or another micro-batch, has too much of.
+never netted: a place's losses are not made up for by what another place, or another micro-batch, has too much of. Of what is read from
+a source the number alone is known, and for the whole run.
 """
 
 from typing import Any

@@ -124,6 +124,7 @@ def test_what_a_trial_shows(kind, rows, guarantee):
     verdict = Verdict("jobs.py:build", 3, 3, [trial], ["there was no time"])
     assert verdict.guarantee == guarantee
     assert guarantee in verdict.to_text()
+    assert verdict.to_html().count("<section") == 2
     assert json.loads(json.dumps(verdict.to_json()))["trials"][0]["guarantee"] == guarantee
 
 

@@ -124,6 +124,12 @@ class Postgres:
                 raise Unavailable(_first_line(error)) from error
             raise self._refused(error) from error
 
+    @contextmanager
+    def reading(self) -> Iterator[Cursor]:
+        with self.transaction() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
+            yield cursor
+
     def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
         """Upserts go through a temporary table, of which each key's last row counts; a single row needs none."""
         assert isinstance(cursor, psycopg.Cursor)

@@ -105,6 +105,15 @@ class Database(Protocol):
         SinkError: it refused.
         """
 
+    def reading(self) -> AbstractContextManager[Cursor]:
+        """A look that changes nothing, and makes nothing that is not there.
+
+        Raises
+        ------
+        Unavailable: the database did not answer.
+        SinkError: it refused.
+        """
+
     def load(self, cursor: Cursor, table: "Table", rows: list[Row]) -> None:
         """Append rows to a table, or upsert them in order; all of them, or none.
 
@@ -225,7 +234,7 @@ class TableSink(BoundSink):
 
     def read(self) -> list[Any]:
         """In the table's order."""
-        rows = self._again(lambda cursor: self._all(cursor))
+        rows = self._again(lambda cursor: self._all(cursor), reading=True)
         by_name = (dict(zip(self._table.names, row, strict=True)) for row in rows)
         return self._codec.from_rows(opened(row, self._nested) for row in by_name)
 
@@ -363,13 +372,14 @@ class TableSink(BoundSink):
                 columns = [_values(batch.column(name), kind) for name, kind in self._table.kinds.items()]
                 yield from zip(*columns, strict=True)
 
-    def _again(self, do: "_Work[Result]") -> Result:
+    def _again(self, do: "_Work[Result]", *, reading: bool = False) -> Result:
         """Do something in a transaction, and again while the database does not answer."""
+        begin = self._database.reading if reading else self._database.transaction
         began, pause = time.monotonic(), 0.1
         patience = PATIENCE_S if self._has_answered else AT_FIRST_S
         while True:
             try:
-                with self._database.transaction() as cursor:
+                with begin() as cursor:
                     result = do(cursor)
                 self._has_answered = True
                 return result

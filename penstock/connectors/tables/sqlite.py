@@ -54,6 +54,18 @@ class Sqlite:
             )
             raise SinkError(f"{self.uri} cannot be written: {error}; {mend}.") from error
 
+    @contextmanager
+    def reading(self) -> Iterator[Cursor]:
+        try:
+            with closing(
+                sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", timeout=30, uri=True)
+            ) as connection:
+                yield connection.cursor()
+        except sqlite3.Error as error:
+            raise SinkError(
+                f"{self.uri} cannot be read: {error}; see that it is there, and a file of SQLite's."
+            ) from error
+
     def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
         statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
         assert isinstance(cursor, sqlite3.Cursor)

@@ -48,42 +48,35 @@ class QueryProver:
         ------
         RunFailedError: the query fails when nothing disturbs it, or leaves nothing.
         """
-        files = self._cut(FILES)
-        lines = Lines(self._query.file)
-        world, failed = self._ran(files, lines)
+        files, executed = self._cut(FILES), dict[int, list[int]]()
+        world, failed = self._ran(files, executed)
         if failed:
             raise RunFailedError(f"{self._query.reference} fails when nothing disturbs it: {failed}")
         self._expected = world.rows()
-        batches = len(world.committed())
-        executed, has_log = list(lines.executed), (world.sink / "_spark_metadata").exists()
+        batches, has_log = len(world.committed()), (world.sink / "_spark_metadata").exists()
         world.remove()
         if not self._expected:
             raise RunFailedError(
                 f"{self._query.reference} leaves nothing in its sink, or read(spark, sink) does not find it: give rows that it keeps."
             )
-        self._try(Schedule("repeat", "the same once more, from its beginning"), self._again(files))
         middle = min(1, batches - 1)
+        places, name = _places(executed, middle), Path(self._query.file).name
+        self._try(Schedule("repeat", "the same once more, from its beginning"), self._again(files))
         told = f"the driver is killed when the sink has taken micro-batch {middle}, and before its commit is written"
         self._try(Schedule("replay", told, middle, 1), self._without_commit(files, middle))
+        if not self._trials[1:]:
+            raise ConfigurationError("There was no time to try anything: give more of it, as --seconds 120.")
         if has_log:
-            told = (
-                f"the driver is killed when the files of micro-batch {middle} are there, and not yet in the sink's log"
-            )
+            told = f"the driver is killed when files of micro-batch {middle} are there, and not yet in the sink's log"
             self._try(Schedule("replay", told, middle, 1), self._without_commit(files, middle, files_too=True))
-        for place, number in enumerate(executed):
-            told = (
-                f"the driver is killed in micro-batch {middle}, before line {number} of {Path(self._query.file).name}"
-            )
-            self._try(
-                Schedule("replay", told, middle, 0 if place == 0 else 1), self._at_line(files, middle, number, Killed)
-            )
-        self._try(
-            Schedule("restart", f"the driver is stopped after micro-batch {middle}, and started again", middle, 2),
-            self._restarted(files, middle),
-        )
-        for number in executed:
-            told = f"line {number} of {Path(self._query.file).name} raises an error in micro-batch {middle}, once"
-            self._try(Schedule("error", told, middle, 1), self._at_line(files, middle, number, Failed))
+        for line, batch in places:
+            told = f"the driver is killed in micro-batch {batch}, before line {line} of {name}"
+            self._try(Schedule("replay", told, batch, 0), self._at_line(files, batch, line, Killed))
+        told = f"the driver is stopped after micro-batch {middle}, and started again"
+        self._try(Schedule("restart", told, middle, 2), self._restarted(files, middle))
+        for line, batch in places:
+            told = f"line {line} of {name} raises an error in micro-batch {batch}, once"
+            self._try(Schedule("error", told, batch, 1), self._at_line(files, batch, line, Failed))
         self._try(Schedule("cut", "the input in one micro-batch"), self._again(self._cut(1)))
         self._try(Schedule("cut", "the input in other micro-batches"), self._again(self._cut(FILES + 2)))
         return Verdict(self._query.reference, len(self._expected), batches, self._trials, self._notes)
@@ -100,10 +93,11 @@ class QueryProver:
             world = self._world(files)
             world.give(batch + 1)
             failed = world.run()
-            last = max(world.committed(), default=batch)
-            if files_too:
-                world.forget_files(last)
-            world.forget_commit(last)
+            for number in world.committed():  # one without data may have come after it
+                if number >= batch:
+                    world.forget_commit(number)
+                    if files_too:
+                        world.forget_files(number)
             world.give(len(files))
             return world, failed or world.run()
 
@@ -125,14 +119,14 @@ class QueryProver:
         """Raise as ``foreachBatch`` comes to a line in a micro-batch; then start again."""
 
         def run() -> tuple[World, str]:
-            world, calls = self._world(files), Counter[int]()
+            world, lines, calls = self._world(files), Lines(self._query.file), Counter[int]()
 
             def change(function: Callable[..., Any]) -> Callable[..., Any]:
                 def called(frame: Any, number: int) -> Any:
-                    lines = Lines(self._query.file)
-                    if number == batch and not calls[number]:
-                        lines.raise_at(line, error)
                     calls[number] += 1
+                    if number != batch or calls[number] > 1:
+                        return function(frame, number)
+                    lines.raise_at(line, error)
                     said = ""
                     try:
                         return lines.call(function, frame, number)
@@ -144,6 +138,8 @@ class QueryProver:
 
             world.give(len(files))
             world.run(change)
+            if not lines.raised:
+                self._note(f"line {line} was not come to again, so nothing was tried there")
             return world, world.run()
 
         return run
@@ -152,7 +148,7 @@ class QueryProver:
 
     def _try(self, schedule: Schedule, run: Callable[[], tuple[World, str]]) -> None:
         if time.monotonic() > self._deadline:
-            self._note_no_time(schedule)
+            self._note("there was no time for all schedules; see --seconds")
             return
         if self._advance is not None:
             self._advance(len(self._trials), len(self._trials) + 1, schedule.words)
@@ -160,16 +156,24 @@ class QueryProver:
         self._trials.append(_compared(schedule, self._expected, [] if failed else world.rows(), failed))
         world.remove()
 
-    def _note_no_time(self, schedule: Schedule) -> None:
-        note = "there was no time for all schedules; see --seconds"
+    def _note(self, note: str) -> None:
         if note not in self._notes:
             self._notes.append(note)
 
-    def _ran(self, files: list[bytes], lines: Lines | None = None) -> tuple[World, str]:
-        """Run all of it; what a call of ``foreachBatch`` executes is noted of the last."""
+    def _ran(self, files: list[bytes], executed: dict[int, list[int]] | None = None) -> tuple[World, str]:
+        """Run all of it; which lines a call of ``foreachBatch`` executes is noted by micro-batch."""
         world = self._world(files)
         world.give(len(files))
-        change = None if lines is None else lambda function: lambda *given: lines.call(function, *given)
+        noted = {} if executed is None else executed
+
+        def change(function: Callable[..., Any]) -> Callable[..., Any]:
+            def called(frame: Any, number: int) -> Any:
+                lines = Lines(self._query.file)
+                noted[number] = lines.executed
+                return lines.call(function, frame, number)
+
+            return called
+
         return world, world.run(change)
 
     def _world(self, files: list[bytes]) -> World:
@@ -179,6 +183,15 @@ class QueryProver:
     def _cut(self, number: int) -> list[bytes]:
         size = -(-len(self._lines) // number)
         return [b"\n".join(self._lines[at : at + size]) + b"\n" for at in range(0, len(self._lines), size)]
+
+
+def _places(executed: dict[int, list[int]], middle: int) -> list[tuple[int, int]]:
+    """The lines to be tried, each with a micro-batch that executes it: the one in the middle, if that does."""
+    found: dict[int, int] = {}
+    for batch in sorted(executed, key=lambda number: (number != middle, number)):
+        for line in executed[batch]:
+            found.setdefault(line, batch)
+    return list(found.items())
 
 
 def _schema_of(spark: SparkSession, sample: Path) -> str:

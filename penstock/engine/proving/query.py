@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.errors import ApplicationNotFoundError, RunFailedError
+from penstock.runtime.letters import NOT_THE_USERS
 
 WRITTEN = 1_700_000_000
 """When the first file was written, as far as its time says."""
@@ -38,31 +39,38 @@ class UserQuery:
         self._module = Path(module).stem if self._file else module
         if self._file and not Path(self._file).is_file():
             raise ApplicationNotFoundError(f"There is no file {self._file}; name the file that defines {name}.")
-        if self._file is not None:
-            sys.path.insert(0, str(Path(self._file).resolve().parent))  # where its neighbours are
+        self._here = str(Path(self._file).resolve().parent) if self._file else ""
         self.load()
 
     def load(self) -> Any:
         """The module, loaded anew as by a process that has just begun."""
-        try:
-            if self._file is not None:
-                spec = importlib.util.spec_from_file_location(self._module, self._file)
-                assert spec is not None
-                assert spec.loader is not None
-                sys.modules.pop(self._module, None)
-                module = importlib.util.module_from_spec(spec)
-                sys.modules[self._module] = module
-                spec.loader.exec_module(module)
-            else:
-                sys.modules.pop(self._module, None)
-                module = importlib.import_module(self._module)
-        except Exception as error:
-            raise ApplicationNotFoundError(
-                f"{self.reference} cannot be loaded: {type(error).__name__}: {error}."
-            ) from error
+        with _looking_in(self._here):
+            try:
+                module = self._executed()
+            except Exception as error:
+                raise ApplicationNotFoundError(
+                    f"{self.reference} cannot be loaded: {type(error).__name__}: {error}."
+                ) from error
         if not callable(getattr(module, self._name, None)):
             raise ApplicationNotFoundError(f"{self.reference}: there is no function {self._name} in it.")
         self.file = str(getattr(module, "__file__", ""))
+        return module
+
+    def _executed(self) -> Any:
+        """The module, executed with all of its neighbours."""
+        for name, known in list(sys.modules.items()):
+            file = getattr(known, "__file__", None) or ""
+            if self._here and file.startswith(f"{self._here}{os.sep}") and not file.startswith(NOT_THE_USERS):
+                del sys.modules[name]
+        sys.modules.pop(self._module, None)
+        if self._file is None:
+            return importlib.import_module(self._module)
+        spec = importlib.util.spec_from_file_location(self._module, self._file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[self._module] = module
+        spec.loader.exec_module(module)
         return module
 
     def build(self, *given: Any) -> StreamingQuery:
@@ -78,8 +86,13 @@ class UserQuery:
         """What the sink holds, by the module's own ``read(spark, sink)``, or as Parquet or JSON."""
         module = self.load()
         own = getattr(module, "read", None)
-        found = own(spark, sink) if own is not None else _read_files(spark, sink)
-        rows = found.collect() if isinstance(found, DataFrame) else list(found)
+        try:
+            found = own(spark, sink) if own is not None else _read_files(spark, sink)
+            rows = found.collect() if isinstance(found, DataFrame) else list(found)
+        except Exception as error:
+            raise RunFailedError(
+                f"read(spark, sink) of {self.reference} fails: {type(error).__name__}: {error}"
+            ) from error
         return sorted(
             json.dumps(row.asDict(recursive=True) if hasattr(row, "asDict") else row, default=str, sort_keys=True)
             for row in rows
@@ -182,6 +195,19 @@ class World:
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+@contextmanager
+def _looking_in(directory: str) -> Iterator[None]:
+    """Within the block, modules are looked for in a directory, too."""
+    if not directory:
+        yield
+        return
+    sys.path.insert(0, directory)
+    try:
+        yield
+    finally:
+        sys.path.remove(directory)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ MEANINGS: dict[Guarantee, str] = {
 }  # fmt: skip
 WORST_FIRST: tuple[Guarantee, ...] = ("lossy", "stuck", "at least once", "differs")
 
-STEPS = ("offsets written", "the sink's work", "commit written")
+STEPS = {"offsets": "offsets written", "sink": "the sink's work", "commit": "commit written"}
 """Of Spark's protocol, for each micro-batch."""
 
 
@@ -32,8 +32,8 @@ class Schedule(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    kind: what is done, and in words. batch: the micro-batch at which; None where none is special. step: after which of `STEPS` the driver ends; -1 for
-        before all, None for no end.
+    kind: what is done, and in words. batch: the micro-batch at which; None where none is special. step: after which of `STEPS` the driver ends, counted from 0; None
+        for no end.
     """
 
     kind: Kind
@@ -127,39 +127,37 @@ class Verdict(msgspec.Struct):
         )  # fmt: skip
 
     def _drawn(self, trial: Trial) -> str:
-        """A schedule as a line of time: a box for each step of each micro-batch, and where the driver ends."""
-        schedule, boxes = trial.schedule, []
-        for batch in range(self.microbatches):
-            here = schedule.batch == batch and schedule.step is not None
-            steps = []
-            if here and schedule.step == -1:
-                steps.append('<i class="end" title="the driver ends">&#10005;</i>')
-            for number, step in enumerate(STEPS):
-                if here and schedule.step is not None and number > schedule.step:
-                    continue
-                steps.append(f'<span title="{escape(step)}">{step.split()[-2 if number else 0]}</span>')
-                if here and number == schedule.step:
-                    steps.append('<i class="end" title="the driver ends">&#10005;</i>')
-            boxes.append(f'<div class="batch"><b>{batch}</b>{"".join(steps)}</div>')
-            if here:
-                again = "".join(
-                    f'<span title="{escape(step)}">{step.split()[-2 if n else 0]}</span>'
-                    for n, step in enumerate(STEPS)
-                )
-                boxes.append(f'<div class="batch again"><b>{batch} again</b>{again}</div>')
+        """A schedule, with a line of time where it has the same micro-batches."""
+        schedule = trial.schedule
+        batches = [] if schedule.kind == "cut" else range(self.microbatches)
+        boxes = "".join(_box(batch, schedule.step if schedule.batch == batch else None) for batch in batches)
         said = "".join(f"<li>{escape(line)}</li>" for line in _said(trial))
         return (
             f'<section class="{KINDS[trial.guarantee]}"><h2>{escape(trial.guarantee)}</h2><p>{escape(schedule.words)}</p>'
-            f'<div class="time">{"".join(boxes)}</div><ul>{said}</ul></section>'
+            f'<div class="time">{boxes}</div><ul>{said}</ul></section>'
         )
 
 
+END = '<i class="end" title="the driver ends">&#10005;</i>'
+
+
+def _box(batch: int, last: int | None) -> str:
+    """A micro-batch with its steps; where the driver ends after one of them, that, and the micro-batch again."""
+    whole = f'<div class="batch"><b>{batch}</b>{_steps(len(STEPS))}</div>'
+    if last is None:
+        return whole
+    begun = f'<div class="batch"><b>{batch}</b>{_steps(last + 1)}{END}</div>'
+    again = f'<div class="batch again"><b>{batch} again</b>{_steps(len(STEPS))}</div>'
+    return begun + (again if last < len(STEPS) - 1 else "")
+
+
+def _steps(count: int) -> str:
+    return "".join(f'<span title="{escape(step)}">{name}</span>' for name, step in list(STEPS.items())[:count])
+
+
 KINDS: dict[Guarantee, str] = {
-    "exactly once": "good",
-    "at least once": "double",
-    "lossy": "bad",
-    "differs": "other",
-}
+    "exactly once": "good", "at least once": "double", "lossy": "bad", "stuck": "bad", "differs": "other",
+}  # fmt: skip
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{query}: {verdict}</title>

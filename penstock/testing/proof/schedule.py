@@ -91,9 +91,14 @@ def drawn_order(chains: list[list[Place]], times: dict[Place, tuple[float, float
                 if place in times:
                     until[place[0]] = min(until.get(place[0], inf), times[place][1])
         free = [chain for chain in chains if times.get(chain[0], (-inf, 0))[0] <= until.get(chain[0][0], inf)]
-        order.append(draw.choice(free or chains).pop(0))
+        order.append(draw.choice(free or [_holding_back(chains, times)]).pop(0))
         chains = [chain for chain in chains if chain]
     return order
+
+
+def _holding_back(chains: list[list[Place]], times: dict[Place, tuple[float, float]]) -> list[Place]:
+    """The chain with the event for which all others wait, where that is not the first of its own."""
+    return min(chains, key=lambda chain: min((times[place][1] for place in chain if place in times), default=inf))
 
 
 def chains_of(belonging: list[tuple[Place, list[str]]]) -> list[list[Place]]:
