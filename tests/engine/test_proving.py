@@ -24,7 +24,7 @@ VERDICTS = {
     "files_as_they_are": "at least once",
     "swallowed": "lossy",
     "two_sinks": "at least once",
-    "counted": "lossy",
+    "numbered": "lossy",
     "overwritten": "exactly once",
     "clocked": "differs",
     "deduplicated": "exactly once",
