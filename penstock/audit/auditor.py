@@ -57,15 +57,8 @@ class Auditor:
         self._manifest = manifest_of(run)
         self._topology = app.topology()
         _check_application(app, self._manifest)
-        for flag, given, declared in (
-            ("--source", sources, self._topology.sources),
-            ("--sink", sinks, self._topology.sinks),
-        ):
-            strange = sorted(given.keys() - {one.name for one in declared})
-            if strange:
-                raise ConfigurationError(
-                    f"{flag} {strange[0]}: there is none of that name; there are {', '.join(one.name for one in declared)}."
-                )
+        _check_names("--source", sources, [one.name for one in self._topology.sources])
+        _check_names("--sink", sinks, [one.name for one in self._topology.sinks])
         context = SourceContext(reference)
         self._sources = {one.name: bind_source(one, sources.get(one.name), context) for one in self._topology.sources}
         self._sinks = bind_sinks(self._topology.sinks, sinks, run / OUTPUT)
@@ -99,7 +92,6 @@ class Auditor:
             self._unknown.append(str(error))
             return audit
         moments = _moments(self._topology)
-        self._unstable = _letters_of(replay) != _letters_of(another)
         for name in self._sources:
             counted = sum(group.accepted.get(name, 0) for group in self._groups) + self._formerly(name)
             audit.sources[name] = SourceAudit(replay.read.get(name, 0), replay.accepted.get(name, 0), counted)
@@ -108,7 +100,7 @@ class Auditor:
             unstable = _counted(rows) != _counted(another.rows.get(sink.name, []))
             keys = moments.get(sink.stream.name) if not exact else None
             audit.sinks[sink.name] = self._audited(sink, self._sinks[sink.name], rows, unstable, keys)
-        if self._unstable:
+        if _letters_of(replay) != _letters_of(another):
             self._unknown.append(
                 "which events become dead letters differs in two runs of the same input; `penstock prove` says why"
             )
@@ -392,6 +384,12 @@ def _last_events(events: list[Any], key: tuple[str, ...]) -> list[Any]:
 
 def _key_of(event: Any, key: tuple[str, ...]) -> bytes:
     return identity([getattr(event, name) for name in key])
+
+
+def _check_names(flag: str, given: Mapping[str, str], known: list[str]) -> None:
+    strange = sorted(given.keys() - set(known))
+    if strange:
+        raise ConfigurationError(f"{flag} {strange[0]}: there is none of that name; there are {', '.join(known)}.")
 
 
 def _check_application(app: App, manifest: Manifest) -> None:

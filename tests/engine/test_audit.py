@@ -1,5 +1,6 @@
 """The audit of runs: every sink and every source, and what is removed, added and changed by hand."""
 
+import fcntl
 import json
 import shutil
 import sqlite3
@@ -181,6 +182,13 @@ def test_a_result_that_is_missing_is_shown_with_its_input(run_app, words, tmp_pa
     assert f'missing: {{"text":"{text}"}}, of micro-batch 1, from Words {{"text": "{text}"}}' in ended.output
     ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--since", "1 h", "--json"])
     assert json.loads(ended.output)["sinks"]["Out"]["missing"] == 1
+    ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--sink", "Nope=jsonl:x"])
+    assert "--sink Nope: there is none of that name; there are Out." in str(ended.exception)
+    with (result.directory / "spark.log").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ended = CliRunner().invoke(cli, ["audit", str(result.directory)])
+        assert ended.exit_code == 2
+        assert "it is on: stop it first" in ended.output
     ended = CliRunner().invoke(cli, ["audit", str(result.directory), "--since", "2999-01-01"])
     assert ended.exit_code == 0, "what was committed before need not be there any more"
 
