@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,7 +28,6 @@ from penstock.app.stream import Stream
 from penstock.runtime.letters import NOT_THE_USERS
 
 Cause = Literal["randomness", "clock", "order", "hash", "global", "effect", "state", "float-order", "late"]
-CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 Part = Literal["randomness", "clock", "hash", "global", "state", "sum", "emission"]
 """What a line of the code has to do with: five of the causes, adding up, and emitting."""

@@ -82,17 +82,12 @@ class World:
 
     def belonging(self) -> list[tuple[Place, list[str]]]:
         """For each event of the sample what it reaches first: the instances, and the rows of tables that have keys."""
-        found = []
-        for source, events in self._sample.items():
-            for number in range(len(events)):
-                found.append(((source, number), self._reached(source, events[number])))
-        return found
-
-    def _reached(self, source: str, event: bytes) -> list[str]:
-        app = self._loaded_once()
-        driver = ObservedDriver(app, partitions=1, reread=False)
-        reached = driver.reached_by({source: [event]})
-        return sorted(reached)
+        driver = ObservedDriver(self._loaded(), partitions=1, reread=False)
+        return [
+            ((source, number), sorted(driver.reached_by({source: [event]})))
+            for source, events in self._sample.items()
+            for number, event in enumerate(events)
+        ]
 
     def _loaded(self) -> App:
         """The application, with all modules of its own loaded anew."""
@@ -101,26 +96,22 @@ class World:
             if file.endswith(".py") and not file.startswith(NOT_THE_USERS) and name != "__main__":
                 del sys.modules[name]
         importlib.invalidate_caches()
-        self._app = self._reference.load()
-        return self._app
-
-    def _loaded_once(self) -> App:
-        return getattr(self, "_app", None) or self._loaded()
+        return self._reference.load()
 
     def _run(self, app: App, schedule: Schedule, move_on: Callable[[float], None] = lambda _: None) -> Outcome:
         outcome = Outcome()
         driver = ObservedDriver(app, partitions=schedule.partitions, reread=schedule.reread)
-        kills = {
-            number: [kill for kill in schedule.kills if kill.batch == number]
-            for number in range(len(schedule.batches) + 1)
-        }
         try:
             for number, batch in enumerate(schedule.batches):
                 move_on(schedule.jump_s)
                 if schedule.restarts and number:
                     driver = self._gone_on(driver, schedule)
-                driver = self._batch(driver, self._events(batch), kills[number], schedule, outcome)
-            driver = self._end(driver, schedule, outcome)
+                kills = [kill for kill in schedule.kills if kill.batch == number]
+                driver = self._batch(driver, self._events(batch), kills, schedule, outcome)
+            for _ in range(2):
+                driver.advance(END_S)
+                driver.batch()
+            driver.finish()
         except PenstockError as error:
             outcome.failed = str(error)
         _note(driver, outcome)
@@ -150,13 +141,6 @@ class World:
             outcome.hooks.append(calls.count)
         else:
             driver.batch(events)
-        return driver
-
-    def _end(self, driver: ObservedDriver, schedule: Schedule, outcome: Outcome) -> ObservedDriver:
-        for _ in range(2):
-            driver.advance(END_S)
-            driver.batch()
-        driver.finish()
         return driver
 
     def _gone_on(self, driver: ObservedDriver, schedule: Schedule) -> ObservedDriver:
