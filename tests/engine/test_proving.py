@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock.app.loader import load_app
 from penstock.cli.main import cli
 from penstock.engine.proving.lines import Failed, Killed, Lines
 from penstock.engine.proving.prover import QueryProver
@@ -14,6 +15,9 @@ from penstock.engine.proving.query import UserQuery
 from penstock.engine.proving.session import plain_session
 from penstock.engine.proving.verdict import Schedule, Trial, Verdict
 from penstock.errors import ApplicationNotFoundError
+from penstock.testing.proof import on_spark
+from penstock.testing.proof.proof import Proof
+from penstock.testing.proof.sample import sample_in
 
 QUERIES = Path(__file__).parent / "queries"
 SAMPLE = QUERIES / "sales.jsonl"
@@ -137,3 +141,35 @@ def test_a_module_that_cannot_be_loaded_is_said(tmp_path):
     (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
     with pytest.raises(ApplicationNotFoundError, match="cannot be loaded: ModuleNotFoundError"):
         UserQuery(f"{tmp_path}/broken.py:build")
+
+
+def cleaned(told):
+    try:
+        told.append("begun")
+        told.append("done")
+    finally:
+        told.append("closed")
+
+
+@pytest.mark.parametrize("error", [Killed, Failed])
+def test_what_cleans_up_is_executed_and_nothing_else(error):
+    lines, told = Lines(__file__), []
+    lines.raise_at(cleaned.__code__.co_firstlineno + 3, error)
+    with pytest.raises(error):
+        lines.call(cleaned, told)
+    assert lines.raised
+    assert told == ["begun", "closed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "elements"), [("faulty/f01_invoice_ids", ["bill"]), ("sound/s08_word_counts", [])])
+def test_an_application_is_repeated_on_spark_with_a_kill(spark, monkeypatch, name, elements):
+    spark.leave()
+    monkeypatch.setattr(on_spark, "MOMENTS", dict(list(on_spark.MOMENTS.items())[:1]))
+    file = QUERIES.parent.parent / "proof" / f"{name}.py"
+    topology = load_app(file)[0].topology()
+    sample = sample_in({topology.sources[0].name: file.with_suffix(".jsonl")}, topology)
+    proof = Proof(topology.application, {}, {}, False, [], [])
+    on_spark.repeat_on_spark(str(file), [], topology, sample, proof, lambda *told: None)
+    assert proof.tried == {"on Spark": 2}
+    assert [finding.element for finding in proof.findings] == elements

@@ -34,7 +34,7 @@ class Lines:
         """Whether it has come to that."""
 
     def raise_at(self, line: int, error: type[BaseException]) -> None:
-        """Raise before a line is executed for the first time; after a kill, before each line that would come after it, too."""
+        """Raise before a line is executed for the first time. Python traces no line after that, so what cleans up is executed."""
         self._at, self._error, self.raised = line, error, False
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -51,12 +51,9 @@ class Lines:
         return self._seen if frame.f_code.co_filename == self._file else None
 
     def _seen(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
-            if self.raised and self._error is Killed:  # what cleans up is not executed either
-                raise Killed(f"line {frame.f_lineno}, after a kill")
-            if frame.f_lineno not in self.executed:
-                self.executed.append(frame.f_lineno)
-                if frame.f_lineno == self._at:
-                    self.raised = True
-                    raise self._error(f"line {frame.f_lineno}, as the prover wants it")
+        if event == "line" and frame.f_lineno not in self.executed:
+            self.executed.append(frame.f_lineno)
+            if frame.f_lineno == self._at:
+                self.raised = True
+                raise self._error(f"line {frame.f_lineno}, as the prover wants it")
         return self._seen
