@@ -14,7 +14,7 @@ DRAFTS = r"\.(?:manifest|report)\.json\..*\.draft"
 NOTES = r"kafka~.*\.json"
 JOURNALS = r"(?:batches-.*|progress|starts|moves|decisions)\.jsonl"
 """Names of what a run writes, as regular expressions. Nothing else in its directory is ever removed."""
-BEFORE_MANIFEST = rf"spark\.log|log4j2\.properties|{DRAFTS}"
+BEFORE_MANIFEST = rf"spark\.log|log4j2\.properties|\.manifest\.json\.lock|{DRAFTS}"
 """What a start that was killed early may leave."""
 
 

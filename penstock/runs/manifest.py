@@ -50,11 +50,12 @@ class Head(msgspec.Struct, kw_only=True):
     Parameters
     ----------
     run: what the run is called in its sinks. discarded: the runs that lay in its directory before, to be removed.
-    discarding: whether that is under way.
+    discarding: whether that is under way. place: where the directory lay when it was started last.
     """
 
     format: int = 0
     run: str = ""
+    place: str = ""
     discarded: list[str] = []
     discarding: bool = False
 
@@ -67,7 +68,7 @@ class Manifest(Head, kw_only=True):
     state: the schema of each element that keeps state. sources: where each is read, without options.
     identities: what tells the thing in a source's place from another, where something does.
     groups: a group's name by element. hops: how many keyed ones each group has. reads: what each group reads.
-    place: where the directory lay when the run began. orders: in which a group's query reads its sources.
+    orders: in which a group's query reads its sources.
     places: where sinks are. beginnings: where the run has begun to read a source. handed: the shapes of events that groups hand on.
     """
 
@@ -84,7 +85,6 @@ class Manifest(Head, kw_only=True):
     reads: dict[str, Reads]
     partitions: int | None
     layout: Layout
-    place: str = ""
     orders: dict[str, list[str]] = {}
     ended: bool = False
     places: dict[str, SinkPlace] = {}

@@ -1,5 +1,10 @@
-"""Files that are there whole or not at all, and stay once the call returns: on a disk, in HDFS, in an object store."""
+"""Files that are there whole or not at all, and stay once the call returns: on a disk, in HDFS, in an object store.
 
+On a disk a file's bytes are kept once the file is synced, and its name once its directory is: after a power failure a file that was
+renamed may have its old name otherwise, and one that was made may be gone.
+"""
+
+import errno
 import fnmatch
 import os
 import shutil
@@ -9,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.storage.place import in_objects, is_local, ours
+from penstock.storage.place import here_of, in_objects, is_local, make_of_user, ours
 
 
 def read(path: Path) -> bytes:
@@ -44,10 +49,12 @@ def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, synced: bool
         path.write_bytes(data)
         return
     draft = _drafted(path, data, mode, synced=synced)
-    if is_local(path):
-        draft.replace(path)
-    else:
+    if not is_local(path):
         ours(path).fs.replace(str(draft), str(path))
+        return
+    draft.replace(path)
+    if synced:
+        sync_names(path.parent)
 
 
 def create(path: Path, content: bytes) -> bool:
@@ -64,6 +71,7 @@ def create(path: Path, content: bytes) -> bool:
     try:
         if is_local(path):
             os.link(draft, path)
+            sync_names(path.parent)
             return True
         done = bool(ours(path).fs.rename_new(str(draft), str(path)))
         return done
@@ -76,6 +84,8 @@ def create(path: Path, content: bytes) -> bool:
 
 def move(path: Path, to: Path) -> None:
     """Move a file, in the place of the one that is there, if there is one; in an object store it is copied first.
+
+    On a disk it may be where it was after a power failure, until `sync_names` has been called for the directory that it is moved to.
 
     Raises
     ------
@@ -119,10 +129,32 @@ def sizes(directory: Path) -> dict[Path, int]:
     return {directory / name.rpartition("/")[2]: int(files[name]["size"]) for name in sorted(files)}
 
 
-def make(directory: Path) -> None:
-    """Make a directory, where a file needs one before it can be written."""
-    if is_local(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+def make(directory: Path, mode: int = 0o777) -> None:
+    """Make a directory, where a file needs one before it can be written.
+
+    Parameters
+    ----------
+    mode: of one that is made on a disk, but for what the user's mask takes away; not of those that it is in.
+    """
+    if not is_local(directory) or directory.is_dir():
+        return
+    made = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode, exist_ok=True)
+    for each in made:
+        sync_names(each.parent)
+
+
+def make_here(run: Path) -> None:
+    """Make what a run needs of this machine alone, for its owner alone; one that is there keeps the mode that it has.
+
+    Raises
+    ------
+    OSError: it cannot be made, or is another user's, who could change what is sent to executors from it.
+    """
+    if not is_local(run):
+        make_of_user()
+    make(here_of(run), 0o700)
 
 
 def remove(tree: Path) -> None:
@@ -171,6 +203,24 @@ def sync(file: BinaryIO) -> None:
     except (OSError, AttributeError):  # a store's has none
         return
     os.fsync(number)
+
+
+def sync_names(directory: Path) -> None:
+    """Have the names in a directory on a disk kept: what was made in it, moved to it, or removed."""
+    if is_local(directory):
+        sync_path(directory)
+
+
+def sync_path(path: Path) -> None:
+    """Have a file, or the names in a directory, on a disk kept as it is now, whoever has written it."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:  # some file systems sync no directory, and need not
+        if error.errno not in (errno.EINVAL, errno.EBADF):
+            raise
+    finally:
+        os.close(number)
 
 
 def _copy_object(path: Path, to: Path) -> None:

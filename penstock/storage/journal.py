@@ -8,20 +8,19 @@ In a store it is a directory of numbered files, each created where there is none
 next one, a note, and the one that had it finds that number taken, however late it looks: notes are never removed.
 """
 
-import fcntl
 import os
 import re
 import socket
-import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from penstock.errors import RunLockedError
 from penstock.storage import durable
+from penstock.storage.alone import alone
 from penstock.storage.place import is_local
 
 SPARE = 0.5
@@ -30,9 +29,6 @@ FOLDED = 64
 """So many numbered files are then put together into one."""
 NOTE = b"#"
 """Begins a line that says who has opened the journal; it is none of its lines."""
-
-PATIENCE_S = 30.0
-"""So long another driver may take to open a journal."""
 
 Summed = Callable[[Iterable[bytes]], bytes]
 """Makes one line for several that are to go."""
@@ -103,6 +99,7 @@ def add(path: Path, line: bytes, *, synced: bool = False) -> None:
             file.write(line + b"\n")
             if synced:
                 durable.sync(file)
+                durable.sync_names(path.parent)
         return
     number = max((number for number, _ in _entries(path)), default=-1) + 1
     while not durable.create(_entry(path, number), line + b"\n"):
@@ -170,8 +167,8 @@ def remove(path: Path) -> None:
 class _DiskJournal(Journal):
     def __init__(self, path: Path, keep: int, summed: Summed, *, synced: bool = True) -> None:
         super().__init__(path, keep, summed, synced=synced)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path):
+        durable.make(path.parent)
+        with alone(path):
             with suppress(FileNotFoundError):
                 path.rename(_aside(path))
             self._copy()
@@ -198,7 +195,7 @@ class _DiskJournal(Journal):
 
     def _shorten(self) -> None:
         """Take the journal over from oneself."""
-        with _alone(self.path):
+        with alone(self.path):
             if not self._is_ours():
                 raise self._lost()
             self.path.rename(_aside(self.path))
@@ -212,7 +209,11 @@ class _DiskJournal(Journal):
         self._file, self._count = durable.private(draft, "wb"), len(lines)
         self._file.write(b"".join(line + b"\n" for line in lines))
         durable.sync(self._file)
-        draft.rename(self.path)
+        try:
+            draft.rename(self.path)
+        except FileNotFoundError:  # who discards the run has not waited for who is paused here
+            raise self._lost() from None
+        durable.sync_names(self.path.parent)
         aside.unlink(missing_ok=True)
 
 
@@ -253,29 +254,6 @@ class _StoreJournal(Journal):
         durable.write(_folded(self.path, self._last), b"".join(line + b"\n" for line in lines))
         _drop(there)
         self._unfolded = 1
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Within the block nobody else opens a journal on a disk.
-
-    Raises
-    ------
-    RunLockedError: somebody has been about it for too long.
-    """
-    with durable.private(path.with_name(f".{path.name}.lock"), "ab") as lock:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise RunLockedError(
-                        f"Another driver has been opening {path} for {PATIENCE_S:g} s, and may be paused: go on with that one, or kill it."
-                    ) from None
-                time.sleep(0.01)
-        yield
 
 
 def _is(file: int, path: Path) -> bool:

@@ -117,17 +117,3 @@ def make_of_user() -> Path:
     if place.is_symlink() or place.stat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "it belongs to another user", str(place))
     return place
-
-
-def make_here(run: Path) -> None:
-    """Make that directory, for its owner alone; one that is there keeps the mode that it has.
-
-    Raises
-    ------
-    OSError: it cannot be made, or is another user's, who could change what is sent to executors from it.
-    """
-    here = here_of(run)
-    if not is_local(run):
-        make_of_user()
-    here.parent.mkdir(parents=True, exist_ok=True)
-    here.mkdir(mode=0o700, exist_ok=True)

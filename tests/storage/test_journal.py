@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import RunLockedError
-from penstock.storage import journal
+from penstock.storage import alone, journal
 
 
 def summed(lines):
@@ -187,7 +187,7 @@ def test_a_driver_may_die_at_any_step_of_taking_over(tmp_path_factory, deaths, d
 
 
 def test_a_driver_that_was_paused_while_it_opened_a_journal_is_waited_for_in_vain(tmp_path, monkeypatch):
-    monkeypatch.setattr(journal, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(alone, "PATIENCE_S", 0.1)
     with (tmp_path / ".journal.lock").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(RunLockedError, match="may be paused"):

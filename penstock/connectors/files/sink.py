@@ -1,8 +1,6 @@
 """Directories of files as sinks, and what is shown of them besides."""
 
-import fcntl
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +17,8 @@ from penstock.kinds.coding import json_decoder
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import STAGING, SinkFiles, StagedFile
 from penstock.storage import durable
-from penstock.storage.place import absolute, is_local, path_of
+from penstock.storage.alone import alone
+from penstock.storage.place import absolute, path_of
 from penstock.storage.reach import meet, reaching
 from penstock.storage.tables import batches_in
 from penstock.visible import visible
@@ -51,7 +50,7 @@ class DirectorySink(BoundSink):
     def claim(self, run: str, discarded: Collection[str]) -> None:
         with self._explained() as directory:
             durable.make(directory)
-            with _alone_in(directory):
+            with alone(directory):
                 self._claim(directory, run, discarded)
 
     @contextmanager
@@ -108,12 +107,13 @@ class DirectorySink(BoundSink):
         if self._run is not None and self._reached.get(group, -1) < batch:
             self._reached[group] = batch
             noted = json.dumps({"run": self._run, "reached": self._reached})
-            durable.write(directory / REACHED, noted, synced=False)
+            durable.write(directory / REACHED, noted)
         for file in files:
             final = directory / f"{batch:08d}-{group}-{file.final}"
             with suppress(FileNotFoundError):  # it was delivered before
                 durable.move(path_of(file.staged), final)
                 self._show(final)
+        durable.sync_names(directory)
 
     def reached(self, group: str) -> int | None:
         directory = path_of(self.files.directory)
@@ -232,20 +232,6 @@ def _owner_of(directory: Path) -> str | None:
 def _is_emptying(directory: Path) -> bool:
     """Whether its run has begun to remove what a discarded one has left, and was killed."""
     return bool(json.loads(durable.read(directory / OWNER)).get("emptying"))
-
-
-@contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Within the block, no other process of this machine claims a directory."""
-    if not is_local(directory):  # its owner is written where there is none
-        yield
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _events(path: Path, event_type: type) -> list[Any]:

@@ -471,9 +471,14 @@ class StreamLog:
             self._forget_connection()
             if isinstance(error, SourceError | SinkError):
                 raise
+            busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            mend = (
+                "end the program that has it open in a transaction, which may be one that is paused"
+                if busy
+                else "free space on the disk, or mend the directory's permissions"
+            )
             raise SinkError(
-                f"The log of stream {_stream(self.path)} in {self.path.parent} cannot be {what}: {error}; free space "
-                "on the disk, or mend the directory's permissions."
+                f"The log of stream {_stream(self.path)} in {self.path.parent} cannot be {what}: {error}; {mend}."
             ) from error
 
     def _forget_connection(self) -> None:
@@ -505,8 +510,7 @@ class EventLog:
         if not create and not self.directory.is_dir():
             raise SourceError(f"{directory} holds no event log; append to it first, or check the path.")
         try:
-            self.directory.parent.mkdir(parents=True, exist_ok=True)
-            self.directory.mkdir(mode=0o700, exist_ok=True)  # for its owner alone, unless it was made otherwise
+            durable.make(self.directory, 0o700)  # for its owner alone, unless it was made otherwise
         except OSError as error:
             raise SinkError(f"The event log in {directory} cannot be opened: {error.strerror}.") from error
 
@@ -567,6 +571,7 @@ class EventLog:
 def _connect(path: Path) -> sqlite3.Connection:
     if not path.exists():
         durable.private(path, "ab").close()  # of whose mode SQLite makes the files beside it
+        durable.sync_names(path.parent)
     connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, 4, VERSION):

@@ -5,7 +5,6 @@ a name of the run and the group (a transaction identifier, as the Delta protocol
 again is known by it, and of two drivers that deliver one batch at once, Delta refuses the second.
 """
 
-import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from penstock.errors import ConfigurationError, SinkError
 from penstock.extras import needs
 from penstock.runtime.codec import Codec
 from penstock.runtime.output import SinkFiles, StagedFile
+from penstock.storage import durable
 
 with needs():
     from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
@@ -316,11 +316,7 @@ class DeltaSink(BoundSink):
         actions = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
         added = [Path(self._at) / unquote(action["add"]["path"]) for action in actions if "add" in action]
         for path in [*added, *{file.parent for file in added}, log, log.parent]:
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            durable.sync_path(path)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

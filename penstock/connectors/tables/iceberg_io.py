@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.extras import needs
+from penstock.storage import durable
 
 with needs():
     from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -23,17 +24,13 @@ class _Kept(BufferedWriter):
         self.flush()
         os.fsync(self.fileno())
         super().close()
-        directory = os.open(Path(str(self.name)).parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        durable.sync_path(Path(str(self.name)).parent)
 
 
 class _DurableFile(PyArrowFile):
     def create(self, overwrite: bool = False) -> Any:
         path = Path(self._path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.make(path.parent)
         return _Kept(FileIO(path, "wb" if overwrite else "xb"))
 
 

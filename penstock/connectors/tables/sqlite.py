@@ -16,6 +16,7 @@ from penstock.connectors.uri import Uri
 from penstock.errors import SinkError
 from penstock.kinds.kind import Kind
 from penstock.runtime.output import SinkFiles
+from penstock.storage import durable
 
 
 class Sqlite:
@@ -34,7 +35,7 @@ class Sqlite:
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            durable.make(self._path.parent)
             with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=FULL")

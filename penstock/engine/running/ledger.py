@@ -81,6 +81,8 @@ class Ledger:
                     f"A worker wrote {file.staged}, which the driver cannot see: sinks must lie where driver and executors "
                     "see the same files."
                 )
+        for directory in sorted({path_of(file.staged).parent for file in record.files}, key=str):
+            durable.sync_names(directory)  # else a staged file may be gone after a power failure, and its line is not
         self._journal.append(self._encode(record))
         self._note(record)
         return True

@@ -371,6 +371,7 @@ class MicroBatches:
         return done and all(bound.drained(position) for group in groups for bound, position in group.positions())
 
     def _note_progress(self, groups: list[BoundGroup]) -> None:
+        self._binding.recording.refuse_taken_over()  # who has slept, and finds nothing to do, commits nothing that would say so
         for group in groups:
             # But for the last batch, which Spark may read again if it has not noted that it is done.
             for bound, position in group.positions(back=1):

@@ -8,6 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,7 +45,8 @@ from penstock.runs.report import Report, report_of_run
 from penstock.runs.starts import Environment, Start, note_start
 from penstock.runtime.output import DEAD_LETTERS
 from penstock.storage import durable, journal
-from penstock.storage.place import absolute, here_of, is_local, make_here
+from penstock.storage.alone import alone
+from penstock.storage.place import absolute, here_of, is_local, path_of
 from penstock.storage.reach import check, is_of_store
 
 LOCK_PATIENCE = 30.0
@@ -76,7 +78,7 @@ class Recording:
             check(self.directory, by_spark=True)
         _refuse_no_run(self.directory)
         try:
-            make_here(self.directory)
+            durable.make_here(self.directory)
             self.log: BinaryIO = durable.private(self.here / LOG, "ab")
         except OSError as error:
             raise SinkError(f"The run's directory {self.here} cannot be written ({error.strerror}).") from error
@@ -128,10 +130,19 @@ class Recording:
         ------
         IncompatibleStateError, ConfigurationError: what there is does not fit; nothing was changed.
         """
+        with alone(self.directory / MANIFEST):
+            resumed = self._prepare(manifest, fresh, inspect)
+        self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
+        return resumed
+
+    def _prepare(self, manifest: Manifest, fresh: bool, inspect: Inspect) -> bool:
         earlier, stored = head_of(self.directory), None if fresh else self.stored()
+        if earlier is not None:
+            self._refuse_copied(earlier)
         if stored is not None:
             self._check(stored, manifest)
-            for name in ("run", "discarded", "place", "orders", "ended", "places", "beginnings", "handed"):
+            manifest.place = stored.place if self._is_at(stored.place) else str(self.directory)
+            for name in ("run", "discarded", "orders", "ended", "places", "beginnings", "handed"):
                 setattr(manifest, name, getattr(stored, name))
             inspect(manifest.run, manifest.discarded, manifest.places)
         else:
@@ -145,7 +156,6 @@ class Recording:
         manifest.driver = self._driver
         self._manifest = manifest
         manifest.write(self.directory)
-        self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
         return stored is not None
 
     def keep(self, **changes: Any) -> None:
@@ -205,11 +215,19 @@ class Recording:
         self.keep(ended=True)
 
     def _keep_manifest(self) -> None:
-        self._refuse_taken_over()
-        self.manifest.write(self.directory)
+        with alone(
+            self.directory / MANIFEST
+        ):  # else who is paused in between would put an old one in the place of another driver's
+            self.refuse_taken_over()
+            self.manifest.write(self.directory)
 
-    def _refuse_taken_over(self) -> None:
-        """Refuse to write where another driver has taken the run over: the ledger fences commits, and this the other files."""
+    def refuse_taken_over(self) -> None:
+        """Refuse to go on where another driver has taken the run over: the ledger fences commits, and this the other files.
+
+        Raises
+        ------
+        RunLockedError: another has.
+        """
         stored = stored_manifest(self.directory)
         now = None if stored is None else stored.driver
         if now is not None and now.id != self._driver.id:
@@ -241,7 +259,7 @@ class Recording:
         ------
         RunLockedError: another driver has taken the run over.
         """
-        self._refuse_taken_over()
+        self.refuse_taken_over()
         report.ended = self.ended
         report.write(self.directory / REPORT)
         if copy is not None:
@@ -361,14 +379,30 @@ class Recording:
                 f"checkpoint fixes them: {mend}."
             )
 
+    def _is_at(self, place: str) -> bool:
+        """Whether a place is this directory, by whatever path."""
+        here = is_local(self.directory) and Path(place).exists() and self.directory.samefile(place)
+        return here or place == str(self.directory)
+
+    def _refuse_copied(self, earlier: Head) -> None:
+        """Refuse a copy of a run that is still there: each would take the other's micro-batches in their sinks for its own."""
+        if not earlier.place or self._is_at(earlier.place):
+            return
+        other = None
+        with suppress(OSError, PenstockError):  # what cannot be read is no run that goes on
+            other = head_of(path_of(earlier.place))
+        if other is not None and earlier.run in (other.run, *other.discarded):
+            raise IncompatibleStateError(
+                f"{self.directory} is a copy of the run in {earlier.place}, and both would write to the same sinks as if they were one: go on "
+                "in that one, or remove it if this one is to go on in its place; or start under another --name, and with other sinks."
+            )
+
     def _refuse_moved(self, stored: Manifest) -> None:
         """Refuse a directory that lay elsewhere: Spark's checkpoint says of the files of state where they lay."""
-        place = stored.place
-        here = is_local(self.directory) and Path(place).exists() and self.directory.samefile(place)
-        if here or place == str(self.directory) or not stored.state:
+        if self._is_at(stored.place) or not stored.state:
             return
         raise IncompatibleStateError(
-            f"{self.directory} was {place} when this run began, and Spark's checkpoint names the files of its state by that: move it "
+            f"{self.directory} was {stored.place} when this run began, and Spark's checkpoint names the files of its state by that: move it "
             "back, or start afresh with --fresh."
         )
 

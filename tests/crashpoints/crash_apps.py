@@ -1,0 +1,98 @@
+"""Applications whose results do not depend on how their input is divided into micro-batches, so that any crash must leave the same."""
+
+from datetime import datetime, timedelta
+
+from penstock import App, Event, ProcessingElement, Tumbling, reducers
+
+
+class Word(Event):
+    text: str
+    number: int
+
+
+class Count(Event):
+    text: str
+    seen: int
+
+
+class Timed(Event):
+    key: str
+    at: datetime
+
+
+class Second(Event):
+    key: str
+    at: datetime
+
+
+class Spanned(Event):
+    key: str
+    start: datetime
+    seen: int
+
+
+class Met(Event):
+    key: str
+    at: datetime
+    other: datetime | None
+
+
+def words_app(name: str, key: str | None) -> App:
+    """Words are checked, and counted by text; a word that is refused is a dead letter."""
+    app = App(name)
+    words = app.source("Words", Word)
+    clean, counts = app.stream("Clean", Word), app.stream("Counts", Count)
+    app.sink("Clean", clean)
+    app.sink("Out", counts, key=key)
+
+    @app.element(words, emits=clean)
+    def check(word):
+        if word.text == "bad":
+            raise ValueError("a bad word")
+        yield clean(word.text, word.number)
+
+    @app.element(clean, key="text", emits=counts)
+    class Counter(ProcessingElement):
+        seen: int = 0
+
+        def on_event(self, word):
+            self.seen += 1
+            yield counts(self.key, self.seen)
+
+    return app
+
+
+words = words_app("words", None)
+latest = words_app("latest", "text")
+
+spans = App("spans")
+timed = spans.source("Timed", Timed, event_time="at", lateness="10 s")
+spanned, alarms = spans.stream("Spanned", Spanned), spans.stream("Alarms", Count)
+spans.aggregate(timed, key="key", window=Tumbling("60 s"), into=spanned, seen=reducers.count())
+spans.sink("Out", spanned)
+spans.sink("Alarms", alarms)
+
+
+@spans.element(timed, key="key", emits=alarms, timers="event")
+class Watcher(ProcessingElement):
+    seen: int = 0
+
+    def on_event(self, event):
+        self.seen += 1
+        self.set_timer(at=event.at + timedelta(seconds=30))
+
+    def on_timer(self):
+        yield alarms(self.key, self.seen)
+        self.seen = 0
+
+
+meets = App("meets")
+lefts = meets.source("Lefts", Timed, event_time="at", lateness="10 s")
+rights = meets.source("Rights", Second, event_time="at", lateness="10 s")
+met = meets.stream("Met", Met)
+meets.sink("Out", met)
+
+
+@meets.join(lefts, rights, key="key", within=("0 s", "20 s"), emits=met, how="left")
+def meet(left, right):
+    yield met(left.key, left.at, right and right.at)

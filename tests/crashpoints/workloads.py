@@ -1,0 +1,357 @@
+"""What is run at each crash point: an application, where it reads and writes, and what must come out, reckoned without Penstock."""
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.parquet as pq
+import s3fs
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.app.application import App
+from penstock.app.loader import AppReference, load_app
+from penstock.engine.running.execution import run
+from penstock.engine.running.options import RunOptions
+
+APPS = Path(__file__).parent / "crash_apps.py"
+Row = tuple[Any, ...]
+Rows = dict[str, list[Row]]
+"""The rows of each sink, in order."""
+
+BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TEXTS = ["ant", "bee", "bad", "ant", "cow", "bee", "ant", "bad", "dog", "ant", "bee", "cow", "ant", "bad", "bee", "dog"]
+FILES = 4
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload.
+
+    Parameters
+    ----------
+    app: its name in `crash_apps.py`.
+    sources: URIs by name; ``{0}`` is the world, ``{at}`` where the server is, ``{name}`` a name that no other try has.
+    sinks: the same; those without are JSON Lines in the run's directory.
+    prepare: puts the input into a world.
+    expected: of each sink, and the number of dead letters.
+    server: which it needs; see `servers`.
+    before: what has been done before the first start under test.
+    """
+
+    name: str
+    app: str
+    sources: Mapping[str, str]
+    sinks: Mapping[str, str]
+    prepare: Callable[[Path], None]
+    expected: Callable[[], tuple[Rows, int]]
+    groups: Mapping[str, str] = field(default_factory=dict)
+    hops: str | None = None
+    server: str = ""
+    before: "Callable[[Workload, Path], None] | None" = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> tuple[App, AppReference]:
+        """The application."""
+        return load_app(f"{APPS}:{self.app}")
+
+    def start(self, world: Path, spark: Any, **options: Any) -> None:
+        """A start of the run, as the command would."""
+        app, application = self.load()
+        run(
+            app,
+            RunOptions(
+                runs=world / "runs", quiet=True, spark=spark, partitions=2, groups=self.groups, hops=self.hops and self.filled(self.hops, world),
+                sources={name: self.filled(uri, world) for name, uri in self.sources.items()},
+                sinks={name: self.filled(uri, world) for name, uri in self.sinks.items()},
+                **{"name": "run", "until_idle": True, **self.options, **options},
+            ),
+            application=application,
+        )  # fmt: skip
+
+    def found(self, world: Path) -> Rows:
+        """What the sinks hold."""
+        return {name: rows_of(name, self.filled(self.sinks.get(name, ""), world), world) for name in self.expected()[0]}
+
+    def filled(self, uri: str, world: Path) -> str:
+        """A URI in a world."""
+        at = SERVERS[self.server]["at"] if self.server else ""
+        return uri.format(world, at=at, name=(world / "name").read_text())
+
+
+SERVERS: dict[str, dict[str, str]] = {}
+"""What is known of those that run, by their kinds."""
+
+
+# --- what sinks hold, read without Penstock -----------------------------------------------------------
+
+
+def rows_of(sink: str, uri: str, world: Path) -> list[Row]:
+    """The rows of a sink."""
+    scheme, _, place = uri.partition(":")
+    place, _, asked = place.partition("?")
+    if scheme == "sqlite":
+        with closing(sqlite3.connect(place)) as connection:
+            return sorted(connection.execute(f'SELECT * FROM "{sink}"').fetchall())
+    if scheme == "delta":
+        from deltalake import DeltaTable
+
+        return _in_order(DeltaTable(place).to_pyarrow_table().to_pylist())
+    if scheme == "iceberg":
+        return _in_order(_iceberg(world / "lake.db"))
+    if scheme == "kafka":
+        return _in_order(_messages(*place.split("/")))
+    if scheme == "postgresql":
+        with psycopg.connect(f"{scheme}:{place}") as database:
+            return sorted(database.execute(f"SELECT * FROM {asked.removeprefix('table=')}").fetchall())
+    if place.startswith("s3a:"):
+        return _in_order(_objects(place.removeprefix("s3a://")))
+    if scheme == "log":
+        return _in_order(_log(place, sink))
+    directory = Path(place) if place else world / "runs" / "run" / "output" / sink
+    if scheme == "parquet":
+        return _in_order(row for path in directory.glob("[!._]*.parquet") for row in pq.read_table(path).to_pylist())
+    return _in_order(
+        json.loads(line) for path in directory.glob("[!._]*.jsonl") for line in path.read_bytes().splitlines()
+    )
+
+
+def letters_of(world: Path) -> int:
+    """How many dead letters there are."""
+    return sum(len(path.read_bytes().splitlines()) for path in (world / "runs/run/dead-letters").glob("*.jsonl"))
+
+
+def _iceberg(catalog: Path) -> list[dict[str, Any]]:
+    from pyiceberg.table import StaticTable
+
+    with closing(sqlite3.connect(catalog)) as connection:
+        ((metadata,),) = connection.execute("SELECT metadata_location FROM iceberg_tables").fetchall()
+    return StaticTable.from_metadata(metadata).scan().to_arrow().to_pylist()
+
+
+def _messages(brokers: str, topic: str) -> Iterator[dict[str, Any]]:
+    """Those of a topic whose transactions are committed."""
+    settings = {
+        "bootstrap.servers": brokers,
+        "group.id": "reader",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    try:
+        partitions = [
+            TopicPartition(topic, number, 0) for number in consumer.list_topics(topic).topics[topic].partitions
+        ]
+        consumer.assign(partitions)
+        left = len(partitions)
+        while left:
+            message = consumer.poll(10)
+            assert message is not None, "the broker does not answer"
+            if message.error():
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                left -= 1
+            else:
+                yield json.loads(message.value())
+    finally:
+        consumer.close()
+
+
+def _objects(place: str) -> Iterator[dict[str, Any]]:
+    store = s3fs.S3FileSystem(endpoint_url=os.environ["AWS_ENDPOINT_URL"], skip_instance_cache=True)
+    for path in store.glob(f"{place}/*.jsonl"):
+        if not path.rpartition("/")[2].startswith("."):
+            yield from map(json.loads, store.cat_file(path).splitlines())
+
+
+def _log(place: str, sink: str) -> list[dict[str, Any]]:
+    from penstock.connectors.log.log import EventLog
+
+    log = EventLog(Path(place), create=False).stream({"Out": "Counts"}.get(sink, sink))
+    return [json.loads(record.payload) for record in log.read(*log.bounds())]
+
+
+def _in_order(rows: Iterable[dict[str, Any]]) -> list[Row]:
+    return sorted(tuple(_plain(value) for value in row.values()) for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str) and value[:4] == "2026":
+        value = datetime.fromisoformat(value)
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else "" if value is None else value
+
+
+# --- words --------------------------------------------------------------------------------------------
+
+
+def write_lines(directory: Path, files: list[list[bytes]], suffix: str, header: bytes = b"") -> None:
+    """Files of lines, each a minute younger than the one before."""
+    directory.mkdir(parents=True)
+    for number, lines in enumerate(files):
+        path = directory / f"{number:03d}.{suffix}"
+        path.write_bytes(header + b"".join(line + b"\n" for line in lines))
+        os.utime(path, (1_700_000_000 + 60 * number,) * 2)
+
+
+def divided(rows: list[Any]) -> list[list[Any]]:
+    """Rows in as many parts as there are files."""
+    return [rows[number * len(rows) // FILES : (number + 1) * len(rows) // FILES] for number in range(FILES)]
+
+
+def words_in(world: Path, kind: str = "jsonl") -> None:
+    """Words as files."""
+    pairs = list(enumerate(TEXTS))
+    if kind == "csv":
+        lines = [f"{text},{number}".encode() for number, text in pairs]
+        write_lines(world / "in", divided(lines), "csv", b"text,number\n")
+    else:
+        lines = [json.dumps({"text": text, "number": number}).encode() for number, text in pairs]
+        write_lines(world / "in", divided(lines), "jsonl")
+
+
+def words_in_log(world: Path) -> None:
+    """Words in a log."""
+    from penstock.connectors.log.log import EventLog, Parcel
+
+    stream = EventLog(world / "log").stream("Words")
+    for part in divided(list(enumerate(TEXTS))):
+        stream.append([Parcel([json.dumps({"text": text, "number": number}).encode() for number, text in part])])
+
+
+def words_in_topic(world: Path) -> None:
+    """Words in a topic of two partitions."""
+    brokers, topic = SERVERS["kafka"]["at"], (world / "name").read_text() + "-in"
+    client = AdminClient({"bootstrap.servers": brokers})
+    for made in client.create_topics([NewTopic(topic, 2, 1)]).values():
+        made.result()
+    producer = Producer({"bootstrap.servers": brokers})
+    for number, text in enumerate(TEXTS):
+        producer.produce(topic, json.dumps({"text": text, "number": number}), partition=number % 2)
+    producer.flush()
+
+
+def counted() -> tuple[Rows, int]:
+    """Each word that is not bad, and as often as it comes a count."""
+    good = [(text, number) for number, text in enumerate(TEXTS) if text != "bad"]
+    so_far: Counter[str] = Counter()
+    counts = []
+    for text, _ in good:
+        so_far[text] += 1
+        counts.append((text, so_far[text]))
+    return {"Clean": sorted(good), "Out": sorted(counts)}, TEXTS.count("bad")
+
+
+def last_counted() -> tuple[Rows, int]:
+    """The same, but of each word the last count."""
+    rows, letters = counted()
+    return {"Clean": rows["Clean"], "Out": sorted(Counter(text for text, _ in rows["Clean"]).items())}, letters
+
+
+# --- events with times ----------------------------------------------------------------------------------
+
+TIMES = [(f"k{second // 40}", BEGAN + timedelta(seconds=second)) for second in range(0, 320, 7)]
+OTHERS = [(f"k{second // 40}", BEGAN + timedelta(seconds=second)) for second in range(3, 320, 21)]
+
+
+def _timed_lines(rows: list[tuple[str, datetime]]) -> list[bytes]:
+    return [json.dumps({"key": key, "at": at.isoformat()}).encode() for key, at in rows]
+
+
+def times_in(world: Path) -> None:
+    """Events in the order of their times."""
+    write_lines(world / "in", divided(_timed_lines(TIMES)), "jsonl")
+
+
+def spanned() -> tuple[Rows, int]:
+    """How many of each key are in each minute, and how many of each key there are."""
+    minutes = Counter((key, at.replace(second=0).isoformat()) for key, at in TIMES)
+    keys = Counter(key for key, _ in TIMES)
+    return {"Out": sorted((*each, seen) for each, seen in minutes.items()), "Alarms": sorted(keys.items())}, 0
+
+
+def both_in(world: Path) -> None:
+    """The two sides of a join."""
+    write_lines(world / "left", divided(_timed_lines(TIMES)), "jsonl")
+    write_lines(world / "right", divided(_timed_lines(OTHERS)), "jsonl")
+
+
+def met() -> tuple[Rows, int]:
+    """Each left event with each right one of its key up to 20 seconds later, or alone."""
+    rows = []
+    for key, at in TIMES:
+        meets = [other for name, other in OTHERS if name == key and timedelta(0) <= other - at <= timedelta(seconds=20)]
+        rows += [(key, at.isoformat(), other.isoformat()) for other in meets] or [(key, at.isoformat(), "")]
+    return {"Out": sorted(rows)}, 0
+
+
+# --- all of them ----------------------------------------------------------------------------------------
+
+LAKE = "iceberg:lake/results.out?catalog.type=sql&catalog.uri=sqlite:///{0}/lake.db&catalog.warehouse=file://{0}/lake"
+ONE_A_BATCH = {"Words": "jsonl:{}/in?max_files=1"}
+FILES_OUT = Workload("jsonl", "words", ONE_A_BATCH, {}, words_in, counted)
+TIMED = {"Timed": "jsonl:{}/in?max_files=1"}
+
+
+def _into(name: str, uri: str, *, app: str = "words", **more: Any) -> Workload:
+    expected = counted if app == "words" else last_counted
+    return replace(FILES_OUT, name=name, app=app, sinks={"Out": uri}, expected=expected, **more)
+
+
+def _run_before(workload: Workload, world: Path) -> None:
+    """A whole run, which is then discarded."""
+    from crashpoints.standin import Session
+
+    workload.start(world, Session())
+
+
+SPANS = Workload("windows", "spans", TIMED, {}, times_in, spanned)
+
+WORKLOADS = [
+    FILES_OUT,
+    _into("parquet", "parquet:{}/out"),
+    _into("sqlite", "sqlite:{}/out.db"),
+    _into("sqlite-key", "sqlite:{}/out.db", app="latest"),
+    _into("delta", "delta:{}/out"),
+    _into("delta-key", "delta:{}/out", app="latest"),
+    _into("iceberg", LAKE),
+    _into("iceberg-key", LAKE, app="latest"),
+    _into("log", "log:{}/log", sources={"Words": "log:{}/log?max_rows=5"}, prepare=words_in_log),
+    replace(
+        FILES_OUT, name="csv", sources={"Words": "csv:{}/in?max_files=1"}, prepare=lambda world: words_in(world, "csv")
+    ),
+    replace(FILES_OUT, name="two-sinks", sinks={"Out": "sqlite:{}/out.db", "Clean": "delta:{}/clean"}),
+    replace(FILES_OUT, name="two-groups", groups={"Counter": "second"}),
+    _into("two-groups-sqlite", "sqlite:{}/out.db", groups={"Counter": "second"}),
+    SPANS,
+    replace(SPANS, name="windows-two-groups", groups={"Watcher": "second"}),
+    Workload(
+        "join",
+        "meets",
+        {"Lefts": "jsonl:{}/left?max_files=1", "Rights": "jsonl:{}/right?max_files=1"},
+        {},
+        both_in,
+        met,
+    ),
+    replace(FILES_OUT, name="fresh", before=_run_before, options={"fresh": True}),
+    _into("postgresql", "{at}?table={name}", server="postgresql"),
+    _into("postgresql-key", "{at}?table={name}", app="latest", server="postgresql"),
+    _into("kafka", "kafka:{at}/{name}", server="kafka"),
+    _into("kafka-transactions", "kafka:{at}/{name}?transactions=yes", server="kafka"),
+    replace(
+        FILES_OUT,
+        name="kafka-in",
+        sources={"Words": "kafka:{at}/{name}-in?max_rows=5"},
+        prepare=words_in_topic,
+        server="kafka",
+    ),
+    replace(FILES_OUT, name="hop-by-topic", groups={"Counter": "second"}, hops="kafka:{at}", server="kafka"),
+    _into("s3", "jsonl:s3a://bucket/{name}", server="s3"),
+    _into("fresh-sqlite", "sqlite:{}/out.db", before=_run_before, options={"fresh": True}),
+]
