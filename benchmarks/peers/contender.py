@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench.servers.process import Process, spawn
-from penstock.connectors.declaration import Jars
+from penstock.connectors.declaration import Jars, Release
 from penstock.connectors.kafka.place import JARS
 from penstock.engine.session.java import java_home
 from penstock.engine.session.maven import fetch, jars_of
@@ -92,7 +92,7 @@ def _environment(directory: Path, requirements: Sequence[str]) -> Path:
 
 def _jars(coordinate: str) -> Jars:
     group, artifact, version = coordinate.split(":")
-    return Jars(group, artifact, (version,))
+    return Jars(group, artifact, (Release(version),))
 
 
 def _compiled(sources: Path, classes: Path, libraries: Sequence[Path]) -> Path:

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 import pyspark
 
-from penstock.connectors.declaration import Jars
+from penstock.connectors.declaration import Jars, Release
 from penstock.engine.session.java import java_home
 from penstock.engine.session.maven import fetch
 from penstock.engine.session.stores import hadoop_version
@@ -30,7 +30,9 @@ def daemon(settings: Path, main: str, *arguments: str, told: str = "") -> list[o
     ------
     JarNotFoundError: Maven Central cannot be reached.
     """
-    jars = fetch(Jars("org.apache.hadoop", "hadoop-client-minicluster", (hadoop_version(),), besides=(LOGGER, CIPHERS)))
+    jars = fetch(
+        Jars("org.apache.hadoop", "hadoop-client-minicluster", (Release(hadoop_version()),), besides=(LOGGER, CIPHERS))
+    )
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
     logging = [f"{jar}" for pattern in ("log4j-*", "slf4j-api-*") for jar in spark.glob(f"{pattern}.jar")]
     more = [f"-Dorg.slf4j.simpleLogger.log.{told}=info"] if told else []

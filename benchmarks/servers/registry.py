@@ -6,11 +6,11 @@ import httpx
 
 from penstock.bench.cluster.node import Node
 from penstock.bench.servers.process import HOST, Server, await_ready, free_port, spawn
-from penstock.connectors.declaration import Jars
+from penstock.connectors.declaration import Jars, Release
 from penstock.engine.session.java import java_home
 from penstock.engine.session.maven import fetch
 
-APICURIO = Jars("io.apicurio", "apicurio-registry-app", ("2.6.13.Final",), archive="all")
+APICURIO = Jars("io.apicurio", "apicurio-registry-app", (Release("2.6.13.Final"),), archive="all")
 """The newest that Java 17 runs and that Maven Central has with all that it is part of."""
 
 

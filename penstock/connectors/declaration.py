@@ -79,24 +79,37 @@ class Option:
         return name == self.name or (self.name.endswith(NAME) and name.startswith(self.name.removesuffix(NAME)))
 
 
+class Release(NamedTuple):
+    """A version of an artifact.
+
+    Parameters
+    ----------
+    version: ``{spark}`` stands for Spark's own, here and in what follows.
+    overridden: (group, artifact, version) to use in place of what it asks for.
+    sparks: the minor versions of Spark that it is for, as "4.1"; all of them unless given.
+    """
+
+    version: str
+    overridden: tuple[tuple[str, str, str], ...] = ()
+    sparks: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Jars:
     """An artifact on Maven Central, with what it depends on, that Spark needs for a connector.
 
     Parameters
     ----------
-    versions: by preference; ``{spark}`` stands for Spark's own.
+    versions: by preference, some for some versions of Spark alone.
     excluded: (group, regular expression of artifacts) that are left out, since Spark carries them.
-    overridden: for each of ``versions`` (group, artifact, version) to use in place of what is asked for.
     besides: (group, artifact, version) to fetch with it.
     archive: the classifier of a program that is packed as tar.gz, to be unpacked in place of jars.
     """
 
     group: str
     artifact: str
-    versions: tuple[str, ...]
+    versions: tuple["Release", ...]
     excluded: tuple[tuple[str, str], ...] = ()
-    overridden: tuple[tuple[tuple[str, str, str], ...], ...] = ()
     besides: tuple[tuple[str, str, str], ...] = ()
     archive: str = ""
 

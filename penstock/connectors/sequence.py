@@ -4,10 +4,12 @@ The embedded log, the generator and a replayed file are sequences. A package of 
 number its events need write no more than a `Sequence`; `SequenceSource` makes it a source.
 """
 
+import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -216,3 +218,20 @@ class SequenceSource(BoundSource):
             return start, start
         self._started = at["started"]
         return int(at["first"]), int(at["end"])
+
+
+def with_ends(progress: Mapping[str, Any], order: Iterable[str], sources: Mapping[str, BoundSource]) -> dict[str, Any]:
+    """A progress of a Spark that asks no source in Python where it ends, and says that nothing waits: with the ends of sequences.
+
+    Parameters
+    ----------
+    order: the names of the query's sources, as it reads them.
+    """
+    told = []
+    for name, source in zip_longest(order, progress.get("sources") or ()):
+        bound, end = sources.get(name or ""), (source or {}).get("endOffset")
+        if isinstance(bound, SequenceSource) and end is not None:
+            at = json.loads(end) if isinstance(end, str) else end
+            source = {**source, "latestOffset": {**at, "end": at["end"] + bound.waiting(at["started"], at["end"])}}
+        told.append(source)
+    return {**progress, "sources": [source for source in told if source is not None]}

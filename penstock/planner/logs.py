@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from penstock.engine.session.checkpoint import ON_DISK
+from penstock.engine.session.checkpoint import on_disk
+from penstock.engine.session.versions import NEWEST, Spark
 from penstock.planner.observation import Observation
 
 LEAST_S, LEAST_SHARE = 0.03, 0.05
@@ -27,9 +28,9 @@ def about_logs(observation: Observation) -> str:
             found.append(f"{logs * 1e3:.0f} ms, {share:.0%} of one of {query.name}")
     if not found:
         return ""
-    settings = " and ".join(f"{name}={value}" for name, value in ON_DISK.items())
+    settings = " and ".join(f"{name}={value}" for name, value in on_disk(Spark("{}.{}".format(*NEWEST))).items())
     return (
         f"A micro-batch spends {'; '.join(found)} (measured) on the two logs of its checkpoint. If that lies on a disk, and Spark makes "
         f"its files in its own way, start the session with {settings}, and never with the first alone: two programs are then started "
-        "for each file, not ten. In a store, it is the store's answers."
+        "for each file, not ten (Spark 4.0 has the class in the package above). In a store, it is the store's answers."
     )

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from penstock.engine.session.checkpoint import ON_DISK
+from penstock.engine.session.checkpoint import on_disk
+from penstock.engine.session.versions import installed
 
 APP = """
 from penstock import App, Event, ProcessingElement
@@ -41,9 +42,9 @@ exec {program} "$@"
 def test_a_file_is_replaced_whole_where_that_is_wanted_and_else_refused(spark, tmp_path):
     jvm, path = spark.get()._jvm, tmp_path / "state" / "1.changelog"
     settings = jvm.org.apache.hadoop.conf.Configuration()
-    settings.set("fs.file.impl", ON_DISK["spark.hadoop.fs.file.impl"])
+    settings.set("fs.file.impl", on_disk(installed())["spark.hadoop.fs.file.impl"])
     settings.set("fs.file.impl.disable.cache", "true")
-    *packages, name = ON_DISK["spark.sql.streaming.checkpointFileManagerClass"].split(".")
+    *packages, name = on_disk(installed())["spark.sql.streaming.checkpointFileManagerClass"].split(".")
     kind = jvm
     for part in (*packages, name):
         kind = getattr(kind, part)

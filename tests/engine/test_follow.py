@@ -6,13 +6,12 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.app.loader import load_app
 from penstock.connectors.declaration import SourceContext
 from penstock.connectors.registry import bind_source
 from penstock.connectors.sequence import Followed
-from penstock.engine.query.follow import FollowReader
+from penstock.engine.query.follow import FollowReader, ReadAllAvailable
 
 APPS = Path(__file__).parent / "apps_engine.py"
 
@@ -60,3 +59,20 @@ def test_an_offset_is_enough_to_go_on_from(tmp_path):
     again = follow(tmp_path)
     last = again.latestOffset(end, ReadAllAvailable())
     assert texts(again, end, last) == [("c", 2), ("d", 3)]
+
+
+def test_a_spark_that_does_not_say_from_where_on_is_told_what_comes_next(tmp_path):
+    """Spark 4.0 and 4.1 ask so, and when they start again first for the partitions of what they have planned last."""
+    table = tmp_path / "table"
+    write(table, "a", "b")
+    reader = follow(table)
+    start = reader.initialOffset()
+    first = reader.latestOffset()
+    assert [part.end for part in reader.partitions(start, first)][-1] == 2
+    assert reader.latestOffset() == first
+    write(table, "c")
+    again = follow(table, beginning=start)
+    assert again.partitions(first, first) == []
+    second = again.latestOffset()
+    assert (second["first"], second["end"]) == (0, 3)
+    assert [(part.start, part.end) for part in again.partitions(first, second)] == [(2, 3)]

@@ -1,6 +1,6 @@
 """Jars are fetched for a Spark that lacks them, and sent to no executor whose image has them."""
 
-from penstock.connectors.declaration import Jars
+from penstock.connectors.declaration import Jars, Release
 from penstock.engine.session import maven
 
 
@@ -12,4 +12,4 @@ def test_what_lies_among_sparks_own_jars_is_left_out(tmp_path, monkeypatch):
     (fetched / "lacking-1.jar").touch()
     monkeypatch.setattr(maven, "fetch", lambda jars: fetched)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
-    assert maven.jars_of([Jars("group", "artifact", ("1",))]) == [fetched / "lacking-1.jar"]
+    assert maven.jars_of([Jars("group", "artifact", (Release("1"),))]) == [fetched / "lacking-1.jar"]

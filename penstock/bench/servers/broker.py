@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.bench.cluster.node import Node
 from penstock.bench.servers.process import HOST, Process, Server, await_ready, free_port, spawn
-from penstock.connectors.declaration import Jars
+from penstock.connectors.declaration import Jars, Release
 from penstock.engine.session.java import java_home
 from penstock.engine.session.maven import fetch
 
-BROKER = Jars("org.apache.kafka", "kafka_2.13", ("4.1.0",))
+BROKER = Jars("org.apache.kafka", "kafka_2.13", (Release("4.1.0"),))
 
 SETTINGS = """\
 process.roles=broker,controller

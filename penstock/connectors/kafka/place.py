@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from penstock.connectors.declaration import Jars, Option
+from penstock.connectors.declaration import Jars, Option, Release
 from penstock.connectors.kafka import security
 from penstock.connectors.uri import Uri
 from penstock.errors import ConfigurationError
@@ -40,7 +40,12 @@ SPARK, CONNECTOR, TOKENS = "org.apache.spark", "spark-sql-kafka-0-10_2.13", "spa
 JARS = Jars(
     SPARK,
     CONNECTOR,
-    ("{spark}", "4.2.0"),
+    (
+        Release("{spark}", ((SPARK, TOKENS, "{spark}"),)),
+        Release("4.0.4", ((SPARK, TOKENS, "4.0.0"),), ("4.0",)),
+        Release("4.1.3", ((SPARK, TOKENS, "4.1.1"),), ("4.1",)),
+        Release("4.2.0", ((SPARK, TOKENS, "4.0.0"),), ("4.2", "4.3")),
+    ),
     (
         (SPARK, f"(?!{CONNECTOR}|{TOKENS}).*"),
         *((group, ".*") for group in ("org.scala-lang", "org.scala-lang.modules", "org.apache.hadoop", "org.slf4j")),
@@ -49,10 +54,9 @@ JARS = Jars(
             for group in ("com.github.luben", "org.lz4", "at.yawk.lz4", "org.xerial.snappy", "com.google.code.findbugs")
         ),
     ),
-    (((SPARK, TOKENS, "{spark}"),), ((SPARK, TOKENS, "4.0.0"),)),
 )
 """Spark's connector. It is published some time after PySpark; until then the one before it serves, which the tests
-run on, with the tokens that it needs. PySpark carries the rest of what it asks for."""
+run on, with the tokens that it needs (of another minor version some classes would be missing). PySpark carries the rest of what it asks for."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from penstock.connectors.sequence import FORMAT, READ_AT_ONCE, Followed
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+except ImportError:  # Spark 4.0 and 4.1 have no limits, and ask for none
+    ReadAllAvailable = ReadLimit = ReadMaxRows = type(None)  # type: ignore[misc, assignment]
 
 ROWS = pa.schema([("payload", pa.binary()), ("born", pa.int64()), ("minor", pa.int64())])
 
@@ -46,12 +50,17 @@ class Range(InputPartition):
 
 
 class FollowReader(DataSourceStreamReader):
-    """Admits events and reads them in contiguous ranges, so that order is kept."""
+    """Admits events and reads them in contiguous ranges, so that order is kept.
+
+    Spark 4.0 and 4.1 do not say from where on a micro-batch is to go, so it is remembered: they ask for the offset of one after the
+    other, and when a query starts again for the partitions of what it has planned last.
+    """
 
     def __init__(self, followed: Followed, parts: int, beginning: dict[str, Any]) -> None:
         self._followed, self._parts, self._beginning = followed, parts, beginning
         self._admission = followed.open().admission
         self._admission.last = time.monotonic()
+        self._at = beginning
         self._end: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -62,13 +71,18 @@ class FollowReader(DataSourceStreamReader):
         """Some limit, so that the admission is asked; `ReadAllAvailable` goes past it."""
         return ReadMaxRows(self._admission.max_rows)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
         """How far the next micro-batch goes."""
+        self._at = self._next(self._at if start is None else start, limit)
+        return self._at
+
+    def _next(self, start: dict[str, Any], limit: ReadLimit | None) -> dict[str, Any]:
         source = self._followed.open()
         source.sequence.turn_to(_mark(start))
         waiting = source.waiting(start["started"], start["end"])
         self._end = {**start, "end": start["end"] + waiting}
-        admitted = waiting if isinstance(limit, ReadAllAvailable) else self._admission.admit(waiting, time.monotonic())
+        everything = limit is not None and isinstance(limit, ReadAllAvailable)
+        admitted = waiting if everything else self._admission.admit(waiting, time.monotonic())
         if not admitted:
             return start
         end = start["end"] + admitted
@@ -80,6 +94,7 @@ class FollowReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Contiguous ranges of nearly one size."""
+        self._at = end
         if start["started"] != end["started"]:  # the first batch again: Spark has asked anew where it starts
             start = {**end, "end": end["first"], "mark": end.get("first_mark")}
         edges = np.linspace(start["end"], end["end"], self._parts + 1).astype(int).tolist()

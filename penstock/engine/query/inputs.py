@@ -53,7 +53,9 @@ class Inputs:
         wiring = self._reading.resolve()
         schema = wiring.codec(wiring.topology.sources[number].event_type).schema
         marked = rows.alias(f"{MARK}{name}")
-        return marked.mapInArrow(typed(self._reading, number, bound), from_arrow_schema(schema))
+        return marked.mapInArrow(
+            typed(self._reading, number, bound), from_arrow_schema(schema, prefer_timestamp_ntz=True)
+        )
 
     def count(self, query: StreamingQuery, batch: DataFrame) -> list[Tally]:
         """The tallies of what a micro-batch reads, which is under way.

@@ -40,7 +40,7 @@ DIRECT = {
 
 STATEFUL = frozenset(
     ("Aggregate", "Join", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "FlatMapGroupsWithState",
-     "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark")
+     "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark", "TransformWithStateInPandas")
 )  # fmt: skip
 """What a plan calls the operators that keep state from micro-batch to micro-batch, where their input is a stream."""
 
@@ -144,7 +144,7 @@ def conform(element: str, output: Any, stream: Stream[Any]) -> DataFrame:
     """
     if not isinstance(output, DataFrame):
         raise EmissionError(f"{element} returned {type(output).__name__}; the query dialect returns a DataFrame.")
-    wanted = from_arrow_schema(Codec(stream.event_type).schema)
+    wanted = from_arrow_schema(Codec(stream.event_type).schema, prefer_timestamp_ntz=True)
     missing = [name for name in wanted.names if name not in output.columns]
     if missing:
         raise EmissionError(

@@ -14,6 +14,7 @@ from penstock.app.application import App
 from penstock.app.display import table
 from penstock.app.loader import AppReference, reference
 from penstock.connectors.lag import waiting_in
+from penstock.connectors.sequence import with_ends
 from penstock.connectors.sink import BoundSink
 from penstock.engine.running.binding import Binding
 from penstock.engine.running.live import Live
@@ -26,6 +27,7 @@ from penstock.engine.session.listener import listen
 from penstock.engine.session.maven import jars_of
 from penstock.engine.session.spark import adopted, death_of_spark, settle, ship, start_session, write_on_disk
 from penstock.engine.session.stores import settings_for
+from penstock.engine.session.versions import installed
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
 from penstock.runs.report import Report
 from penstock.secret import conf_of
@@ -193,9 +195,12 @@ def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) 
 
         def keep(progress: dict[str, Any]) -> None:
             if progress.get("name") in way.names:  # a session that is given may have other queries
+                order = recording.manifest.orders.get(progress["name"], [])
+                if not installed().admits:
+                    progress = with_ends(progress, order, binding.sources)
                 delivered = way.delivered(progress["name"], progress.get("batchId", -1))
                 recording.note_progress({**progress, "delivered": delivered} if delivered else progress)
-                live.waiting(waiting_in(progress, recording.manifest.orders.get(progress["name"], ())))
+                live.waiting(waiting_in(progress, order))
                 if steering is not None:
                     steering.progressed(progress)
 

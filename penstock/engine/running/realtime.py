@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyspark
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -34,6 +34,7 @@ from penstock.engine.running.execution import RunResult, execute
 from penstock.engine.running.live import Live
 from penstock.engine.running.options import RunOptions
 from penstock.engine.running.watch import Watch
+from penstock.engine.session.versions import installed
 from penstock.errors import ConfigurationError
 from penstock.kinds.fields import raw_fields
 from penstock.runs.letters import topic_of_letters
@@ -128,6 +129,7 @@ class RealTime:
             *(f"dead-letters-{source.name}" for source in self._topology.sources),
             *(f"sink-{sink.name}" for sink in self._topology.sinks),
         }
+        _refuse_old()
         for name, bound in binding.sources.items():
             if not isinstance(bound, KafkaSource):
                 raise ConfigurationError(f"Source {name} is {bound.uri}; real-time mode reads Kafka only.")
@@ -201,7 +203,7 @@ class RealTime:
     def _decoded(self, spark: SparkSession, bound: KafkaSource) -> tuple[DataFrame, DataFrame]:
         """A source's events, and messages about those that are none."""
         codec = Codec(bound.source.event_type)
-        schema = from_arrow_schema(codec.schema)
+        schema = from_arrow_schema(codec.schema, prefer_timestamp_ntz=True)
         nullable = [StructField(codec.names[field.name], field.dataType) for field in schema]
         read = StructType([*nullable, StructField(CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -237,7 +239,15 @@ class RealTime:
         writer = writer.options(**place.for_connector(), topic=place.topic, includeHeaders="true")
         writer = writer.option("checkpointLocation", str(self._recording.checkpoint(name)))
         length = f"{round(self._options.checkpoint_every * 1000)} milliseconds"
-        query: StreamingQuery = writer.trigger(realTime=length).start()  # type: ignore[call-overload] # not in the stubs
+        try:
+            query: StreamingQuery = writer.trigger(realTime=length).start()  # type: ignore[call-overload] # not in the stubs
+        except AnalysisException as error:
+            if installed().real_time_state or not (error.getCondition() or "").startswith("STREAMING_REAL_TIME_MODE"):
+                raise
+            raise ConfigurationError(
+                f"The query {name} keeps state, or shuffles, which real-time mode does from Spark 4.3 on, and this is {installed().version}: pip "
+                "install 'pyspark>=4.3', or leave --real-time out."
+            ) from error
         return query
 
     def _kafka(self) -> list[KafkaSource]:
@@ -305,6 +315,19 @@ class RealTime:
             dead_letter_topics=[dead_letters_of(bound.place).topic for bound in self._kafka()],
             units={"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
         )  # fmt: skip
+
+
+def _refuse_old() -> None:
+    """Refuse what the Spark that is installed cannot do in real time.
+
+    Raises
+    ------
+    ConfigurationError: names a version that can.
+    """
+    if not installed().real_time:
+        raise ConfigurationError(
+            f"Real-time mode needs Spark 4.2 or newer, and this is {installed().version}: pip install 'pyspark>=4.2', or leave --real-time out."
+        )
 
 
 def dead_letters_of(place: KafkaPlace) -> KafkaPlace:

@@ -21,6 +21,7 @@ from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
 from penstock.connectors.source import BoundSource
 from penstock.engine.running.options import RETAIN
+from penstock.engine.session.versions import Spark, installed
 from penstock.errors import ConfigurationError, IncompatibleStateError, PenstockError, RunLockedError, SinkError
 from penstock.runs.files import (
     BEFORE_MANIFEST,
@@ -42,7 +43,7 @@ from penstock.runs.files import (
 from penstock.runs.manifest import Driver, Head, Manifest, SinkPlace, head_of, stored_manifest
 from penstock.runs.progress import ProgressFile, Sums
 from penstock.runs.report import Report, report_of_run
-from penstock.runs.starts import Environment, Start, note_start
+from penstock.runs.starts import Environment, Start, last_start, note_start
 from penstock.runtime.output import DEAD_LETTERS
 from penstock.storage import durable, journal
 from penstock.storage.alone import alone
@@ -337,6 +338,7 @@ class Recording:
                 "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
             )
         self._refuse_moved(stored)
+        self._refuse_older_spark()
         check_state_fits(stored.state, present.state)
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
         if stored.mode != present.mode:
@@ -405,6 +407,15 @@ class Recording:
             f"{self.directory} was {stored.place} when this run began, and Spark's checkpoint names the files of its state by that: move it "
             "back, or start afresh with --fresh."
         )
+
+    def _refuse_older_spark(self) -> None:
+        """Refuse a Spark that is older than the run's last one: nobody has tried whether it reads that one's checkpoint."""
+        last = last_start(self.directory)
+        if last is not None and Spark(last.environment.pyspark).minor > installed().minor:
+            raise IncompatibleStateError(
+                f"{self.directory.name} was run on Spark {last.environment.pyspark}, and this is {installed().version}, which may not read what "
+                f"that has written: pip install pyspark=={last.environment.pyspark}, or start afresh with --fresh, or under another --name."
+            )
 
 
 def _refuse_no_run(directory: Path) -> None:

@@ -127,18 +127,19 @@ class Watch:
                     idle_since = None
 
 
+SLOW_TO_START = "Python worker failed to connect back"
+"""Spark waits ten seconds for a process that asks a source in Python, whatever else the machine has to do."""
+
+
 def lost_a_part(failure: str) -> bool:
-    """Whether a query has failed since executors were lost in a micro-batch whose stages Spark may not mix.
+    """Whether a query has failed that way, or since executors were lost in a micro-batch whose stages Spark may not mix.
 
     A stage is repeated where its output was on a lost executor. Its rows may differ then, for elements may be random and
     tallies hold times; once the last stage has begun to use the first ones, Spark gives the job up. The micro-batch
     as a whole can be repeated.
     """
-    return bool(
-        re.search(
-            r"Job aborted due to stage failure: (A shuffle map stage with indeterminate|.*ExecutorLostFailure)", failure
-        )
-    )
+    lost = r"Job aborted due to stage failure: (A shuffle map stage with indeterminate|.*ExecutorLostFailure)"
+    return bool(re.search(f"{lost}|{SLOW_TO_START}", failure))
 
 
 RESUMES = "Nothing is lost: what was not committed is still queued, and running again resumes"

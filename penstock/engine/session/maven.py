@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -16,6 +15,7 @@ import pyspark
 
 from penstock.connectors.declaration import Jars
 from penstock.engine.session.java import java_home
+from penstock.engine.session.versions import installed
 from penstock.errors import JarNotFoundError
 
 MODULE = """\
@@ -65,9 +65,11 @@ def fetch(jars: Jars) -> Path:
 
 
 def _artifacts(jars: Jars) -> Iterator["_Artifact"]:
-    for version, overridden in zip_longest(jars.versions, jars.overridden, fillvalue=()):
-        given = tuple((group, name, of.format(spark=pyspark.__version__)) for group, name, of in overridden)
-        yield _Artifact(jars, str(version).format(spark=pyspark.__version__), given)
+    minor = "{}.{}".format(*installed().minor)
+    for release in jars.versions:
+        if minor in (release.sparks or (minor,)):
+            given = tuple((group, name, of.format(spark=installed().version)) for group, name, of in release.overridden)
+            yield _Artifact(jars, release.version.format(spark=installed().version), given)
 
 
 @dataclass(frozen=True)

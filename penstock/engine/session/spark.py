@@ -22,6 +22,7 @@ from penstock.engine.session.checkpoint import DISK, MANAGER
 from penstock.engine.session.classes import sharing
 from penstock.engine.session.descendants import descendants, kill_all
 from penstock.engine.session.java import java_home
+from penstock.engine.session.versions import installed, refuse_others
 from penstock.errors import ClusterError, ConfigurationError
 from penstock.masked import SECRETS
 from penstock.storage import durable
@@ -46,9 +47,9 @@ appender.file.fileName = {path}
 appender.file.append = true
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
-logger.late.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
+logger.late.name = {triggers}
 logger.late.level = error
-logger.state.name = org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer
+logger.state.name = {state_server}
 logger.state.level = error
 """
 """Of warnings, those that may come with every micro-batch are left out: that one took longer than the trigger's interval, and
@@ -112,7 +113,8 @@ def start_session(
         getLogger(logger).disabled = True
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
-    durable.write(logging, LOGGING.format(path=_as_property(path)), synced=False)
+    loggers = {"triggers": installed().triggers, "state_server": installed().state_server}
+    durable.write(logging, LOGGING.format(path=_as_property(path), **loggers), synced=False)
     _renew_jvm(jars)
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
     own = f"-Dlog4j2.configurationFile={logging.as_uri()}"
@@ -146,6 +148,11 @@ def start_session(
             f"address, and {path} for the reason."
         ) from error
     vars(spark.sparkContext._accumulatorServer).update(handle_error=_say_nothing)
+    try:
+        refuse_others(spark.version)
+    except ConfigurationError:
+        spark.stop()
+        raise
     return spark
 
 
@@ -225,13 +232,18 @@ def write_on_disk(spark: SparkSession) -> None:
     assert jvm is not None
     disk = jvm.org.apache.hadoop.fs.Path("file:///").getFileSystem(spark._jsc.hadoopConfiguration())
     if disk.getClass().getName() in DISK.values():
-        for name, value in MANAGER.items():
-            spark.conf.set(name, str(spark.conf.get(name, value)))
+        spark.conf.set(MANAGER, str(spark.conf.get(MANAGER, installed().checkpoint_manager)))
 
 
 @contextmanager
 def adopted(spark: SparkSession) -> Iterator[SparkSession]:
-    """Within the block, a session that somebody else has started has what the queries need."""
+    """Within the block, a session that somebody else has started has what the queries need.
+
+    Raises
+    ------
+    ConfigurationError: it is of another version than PySpark.
+    """
+    refuse_others(spark.version)
     with having(
         spark, {**STREAMING, "spark.sql.shuffle.partitions": str(spark.conf.get("spark.sql.shuffle.partitions"))}
     ):

@@ -7,26 +7,31 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.connectors.declaration import Jars
+from penstock.connectors.declaration import Jars, Release
 from penstock.storage.place import OBJECTS, TREES
 
 PASSED_ON = (
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "HADOOP_USER_NAME", "PENSTOCK_WEBHDFS",
 )  # fmt: skip
 """Of the driver's environment, what executors are told, too: where a store is, and no secret."""
+SDK_OF = {"3.4.1": ("2.24.6", ""), "3.4.2": ("2.29.52", "1.2.1"), "3.5.0": ("2.35.4", "1.3.1")}
+"""By Hadoop's version, those of Amazon's SDK and of its accelerator that it names; none where it uses none."""
+SDK = "software.amazon.awssdk"
 PARTS_OF_SDK = {
-    "3.5.0": (
-        ("software.amazon.awssdk", "s3", "2.35.4"),
-        ("software.amazon.awssdk", "s3-transfer-manager", "2.35.4"),
-        ("software.amazon.awssdk", "sts", "2.35.4"),
-        ("software.amazon.awssdk", "netty-nio-client", "2.35.4"),
-        ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+    hadoop: (
+        *((SDK, name, sdk) for name in ("s3", "s3-transfer-manager", "sts", "netty-nio-client")),
+        *(
+            (("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", accelerator),)
+            if accelerator
+            else ()
+        ),
     )
+    for hadoop, (sdk, accelerator) in SDK_OF.items()
 }
 """By Hadoop's version, what of Amazon's SDK it uses, in the versions that it names: 12 MB, where the bundle that it asks for, of all
 of Amazon's services, has 686 MB, which every executor would fetch from the driver."""
 CARRIED = (
-    ("software.amazon.awssdk", "bundle"), ("io.netty", ".*"), ("org.apache.httpcomponents", ".*"), ("commons-codec", ".*"),
+    (SDK, "bundle"), ("io.netty", ".*"), ("org.apache.httpcomponents", ".*"), ("commons-codec", ".*"),
     ("commons-logging", ".*"), ("org.slf4j", ".*"),
 )  # fmt: skip
 """What those parts, and Hadoop, ask for that is not needed, or that Spark has."""
@@ -45,7 +50,7 @@ def jars_for(schemes: Iterable[str]) -> list[Jars]:
     version = hadoop_version()
     parts = PARTS_OF_SDK.get(version, ())
     excluded = (("org.wildfly.openssl", ".*"), *(CARRIED if parts else ()))
-    return [Jars("org.apache.hadoop", "hadoop-aws", (version,), excluded, besides=parts)]
+    return [Jars("org.apache.hadoop", "hadoop-aws", (Release(version),), excluded, besides=parts)]
 
 
 def settings_for(schemes: Iterable[str]) -> dict[str, str]:

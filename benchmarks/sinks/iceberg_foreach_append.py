@@ -1,0 +1,37 @@
+"""An Iceberg table that foreachBatch appends to, by the batch writer.
+
+Promised: none for foreachBatch; the batch writer:
+https://iceberg.apache.org/docs/latest/spark-writes/#writing-with-dataframes
+"""
+
+from pathlib import Path
+
+schema = "id bigint, amount bigint, city string"
+
+
+def build(spark, source, sink, checkpoint):
+    table = _table(spark, sink)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} (id bigint, amount bigint, city string) USING iceberg")
+
+    def write(frame, batch):
+        frame.writeTo(table).append()
+
+    return source.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
+
+
+def read(spark, sink):
+    return spark.read.table(_table(spark, sink))
+
+
+def clean(spark, sink):
+    spark.sql(f"DROP TABLE IF EXISTS {_table(spark, sink)}")
+
+
+def _table(spark, sink):
+    """The sink's table, and the catalog it is in."""
+    place = Path(sink)
+    spark.conf.set("spark.sql.catalog.local", "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set("spark.sql.catalog.local.type", "hadoop")
+    spark.conf.set("spark.sql.catalog.local.warehouse", str(place.parents[1] / "warehouse"))
+    spark.conf.set("spark.sql.catalog.local.cache-enabled", "false")
+    return f"local.db.sales_{place.parent.name}"

@@ -1,0 +1,13 @@
+"""Which files of tests share a Spark, or start their own one after the other."""
+
+from pathlib import Path
+
+OF_THEIR_OWN = {"test_stores.py", "test_taking_over.py", "test_yarn.py"}
+"""Which start each Spark that they need themselves, and so may run beside the others: both halves take as long then."""
+ON_SPARK = [str(path) for path in sorted(Path("tests/engine").glob("test_*.py")) if path.name not in OF_THEIR_OWN]
+ON_SPARK += [
+    "tests/test_topologies.py",
+    "tests/test_examples.py",
+    "tests/crashpoints/test_stand_in.py",
+    *map(str, sorted(Path("tests/kinds").glob("test_*_on_spark.py"))),
+]
