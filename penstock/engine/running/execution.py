@@ -1,7 +1,7 @@
 """A run: an application on Spark, from its options to its report."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from penstock.engine.running.watch import Watch, interruptible
 from penstock.engine.session.checkpoint import DISK
 from penstock.engine.session.listener import listen
 from penstock.engine.session.maven import jars_of
-from penstock.engine.session.spark import adopted, death_of_spark, settle, ship, start_session, write_on_disk
+from penstock.engine.session.spark import beside, death_of_spark, settle, ship, start_session, write_on_disk
 from penstock.engine.session.stores import settings_for
 from penstock.engine.session.versions import installed
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
@@ -217,7 +217,7 @@ def _given(spark: SparkSession, binding: Binding) -> AbstractContextManager[Spar
         raise ConfigurationError(
             "conf and archives belong to a session that the run starts; give them to spark= instead."
         )
-    return adopted(spark)
+    return nullcontext(beside(spark))
 
 
 @contextmanager

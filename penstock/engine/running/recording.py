@@ -262,7 +262,11 @@ class Recording:
         """
         self.refuse_taken_over()
         report.ended = self.ended
-        report.write(self.directory / REPORT)
+        try:
+            report.write(self.directory / REPORT)
+        except FileNotFoundError:  # who discards the run has not waited for who is paused here
+            self.refuse_taken_over()
+            raise
         if copy is not None:
             try:
                 copy.parent.mkdir(parents=True, exist_ok=True)

@@ -235,19 +235,25 @@ def write_on_disk(spark: SparkSession) -> None:
         spark.conf.set(MANAGER, str(spark.conf.get(MANAGER, installed().checkpoint_manager)))
 
 
-@contextmanager
-def adopted(spark: SparkSession) -> Iterator[SparkSession]:
-    """Within the block, a session that somebody else has started has what the queries need.
+def beside(spark: SparkSession) -> SparkSession:
+    """A session beside one that somebody else has started, with its settings, views and functions; that one stays as it is.
+
+    So several runs may go on in it side by side.
 
     Raises
     ------
-    ConfigurationError: it is of another version than PySpark.
+    ConfigurationError: it is of another version than PySpark, or of Spark Connect.
     """
+    if not isinstance(spark, SparkSession):
+        raise ConfigurationError(
+            "The session that was given is of Spark Connect, through which a run cannot be driven: give it a session of Spark itself, or "
+            "none, with --master."
+        )
     refuse_others(spark.version)
-    with having(
-        spark, {**STREAMING, "spark.sql.shuffle.partitions": str(spark.conf.get("spark.sql.shuffle.partitions"))}
-    ):
-        yield spark
+    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    for name, value in STREAMING.items():
+        own.conf.set(name, value)
+    return own
 
 
 @contextmanager
