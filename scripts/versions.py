@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import venv
+from hashlib import sha256
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -27,13 +28,15 @@ BEGIN, END = "<!-- versions -->\n", "<!-- /versions -->\n"
 def environment(minor: str) -> Path:
     """The Python of a version's environment, made where it is not there: all that is pinned but Spark."""
     place = PLACE / minor
-    python, stamp = place / "bin" / "python", place / f".installed-{VERSIONS[minor]}"
+    pins = without((ROOT / "requirements.lock").read_text(), ("pyspark", "py4j"))
+    made = sha256(f"{VERSIONS[minor]} {pins}".encode()).hexdigest()[:16]
+    python, stamp = place / "bin" / "python", place / f".installed-{made}"
     if stamp.exists():
         return python
     print(f"Making {place.relative_to(ROOT)} ...", flush=True)
-    venv.create(place, with_pip=True)
+    venv.create(place, with_pip=True, clear=True)
     pinned = place / "pinned.txt"
-    pinned.write_text(without((ROOT / "requirements.lock").read_text(), ("pyspark", "py4j")))
+    pinned.write_text(pins)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     subprocess.run([*pip, "--require-hashes", "-r", pinned], check=True)
     subprocess.run([*pip, f"pyspark=={VERSIONS[minor]}"], check=True)
@@ -51,6 +54,7 @@ def without(lock: str, names: tuple[str, ...]) -> str:
 def tried(minor: str, part: str, options: list[str]) -> tuple[str, int]:
     """A row of the table, and pytest's code."""
     report = PLACE / f"{minor}.xml"
+    report.unlink(missing_ok=True)
     python = environment(minor)
     chosen = ON_SPARK if not part else share(ON_SPARK, *map(int, part.split("/")))
     command = [
@@ -95,7 +99,7 @@ def main() -> int:
         text = TABLE.read_text()
         before, _, rest = text.partition(BEGIN)
         TABLE.write_text(before + BEGIN + table + END + rest.partition(END)[2])
-    return max(code for _, code in results) and 1
+    return int(any(code for _, code in results))
 
 
 if __name__ == "__main__":

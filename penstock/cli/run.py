@@ -21,6 +21,7 @@ from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError
 from penstock.extras import needs
 from penstock.runtime.log import ELEMENT_LOG, LOG_LEVELS
+from penstock.storage import durable
 from penstock.storage.place import here_of, path_of
 from penstock.visible import line
 
@@ -214,8 +215,7 @@ def _run(
     command = [
         app, *context.args, "--spool", str(given["spool"]), "--port", str(given["port"]), *kafka_streams(topology, options)
     ]  # fmt: skip
-    given["spool"].parent.mkdir(parents=True, exist_ok=True)
-    given["spool"].mkdir(mode=0o700, exist_ok=True)
+    durable.make(given["spool"], 0o700)
     with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
         echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
         return run_application(application, options, application=reference, steering=steering)

@@ -8,6 +8,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from penstock.connectors.checkpoint import Position
 from penstock.connectors.declaration import Options, SourceContext
 from penstock.connectors.source import BoundSource, Reading, Reckoning, Reread, RowKind, SparkView
 from penstock.connectors.uri import Uri
-from penstock.errors import SourceError
+from penstock.errors import PenstockError, SourceError
 
 READ_AT_ONCE = 20_000
 """Events of a sequence."""
@@ -232,6 +233,8 @@ def with_ends(progress: Mapping[str, Any], order: Iterable[str], sources: Mappin
         bound, end = sources.get(name or ""), (source or {}).get("endOffset")
         if isinstance(bound, SequenceSource) and end is not None:
             at = json.loads(end) if isinstance(end, str) else end
-            source = {**source, "latestOffset": {**at, "end": at["end"] + bound.waiting(at["started"], at["end"])}}
+            with suppress(PenstockError):  # what cannot be asked now stops the run in its own place
+                bound.sequence.turn_to(at.get("mark", at.get("first_mark")))
+                source = {**source, "latestOffset": {**at, "end": at["end"] + bound.waiting(at["started"], at["end"])}}
         told.append(source)
     return {**progress, "sources": [source for source in told if source is not None]}

@@ -16,8 +16,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs():
-        import pyspark  # noqa: F401 - what is missing is said before what does not fit
-
         from penstock.engine.session.versions import installed
 
         installed()

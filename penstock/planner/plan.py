@@ -18,6 +18,7 @@ from penstock.connectors.registry import is_gated, read_uri
 from penstock.engine.running.options import RunOptions
 from penstock.errors import ConfigurationError, SinkError, SourceError
 from penstock.runs.layout import MAIN
+from penstock.storage import durable
 
 VERSION = 1
 
@@ -106,10 +107,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         ------
         SinkError: the file cannot be written.
         """
-        draft = path.with_name(f".{path.name}.draft")
         try:
-            draft.write_text(self.text)
-            draft.replace(path)
+            durable.write(path, self.text, 0o666)
         except OSError as error:
             raise SinkError(f"The plan cannot be written to {path} ({error.strerror}).") from error
 

@@ -68,8 +68,8 @@ class Manifest(Head, kw_only=True):
     state: the schema of each element that keeps state. sources: where each is read, without options.
     identities: what tells the thing in a source's place from another, where something does.
     groups: a group's name by element. hops: how many keyed ones each group has. reads: what each group reads.
-    orders: in which a group's query reads its sources.
-    places: where sinks are. beginnings: where the run has begun to read a source. handed: the shapes of events that groups hand on.
+    orders: in which a group's query reads its sources. places: where sinks are. beginnings: where the run has begun to read a source.
+    handed: the shapes of events that groups hand on. spark: the version that has planned its last micro-batches; empty before the first.
     """
 
     format: int = FORMAT
@@ -91,6 +91,7 @@ class Manifest(Head, kw_only=True):
     beginnings: dict[str, Any] = {}
     handed: dict[str, Any] = {}
     driver: Driver | None = None
+    spark: str = ""
 
     @property
     def is_real_time(self) -> bool:

@@ -26,12 +26,15 @@ def alone(path: Path) -> Iterator[None]:
     if not is_local(path):
         yield
         return
-    lock = path if path.is_dir() else path.with_name(f".{path.name}.lock")
-    handle = os.open(lock, os.O_RDONLY) if path.is_dir() else os.open(lock, os.O_RDWR | os.O_CREAT, durable.PRIVATE)
+    if path.is_dir():
+        handle = os.open(path, os.O_RDONLY)
+    else:
+        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, durable.PRIVATE)
     try:
         _wait(handle, path)
         yield
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # for a process that was forked meanwhile, too
         os.close(handle)
 
 

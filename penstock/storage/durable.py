@@ -12,7 +12,7 @@ import stat
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from penstock.storage.place import here_of, in_objects, is_local, make_of_user, ours
 
@@ -36,24 +36,28 @@ PRIVATE = 0o600
 """The mode of what is written here unless told otherwise: for its owner alone."""
 
 
-def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, synced: bool = True) -> None:
+Kept = Literal["name", "bytes", "no"]
+"""What of a file a failure of the machine leaves: all; its bytes, under this name or that which it had; or neither for sure."""
+
+
+def write(path: Path, content: str | bytes, mode: int = PRIVATE, *, kept: Kept = "name") -> None:
     """Put a file in the place of the one that is there, if there is one, and which keeps its mode.
 
     Parameters
     ----------
     mode: of a new file.
-    synced: whether it stays once the call returns; else a crash of the machine may leave the one that was there, or an empty one.
+    kept: what stays once the call returns; else a crash of the machine may leave the one that was there, or an empty one.
     """
     data = content.encode() if isinstance(content, str) else content
     if in_objects(path):  # an object is there whole or not at all
         path.write_bytes(data)
         return
-    draft = _drafted(path, data, mode, synced=synced)
+    draft = _drafted(path, data, mode, synced=kept != "no")
     if not is_local(path):
         ours(path).fs.replace(str(draft), str(path))
         return
     draft.replace(path)
-    if synced:
+    if kept == "name":
         sync_names(path.parent)
 
 
@@ -154,7 +158,9 @@ def make_here(run: Path) -> None:
     """
     if not is_local(run):
         make_of_user()
-    make(here_of(run), 0o700)
+    here = here_of(run)
+    make(here, 0o700)
+    sync_names(here.parent)  # who made it may have been killed before that
 
 
 def remove(tree: Path) -> None:
@@ -186,6 +192,9 @@ def copy(tree: Path, to: Path) -> None:
         return
     make(to.parent)
     to.write_bytes(read(tree))
+    if is_local(to):
+        sync_path(to)
+        sync_names(to.parent)
 
 
 def opened(path: Path) -> BinaryIO:
@@ -206,9 +215,16 @@ def sync(file: BinaryIO) -> None:
 
 
 def sync_names(directory: Path) -> None:
-    """Have the names in a directory on a disk kept: what was made in it, moved to it, or removed."""
+    """Have the names in a directory on a disk kept: what was made in it, moved to it, or removed.
+
+    Some file systems sync no directory, and need not; and who may not read one cannot sync it.
+    """
     if is_local(directory):
-        sync_path(directory)
+        try:
+            sync_path(directory)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EACCES, errno.EPERM):
+                raise
 
 
 def sync_path(path: Path) -> None:
@@ -216,9 +232,6 @@ def sync_path(path: Path) -> None:
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
-    except OSError as error:  # some file systems sync no directory, and need not
-        if error.errno not in (errno.EINVAL, errno.EBADF):
-            raise
     finally:
         os.close(number)
 

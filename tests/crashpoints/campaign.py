@@ -94,8 +94,7 @@ class Campaign:
         begun = time.monotonic()
         seen = [0] * self._jobs
         while children:
-            number, _ = os.waitpid(-1, os.WNOHANG)
-            children = [child for child in children if child != number]
+            children = [child for child in children if not os.waitpid(child, os.WNOHANG)[0]]
             for job in range(self._jobs):
                 seen[job] += self._heard(answers / str(job), seen[job])
             if sum(seen) and sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""A stand-in for Spark: the protocol of its micro-batches, in this process and a thousand times as fast.
+"""A stand-in for Spark: the protocol of its micro-batches, in this process and a hundred times as fast.
 
 It keeps the same checkpoint (logs of offsets and commits, logs of the sources, versions of state), takes the same steps in the same
 order, repeats after a crash what it has planned and not completed, and calls the same code of ours: the decoder of sources, the
@@ -61,6 +61,7 @@ def stand_in() -> None:
     watch.POLL_S = watch.IDLE_S = microbatches.POLL_S = 0.0
     microbatches._compiled = _compiled
     execution._session = _session
+    execution._refuse_unfit = lambda options: None
     stateful._local_directory = lambda: None
 
 

@@ -9,7 +9,7 @@ from support import load
 
 from penstock.engine.running.execution import run
 from penstock.engine.running.options import RunOptions
-from penstock.engine.session.spark import STREAMING, beside
+from penstock.engine.session.spark import STREAMING, beside, refuse_session
 from penstock.errors import ConfigurationError
 
 pytestmark = pytest.mark.spark
@@ -53,6 +53,8 @@ def test_two_runs_go_on_side_by_side_in_a_session_and_leave_it_as_it_was(spark, 
         assert json.loads(planned[1])["conf"]["spark.sql.shuffle.partitions"] == str(partitions)
     assert settings(session) == before
     assert not session.streams.active
+    session.sparkContext.parallelize([(1,)]).toDF(["one"]).createOrReplaceTempView("ours")
+    assert session.table("ours").count() == 1
     assert session.table("two").count() == 2
 
 
@@ -71,4 +73,4 @@ def test_a_session_beside_has_what_the_other_knows(spark):
 
 def test_a_session_of_spark_connect_is_refused():
     with pytest.raises(ConfigurationError, match="is of Spark Connect"):
-        beside(SimpleNamespace(version="4.3.0"))
+        refuse_session(SimpleNamespace(version="4.3.0"))

@@ -3,6 +3,7 @@
 import json
 from importlib.metadata import version
 
+import pyspark
 import pytest
 from crashpoints.runner import Place, Start, points_of
 from crashpoints.workloads import WORKLOADS
@@ -11,8 +12,8 @@ from penstock.connectors.declaration import Jars, Release
 from penstock.connectors.kafka.place import JARS
 from penstock.connectors.sequence import with_ends
 from penstock.engine.running import realtime
-from penstock.engine.session import maven, stores, versions
-from penstock.engine.session.versions import Spark, installed, refuse_others
+from penstock.engine.session import maven, stores
+from penstock.engine.session.versions import Spark, installed, refuse_other_home, refuse_others
 from penstock.errors import ConfigurationError
 
 
@@ -22,7 +23,7 @@ def having(monkeypatch):
 
     def has(number):
         installed.cache_clear()
-        monkeypatch.setattr(versions, "version", lambda name: number)
+        monkeypatch.setattr(pyspark, "__version__", number)
 
     yield has
     monkeypatch.undo()
@@ -44,12 +45,28 @@ def test_each_version_between_is_taken(having, number):
     assert installed().version == number
 
 
-def test_the_java_part_is_of_the_same_version():
+def test_the_java_part_is_of_the_same_version(monkeypatch):
+    monkeypatch.delenv("SPARK_HOME", raising=False)
     refuse_others(version("pyspark"))
     with pytest.raises(
-        ConfigurationError, match="Spark itself, of the session that was given, is 3.5.1: unset SPARK_HOME, or pip"
+        ConfigurationError, match=r"of the session that was given, is 3\.5\.1: pip install 'pyspark~=3\.5\.0'"
     ):
         refuse_others("3.5.1")
+
+
+def test_a_home_of_another_version_is_refused_before_anything_is_touched(tmp_path, monkeypatch):
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-3.5.0-vendor-7.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"of SPARK_HOME \(.*\), is 3\.5\.0-vendor-7: unset SPARK_HOME"):
+        refuse_other_home()
+
+
+@pytest.mark.parametrize(
+    ("number", "minor"), [("4.1.0-amzn-1", (4, 1)), ("4.0.0.dev0", (4, 0)), ("4.1-vendor", (4, 1)), ("odd", (0, 0))]
+)
+def test_versions_of_vendors_are_read(number, minor):
+    assert Spark(number).minor == minor
 
 
 def test_capabilities_come_with_versions():
@@ -123,12 +140,12 @@ def test_a_run_does_not_go_back_to_an_older_spark(tmp_path):
     half = next(at for at, point in enumerate(points_of(place, workload)) if "commits/1" in point)
     place.anew(workload)
     assert place.start(workload, Start(half)).killed
-    starts = place.world / "runs" / "run" / "starts.jsonl"
-    now = f'"pyspark":"{version("pyspark")}"'
-    assert now in starts.read_text()
-    starts.write_text(starts.read_text().replace(now, '"pyspark":"4.9.1"'))
+    manifest = place.world / "runs" / "run" / "manifest.json"
+    now = f'"spark": "{version("pyspark")}"'
+    assert now in manifest.read_text()
+    manifest.write_text(manifest.read_text().replace(now, '"spark": "4.9.1"'))
     refused = place.start(workload, Start()).error
     assert "was run on Spark 4.9.1, and this is" in refused
     assert "pip install pyspark==4.9.1" in refused
-    starts.write_text(starts.read_text().replace('"pyspark":"4.9.1"', '"pyspark":"4.0.5"'))
+    manifest.write_text(manifest.read_text().replace('"spark": "4.9.1"', '"spark": "4.0.5"'))
     assert not place.to_the_end(workload).error

@@ -36,7 +36,7 @@ def pack(name: str, version: str) -> Path:
 
 def _make_anonymous(world: Path) -> None:
     """Take out of what a run says of its starts on which machine they were made, and where this clone lies."""
-    for path in world.rglob("*.json*"):
+    for path in (world / "runs" / "run" / "starts.jsonl", world / "runs" / "run" / "manifest.json"):
         text = path.read_text()
         own = text.replace(str(KEPT.parent.parent), "/penstock").replace(socket.gethostname(), "localhost")
         path.write_text(own.replace(platform.platform(), platform.system()))
@@ -51,7 +51,8 @@ def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def unpack(archive: Path) -> Place:
     """A stored run where it lay."""
     base = UNPACKED / archive.name.removesuffix(".tar.xz")
-    shutil.rmtree(base, ignore_errors=True)
+    if base.exists():
+        shutil.rmtree(base)
     base.mkdir(parents=True)
     with tarfile.open(archive) as file:
         file.extractall(base, filter="tar")

@@ -107,7 +107,7 @@ class DirectorySink(BoundSink):
         if self._run is not None and self._reached.get(group, -1) < batch:
             self._reached[group] = batch
             noted = json.dumps({"run": self._run, "reached": self._reached})
-            durable.write(directory / REACHED, noted)
+            durable.write(directory / REACHED, noted, kept="bytes")
         for file in files:
             final = directory / f"{batch:08d}-{group}-{file.final}"
             with suppress(FileNotFoundError):  # it was delivered before

@@ -471,7 +471,7 @@ class StreamLog:
             self._forget_connection()
             if isinstance(error, SourceError | SinkError):
                 raise
-            busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
             mend = (
                 "end the program that has it open in a transaction, which may be one that is paused"
                 if busy

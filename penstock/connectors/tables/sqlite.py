@@ -45,7 +45,7 @@ class Sqlite:
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, SinkError):
                 raise
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 mend = "end the program that has it open in a transaction, which may be a driver that is paused"
                 raise Unavailable(str(error), mend) from error
             mend = (

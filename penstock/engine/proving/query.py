@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from penstock.engine.running.watch import reason_in
 from penstock.errors import ApplicationNotFoundError, RunFailedError
 from penstock.runtime.letters import NOT_THE_USERS
 
@@ -159,12 +160,12 @@ class World:
         except RunFailedError:
             raise
         except Exception as error:
-            return str(error).splitlines()[0]
+            return reason_in(str(error))[0]
         finally:
             if query is not None:
                 query.stop()
         found = query.exception()
-        return "" if found is None else str(found).splitlines()[0]
+        return "" if found is None else reason_in(str(found))[0]
 
     def rows(self) -> list[str]:
         """What the sink holds."""

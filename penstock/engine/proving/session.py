@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.engine.session.java import java_home
+from penstock.engine.session.versions import installed
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -25,6 +26,7 @@ def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> I
     ----------
     packages: Maven coordinates, divided by commas. log: where what Spark prints goes.
     """
+    installed()
     os.environ["JAVA_HOME"] = str(java_home())
     builder = SparkSession.builder.master("local[2]").appName("penstock prove")
     for name, value in {**SETTINGS, **({"spark.jars.packages": packages} if packages else {}), **conf}.items():

@@ -29,7 +29,7 @@ from penstock.runtime.output import BORN, STAGING, SinkFiles, StagedFile, framed
 from penstock.runtime.tally import Tally
 from penstock.runtime.wiring import WiringReference
 from penstock.storage import durable
-from penstock.storage.place import address, path_of
+from penstock.storage.place import address, is_local, path_of
 from penstock.storage.tables import rows_of
 
 DIRECT = {
@@ -220,6 +220,8 @@ class NativeWriter:
         for number, part in enumerate(durable.matching(target, "part-*")):
             staged = target.with_name(f"{target.name}-{number:05d}.{suffix}")
             durable.move(part, staged)
+            if is_local(staged):
+                durable.sync_path(staged)  # Spark does not
             rows = rows_of(staged) if sink.kind == "parquet" else int(counted.get["rows"]) if number == 0 else 0
             yield StagedFile(sink.label, str(staged), f"native-{number:05d}.{suffix}", rows, staged.stat().st_size)
         durable.remove(target)

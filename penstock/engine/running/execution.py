@@ -1,7 +1,7 @@
 """A run: an application on Spark, from its options to its report."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,11 +23,20 @@ from penstock.engine.running.options import RunOptions
 from penstock.engine.running.steering import Steering
 from penstock.engine.running.watch import Watch, interruptible
 from penstock.engine.session.checkpoint import DISK
+from penstock.engine.session.java import java_home
 from penstock.engine.session.listener import listen
 from penstock.engine.session.maven import jars_of
-from penstock.engine.session.spark import beside, death_of_spark, settle, ship, start_session, write_on_disk
+from penstock.engine.session.spark import (
+    beside,
+    death_of_spark,
+    refuse_session,
+    settle,
+    ship,
+    start_session,
+    write_on_disk,
+)
 from penstock.engine.session.stores import settings_for
-from penstock.engine.session.versions import installed
+from penstock.engine.session.versions import installed, refuse_other_home
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
 from penstock.runs.report import Report
 from penstock.secret import conf_of
@@ -156,6 +165,7 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
     options, recording = binding.options, binding.recording
     watch = Watch(duration=options.duration, until_idle=bool(options.until_idle), log=str(recording.log.name))
     try:
+        _refuse_unfit(options)
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
         with interruptible(), _session(binding, way, live, steering) as spark:
@@ -185,11 +195,29 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
     )
 
 
+def _refuse_unfit(options: RunOptions) -> None:
+    """Refuse a session, a Spark or a Java on which nothing can run, before anything of an earlier run is touched.
+
+    Raises
+    ------
+    ConfigurationError, JavaNotFoundError: it is one.
+    """
+    if options.spark is None:
+        java_home()
+        refuse_other_home()
+        return
+    refuse_session(options.spark)
+    if options.conf or options.archives:
+        raise ConfigurationError(
+            "conf and archives belong to a session that the run starts; give them to spark= instead."
+        )
+
+
 @contextmanager
 def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) -> Iterator[SparkSession]:
     """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
-    with _given(options.spark, binding) if options.spark is not None else _own(binding) as spark:
+    with nullcontext(beside(options.spark)) if options.spark is not None else _own(binding) as spark:
         binding.settle_partitions(settle(spark, binding.layout.partitions))
         ship(spark, binding.application.module, recording.here, keep=options.spark is not None)
 
@@ -209,15 +237,6 @@ def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) 
             yield spark
         finally:
             silence()
-
-
-def _given(spark: SparkSession, binding: Binding) -> AbstractContextManager[SparkSession]:
-    options = binding.options
-    if options.conf or options.archives:
-        raise ConfigurationError(
-            "conf and archives belong to a session that the run starts; give them to spark= instead."
-        )
-    return nullcontext(beside(spark))
 
 
 @contextmanager

@@ -256,7 +256,9 @@ class MicroBatches:
         self._repeated[number] = self._repeated.get(number, 0) + 1
         if self._repeated[number] > REPEATS:
             return False
-        self._live.say("The cluster has lost a part in the middle of a micro-batch, which is repeated.")
+        self._live.say(
+            "A part of Spark was lost, or did not come up, in the middle of a micro-batch, which is repeated."
+        )
         queries[place].stop()
         self._agree(group)
         queries[place] = self._start(spark, groups, place, started_us)

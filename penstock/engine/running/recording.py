@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyspark
-from msgspec import structs
 
 import penstock
 from penstock.app.state import check_state_fits
@@ -43,7 +42,7 @@ from penstock.runs.files import (
 from penstock.runs.manifest import Driver, Head, Manifest, SinkPlace, head_of, stored_manifest
 from penstock.runs.progress import ProgressFile, Sums
 from penstock.runs.report import Report, report_of_run
-from penstock.runs.starts import Environment, Start, last_start, note_start
+from penstock.runs.starts import Environment, Start, note_start
 from penstock.runtime.output import DEAD_LETTERS
 from penstock.storage import durable, journal
 from penstock.storage.alone import alone
@@ -131,33 +130,39 @@ class Recording:
         ------
         IncompatibleStateError, ConfigurationError: what there is does not fit; nothing was changed.
         """
-        with alone(self.directory / MANIFEST):
-            resumed = self._prepare(manifest, fresh, inspect)
-        self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
-        return resumed
-
-    def _prepare(self, manifest: Manifest, fresh: bool, inspect: Inspect) -> bool:
+        before = self._manifest_now()
         earlier, stored = head_of(self.directory), None if fresh else self.stored()
         if earlier is not None:
             self._refuse_copied(earlier)
         if stored is not None:
             self._check(stored, manifest)
             manifest.place = stored.place if self._is_at(stored.place) else str(self.directory)
-            for name in ("run", "discarded", "orders", "ended", "places", "beginnings", "handed"):
+            for name in ("run", "discarded", "orders", "spark", "ended", "places", "beginnings", "handed"):
                 setattr(manifest, name, getattr(stored, name))
             inspect(manifest.run, manifest.discarded, manifest.places)
         else:
             manifest.place = str(self.directory)
             manifest.run, manifest.discarded = _identity(earlier)
             inspect(manifest.run, manifest.discarded, ())
-            if earlier is not None:
-                # Which runs are discarded is written down first, so that a kill in between is resumed.
-                structs.replace(manifest, discarding=True, driver=self._driver).write(self.directory)
+        manifest.driver, manifest.discarding = self._driver, stored is None and earlier is not None
+        with alone(self.directory / MANIFEST):
+            if self._manifest_now() != before:
+                raise RunLockedError(
+                    f"Another driver has begun {self.directory.name} at this moment: go on with that one, or start this again."
+                )
+            manifest.write(self.directory)
+            if manifest.discarding:  # which is written down first, so that a kill in between is resumed
                 self._discard(manifest.discarded)
-        manifest.driver = self._driver
+                manifest.discarding = False
+                manifest.write(self.directory)
         self._manifest = manifest
-        manifest.write(self.directory)
+        self._progress = ProgressFile(self.directory / PROGRESS, self._retain)
         return stored is not None
+
+    def _manifest_now(self) -> bytes | None:
+        with suppress(FileNotFoundError):
+            return durable.read(self.directory / MANIFEST)
+        return None
 
     def keep(self, **changes: Any) -> None:
         """Keep other values of the manifest's fields: how the run is divided, say, which its checkpoints fix."""
@@ -172,7 +177,7 @@ class Recording:
         ------
         IncompatibleStateError: an earlier start has read them in another.
         """
-        orders = self.manifest.orders
+        orders, self.manifest.spark = self.manifest.orders, installed().version
         if orders.setdefault(group, sources) != sources:
             raise IncompatibleStateError(
                 f"The query of {group} has read {', '.join(orders[group])} in this order when this run began, and now reads "
@@ -216,9 +221,8 @@ class Recording:
         self.keep(ended=True)
 
     def _keep_manifest(self) -> None:
-        with alone(
-            self.directory / MANIFEST
-        ):  # else who is paused in between would put an old one in the place of another driver's
+        # Else who is paused in between would put an old manifest in the place of another driver's.
+        with alone(self.directory / MANIFEST):
             self.refuse_taken_over()
             self.manifest.write(self.directory)
 
@@ -342,7 +346,7 @@ class Recording:
                 "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
             )
         self._refuse_moved(stored)
-        self._refuse_older_spark()
+        self._refuse_older_spark(stored)
         check_state_fits(stored.state, present.state)
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
         if stored.mode != present.mode:
@@ -387,20 +391,28 @@ class Recording:
 
     def _is_at(self, place: str) -> bool:
         """Whether a place is this directory, by whatever path."""
-        here = is_local(self.directory) and Path(place).exists() and self.directory.samefile(place)
-        return here or place == str(self.directory)
+        with suppress(OSError):
+            if is_local(self.directory) and self.directory.samefile(place):
+                return True
+        return place == str(self.directory)
 
     def _refuse_copied(self, earlier: Head) -> None:
         """Refuse a copy of a run that is still there: each would take the other's micro-batches in their sinks for its own."""
         if not earlier.place or self._is_at(earlier.place):
             return
-        other = None
+        there, other = path_of(earlier.place), None
         with suppress(OSError, PenstockError):  # what cannot be read is no run that goes on
-            other = head_of(path_of(earlier.place))
-        if other is not None and earlier.run in (other.run, *other.discarded):
+            other = head_of(there)
+        if other is None or earlier.run not in (other.run, *other.discarded):
+            return
+        probe = f".here-{self._driver.id}"
+        durable.write(self.directory / probe, b"", kept="no")
+        same = (there / probe).exists()  # by another name, as of a second mount
+        durable.remove(self.directory / probe)
+        if not same:
             raise IncompatibleStateError(
                 f"{self.directory} is a copy of the run in {earlier.place}, and both would write to the same sinks as if they were one: go on "
-                "in that one, or remove it if this one is to go on in its place; or start under another --name, and with other sinks."
+                "in that one, or start under another --name, with other sinks."
             )
 
     def _refuse_moved(self, stored: Manifest) -> None:
@@ -408,17 +420,16 @@ class Recording:
         if self._is_at(stored.place) or not stored.state:
             return
         raise IncompatibleStateError(
-            f"{self.directory} was {stored.place} when this run began, and Spark's checkpoint names the files of its state by that: move it "
+            f"{self.directory} was {stored.place} when this run was started last, and Spark's checkpoint names the files of its state by that: move it "
             "back, or start afresh with --fresh."
         )
 
-    def _refuse_older_spark(self) -> None:
+    def _refuse_older_spark(self, stored: Manifest) -> None:
         """Refuse a Spark that is older than the run's last one: nobody has tried whether it reads that one's checkpoint."""
-        last = last_start(self.directory)
-        if last is not None and Spark(last.environment.pyspark).minor > installed().minor:
+        if stored.spark and Spark(stored.spark).minor > installed().minor:
             raise IncompatibleStateError(
-                f"{self.directory.name} was run on Spark {last.environment.pyspark}, and this is {installed().version}, which may not read what "
-                f"that has written: pip install pyspark=={last.environment.pyspark}, or start afresh with --fresh, or under another --name."
+                f"{self.directory.name} was run on Spark {stored.spark}, and this is {installed().version}, which may not read what "
+                f"that has written: pip install pyspark=={stored.spark}, or start afresh with --fresh, or under another --name."
             )
 
 

@@ -5,10 +5,14 @@ from typing import Any
 
 from penstock.app.application import App
 from penstock.app.spelling import did_you_mean
-from penstock.engine.running.execution import RunResult
-from penstock.engine.running.execution import run as run_with
-from penstock.engine.running.options import RunOptions
+from penstock.engine.session.versions import installed
 from penstock.errors import ConfigurationError
+
+installed()  # before what other versions of Spark do not have is imported
+
+from penstock.engine.running.execution import RunResult  # noqa: E402
+from penstock.engine.running.execution import run as run_with  # noqa: E402
+from penstock.engine.running.options import RunOptions  # noqa: E402
 
 
 def run(app: App, **options: Any) -> RunResult:

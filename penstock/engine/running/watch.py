@@ -139,26 +139,32 @@ def lost_a_part(failure: str) -> bool:
     as a whole can be repeated.
     """
     lost = r"Job aborted due to stage failure: (A shuffle map stage with indeterminate|.*ExecutorLostFailure)"
-    return bool(re.search(f"{lost}|{SLOW_TO_START}", failure))
+    slow = (
+        SLOW_TO_START in failure and "Job aborted" not in failure
+    )  # of tasks, workers that do not come are no accident
+    return slow or bool(re.search(lost, failure))
 
 
 RESUMES = "Nothing is lost: what was not committed is still queued, and running again resumes"
 """Of a failure whose cause is known to pass, or to be the application's or a sink's."""
 
 
-def _explained(error: BaseException, log: str) -> RunFailedError:
-    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line; and what has become of events."""
-    text = str(error)
+def reason_in(text: str) -> tuple[str, bool]:
+    """The line of a failure of Spark's that says why: our own words, those of Python, or what Java names last; and whether it is one of
+    the first two.
+    """
     ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
     python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
     caused = re.findall(r"^Caused by: (.*)", text, re.MULTILINE)
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    reason = (ours or python or caused or [first])[-1].strip().removesuffix(".")
-    then = (
-        RESUMES
-        if ours or python
-        else "What was not committed is still queued: once that is mended, running again resumes"
-    )
+    first = next((line for line in text.splitlines() if line.strip()), text)
+    return (ours or python or caused or [first])[-1].strip().removesuffix("."), bool(ours or python)
+
+
+def _explained(error: BaseException, log: str) -> RunFailedError:
+    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line; and what has become of events."""
+    text = str(error) or type(error).__name__
+    reason, known = reason_in(text)
+    then = RESUMES if known else "What was not committed is still queued: once that is mended, running again resumes"
     for cause in (_dead_worker, _unread_file, _colon, _gone_messages):
         found = cause(text, reason)
         if found is not None:

@@ -114,7 +114,7 @@ def start_session(
     path = Path(log.name).absolute()
     logging = path.with_name("log4j2.properties")
     loggers = {"triggers": installed().triggers, "state_server": installed().state_server}
-    durable.write(logging, LOGGING.format(path=_as_property(path), **loggers), synced=False)
+    durable.write(logging, LOGGING.format(path=_as_property(path), **loggers), kept="no")
     _renew_jvm(jars)
     settings = SparkConf(loadDefaults=True).setAppName(name).setMaster(master)
     own = f"-Dlog4j2.configurationFile={logging.as_uri()}"
@@ -235,10 +235,8 @@ def write_on_disk(spark: SparkSession) -> None:
         spark.conf.set(MANAGER, str(spark.conf.get(MANAGER, installed().checkpoint_manager)))
 
 
-def beside(spark: SparkSession) -> SparkSession:
-    """A session beside one that somebody else has started, with its settings, views and functions; that one stays as it is.
-
-    So several runs may go on in it side by side.
+def refuse_session(spark: object) -> None:
+    """Refuse a session in which no run could go on.
 
     Raises
     ------
@@ -250,7 +248,15 @@ def beside(spark: SparkSession) -> SparkSession:
             "none, with --master."
         )
     refuse_others(spark.version)
+
+
+def beside(spark: SparkSession) -> SparkSession:
+    """A session beside one that somebody else has started, with its settings, views and functions; that one stays as it is.
+
+    So several runs may go on in it side by side.
+    """
     own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    vars(sys.modules[SparkSession.__module__])["_monkey_patch_RDD"](spark)  # `toDF` of RDDs would make frames of ours
     for name, value in STREAMING.items():
         own.conf.set(name, value)
     return own

@@ -1,10 +1,10 @@
 """What the versions of Spark differ in, of what is used of them: each capability by its name. What else differs stands nowhere else."""
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,8 +28,8 @@ class Spark:
     @property
     def minor(self) -> tuple[int, int]:
         """As (4, 3)."""
-        major, minor, *_ = self.version.split(".")
-        return int(major), int(minor)
+        found = re.match(r"(\d+)\.(\d+)", self.version)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
 
     @property
     def admits(self) -> bool:
@@ -76,12 +76,9 @@ def installed() -> Spark:
     ------
     ConfigurationError: it is none that Penstock runs on.
     """
-    try:
-        found = Spark(version("pyspark"))
-    except PackageNotFoundError:  # there, and installed by no package manager: from an archive of Spark's own
-        import pyspark
+    import pyspark  # here, so that who has none is told of the extra that brings it
 
-        found = Spark(pyspark.__version__)
+    found = Spark(pyspark.__version__)
     if not OLDEST <= found.minor <= NEWEST:
         raise ConfigurationError(
             f"Penstock needs Spark {_name(OLDEST)} to {_name(NEWEST)}, and this is {found.version} in {_place()}: pip install '{WANTED}' where "
@@ -91,7 +88,7 @@ def installed() -> Spark:
 
 
 def refuse_others(java: str) -> None:
-    """Refuse a Java part of Spark that is of another version than its Python part.
+    """Refuse a Spark whose Java part is of another version than its Python part.
 
     Parameters
     ----------
@@ -103,10 +100,23 @@ def refuse_others(java: str) -> None:
     """
     if Spark(java).minor != installed().minor:
         home = os.environ.get("SPARK_HOME")
-        where = f"SPARK_HOME ({home})" if home else "the session that was given"
+        where, mend = (f"SPARK_HOME ({home})", "unset SPARK_HOME, or ") if home else ("the session that was given", "")
+        fitting = _name(Spark(java).minor)
         raise ConfigurationError(
-            f"PySpark is {installed().version} and Spark itself, of {where}, is {java}: unset SPARK_HOME, or pip install pyspark=={java}."
+            f"PySpark is {installed().version} and Spark itself, of {where}, is {java}: {mend}pip install 'pyspark~={fitting}.0'."
         )
+
+
+def refuse_other_home() -> None:
+    """The same of ``SPARK_HOME``, before anything is started.
+
+    Raises
+    ------
+    ConfigurationError: it is of another version.
+    """
+    home = os.environ.get("SPARK_HOME")
+    for jar in Path(home, "jars").glob("spark-core_*.jar") if home else ():
+        refuse_others(jar.stem.removeprefix("spark-core_").partition("-")[2])
 
 
 def _name(minor: tuple[int, int]) -> str:
