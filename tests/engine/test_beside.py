@@ -62,11 +62,11 @@ def test_a_session_beside_has_what_the_other_knows(spark):
     session = spark.get()
     session.conf.set("spark.sql.ansi.enabled", "false")
     session.range(5).createOrReplaceTempView("five")
-    own = beside(session)
-    assert own.table("five").count() == 5
-    assert own.conf.get("spark.sql.ansi.enabled") == "false"
-    assert {name: own.conf.get(name) for name in STREAMING} == STREAMING
-    own.conf.set("spark.sql.shuffle.partitions", "77")
+    with beside(session) as own:
+        assert own.table("five").count() == 5
+        assert own.conf.get("spark.sql.ansi.enabled") == "false"
+        assert {name: own.conf.get(name) for name in STREAMING} == STREAMING
+        own.conf.set("spark.sql.shuffle.partitions", "77")
     assert session.conf.get("spark.sql.shuffle.partitions") != "77"
     session.conf.unset("spark.sql.ansi.enabled")
 

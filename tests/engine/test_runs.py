@@ -48,7 +48,7 @@ def test_a_run_with_state_that_was_moved_says_where_it_belongs(run_app, words, t
     run_app("counter", sources=words("a"))
     (tmp_path / "runs").rename(tmp_path / "elsewhere")
     with pytest.raises(
-        IncompatibleStateError, match=r"elsewhere/\w+ was .*/runs/\w+ when this run began.*move it back"
+        IncompatibleStateError, match=r"elsewhere/\w+ was .*/runs/\w+ when this run was started last.*move it back"
     ):
         run_app("counter", sources=words("b"), runs=tmp_path / "elsewhere")
     (tmp_path / "runs").symlink_to("elsewhere")  # now it is there, too

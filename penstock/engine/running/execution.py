@@ -1,7 +1,7 @@
 """A run: an application on Spark, from its options to its report."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -217,7 +217,7 @@ def _refuse_unfit(options: RunOptions) -> None:
 def _session(binding: Binding, way: Way, live: Live, steering: Steering | None) -> Iterator[SparkSession]:
     """A session that has the application, and keeps the queries' progress: the one given, or one of the run's own."""
     options, recording = binding.options, binding.recording
-    with nullcontext(beside(options.spark)) if options.spark is not None else _own(binding) as spark:
+    with beside(options.spark) if options.spark is not None else _own(binding) as spark:
         binding.settle_partitions(settle(spark, binding.layout.partitions))
         ship(spark, binding.application.module, recording.here, keep=options.spark is not None)
 

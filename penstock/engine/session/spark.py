@@ -250,16 +250,20 @@ def refuse_session(spark: object) -> None:
     refuse_others(spark.version)
 
 
-def beside(spark: SparkSession) -> SparkSession:
-    """A session beside one that somebody else has started, with its settings, views and functions; that one stays as it is.
-
-    So several runs may go on in it side by side.
+@contextmanager
+def beside(spark: SparkSession) -> Iterator[SparkSession]:
+    """Within the block, a session beside one that somebody else has started, with its settings, views and functions; that one stays
+    as it is, so several runs may go on side by side.
     """
     own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-    vars(sys.modules[SparkSession.__module__])["_monkey_patch_RDD"](spark)  # `toDF` of RDDs would make frames of ours
     for name, value in STREAMING.items():
         own.conf.set(name, value)
-    return own
+    try:
+        yield own
+    finally:
+        vars(sys.modules[SparkSession.__module__])["_monkey_patch_RDD"](
+            spark
+        )  # `toDF` of RDDs goes by the last session that was made
 
 
 @contextmanager
