@@ -57,13 +57,9 @@ SINKS = (
     Sink("spark_memory_complete", "Spark's memory sink, complete", "4.2", "a restart makes the table anew"),
     Sink("spark_python_datasource", "the stream writer of Spark's tutorial on Python data sources", "4.2", NOTHING),
     Sink(
-        "kafka_sink", "Spark's Kafka sink", "4.2", LEAST, "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", server=("KAFKA", "kafka")
-    ),
-    Sink(
         "jdbc_postgresql", "JDBC into PostgreSQL, foreachBatch", "4.2", LEAST, "org.postgresql:postgresql:42.7.14",
         server=("PG", "postgresql"),
     ),
-    Sink("jdbc_sqlite", "JDBC into SQLite, foreachBatch", "4.2", LEAST, "org.xerial:sqlite-jdbc:3.54.1.0"),
     Sink("delta_sink", "Delta 4.4.0", "4.2", ONCE, DELTA, DELTA_CONF),
     Sink("delta_foreach_append", "Delta, two tables, foreachBatch", "4.2", LEAST, DELTA, DELTA_CONF),
     Sink("delta_foreach_txn", "the same with txnAppId and txnVersion", "4.2", ONCE, DELTA, DELTA_CONF),

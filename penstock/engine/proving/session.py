@@ -28,6 +28,7 @@ def plain_session(packages: str | None, conf: Mapping[str, str], log: Path) -> I
     """
     installed()
     os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of its workers, which would be any that is called python3
     builder = SparkSession.builder.master("local[2]").appName("penstock prove")
     for name, value in {**SETTINGS, **({"spark.jars.packages": packages} if packages else {}), **conf}.items():
         builder = builder.config(name, value)
