@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 
-from crashpoints.servers import running  # noqa: E402
+from crashpoints.crash_servers import running  # noqa: E402
 from versions import VERSIONS, environment  # noqa: E402
 
 

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from crashpoints.campaign import Campaign, table
+from crashpoints.crash_servers import running
 from crashpoints.on_spark import campaign as on_spark
 from crashpoints.points import HOWS
 from crashpoints.runner import Start
-from crashpoints.servers import running
 from crashpoints.workloads import SERVERS, WORKLOADS, Workload
 
 

@@ -20,6 +20,7 @@ from crashpoints.workloads import SERVERS, WORKLOADS, Workload
 
 from penstock.errors import ConfigurationError, PenstockError
 
+TESTS = Path(__file__).parent.parent
 MASTER = "local[2]"
 SPARKS = ("checkpoint/", ".staging/", "mkdir ")
 """Parts of the names of points that are Spark's, or its workers'."""
@@ -68,7 +69,8 @@ def started(workload: Workload, world: Path, step: Step | None = None) -> dict[s
     """A start in a process of its own: what it has said, None where it was killed."""
     (world / SAID).unlink(missing_ok=True)
     command = [sys.executable, "-m", "crashpoints.on_spark", workload.name, str(world), *map(str, step or ())]
-    environment = {**os.environ, "CRASHPOINTS_SERVERS": json.dumps(SERVERS)}
+    path = os.pathsep.join((str(TESTS.parent), str(TESTS)))
+    environment = {**os.environ, "PYTHONPATH": path, "CRASHPOINTS_SERVERS": json.dumps(SERVERS)}
     with (world.parent / "said").open("a") as said:
         subprocess.run(command, env=environment, stdout=said, stderr=said, start_new_session=True, timeout=300)
     answer: dict[str, Any] | None = json.loads((world / SAID).read_text()) if (world / SAID).exists() else None

@@ -43,7 +43,7 @@ class Workload:
     sinks: the same; those without are JSON Lines in the run's directory.
     prepare: puts the input into a world.
     expected: of each sink, and the number of dead letters.
-    server: which it needs; see `servers`.
+    server: which it needs; see `crash_servers`.
     before: what has been done before the first start under test.
     """
 
