@@ -10,14 +10,16 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stored")]
+sys.path.insert(0, str(ROOT / "tests" / "stored"))
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-import pyspark  # noqa: E402
-from crashpoints.on_spark import Step, started  # noqa: E402
-from crashpoints.runner import Place  # noqa: E402
-from stored_runs import NAMES, UNPACKED, pack, workload_of  # noqa: E402
+import pyspark
+from crashpoints.on_spark import Step, started
+from crashpoints.runner import Place
+from stored_runs import NAMES, UNPACKED, pack, workload_of
 
-import penstock  # noqa: E402
+import penstock
 
 COMMIT = Step("sync runs/run/batches-main.jsonl", 1)
 

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-from crashpoints.crash_servers import running  # noqa: E402
-from versions import VERSIONS, environment  # noqa: E402
+from crashpoints.crash_servers import running
+from versions import VERSIONS, environment
 
 
 class Sink(NamedTuple):
