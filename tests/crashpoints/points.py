@@ -188,7 +188,7 @@ def _watch_sqlite(points: Points) -> None:
         if not READS.match(statement):
             points.come(f"sql {' '.join(statement.split())[:60]}")
 
-    class Cursor(sqlite3.Cursor):
+    class Watched:
         def execute(self, statement: str, *rest: Any) -> Any:
             come(statement)
             return super().execute(statement, *rest)
@@ -201,21 +201,12 @@ def _watch_sqlite(points: Points) -> None:
             come(statements)
             return super().executescript(statements)
 
-    class Connection(sqlite3.Connection):
+    class Cursor(Watched, sqlite3.Cursor):
+        pass
+
+    class Connection(Watched, sqlite3.Connection):
         def cursor(self, factory: Any = Cursor) -> Any:
             return super().cursor(factory)
-
-        def execute(self, statement: str, *rest: Any) -> Any:
-            come(statement)
-            return super().execute(statement, *rest)
-
-        def executemany(self, statement: str, rows: Any) -> Any:
-            come(statement)
-            return super().executemany(statement, rows)
-
-        def executescript(self, statements: str) -> Any:
-            come(statements)
-            return super().executescript(statements)
 
         def commit(self) -> None:
             if self.in_transaction:
@@ -243,8 +234,8 @@ def _watch_postgresql(points: Points) -> None:
         points.come("sql commit")
         commit(self)
 
-    psycopg.Cursor.execute = executed  # type: ignore[method-assign]
-    psycopg.Connection.commit = committed  # type: ignore[method-assign]
+    psycopg.Cursor.execute = executed
+    psycopg.Connection.commit = committed
 
 
 # --- what is asked of others ------------------------------------------------------------------------------

@@ -249,7 +249,7 @@ class Query:
 
     def _decoded(self, task: int, bound: BoundSource, inputs: list[pa.RecordBatch]) -> list[pa.Table]:
         number = [source.name for source in self._wiring.topology.sources].index(bound.source.name)
-        decode.TaskContext = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: task))  # type: ignore[misc]
+        decode.TaskContext = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: task))
         made = [pa.Table.from_batches([batch]) for batch in decode.decoder(self._group.wiring, number, bound)(inputs)]
         times = [time for table in made for time in table["time"].to_pylist() if time != NONE]
         if times and self._wiring.topology.sources[number].event_time is not None:
