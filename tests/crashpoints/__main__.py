@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -18,9 +19,16 @@ from crashpoints.workloads import SERVERS, WORKLOADS, Workload
 
 
 def _start(text: str) -> Start:
-    how, _, rest = text.partition("@")
-    at, _, seed = rest.partition("#")
-    return Start(int(at), how, int(seed or 0))
+    found = re.fullmatch(rf"({'|'.join(HOWS)})@(\d+)(?:#(\d+))?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no HOW@POINT or HOW@POINT#SEED, where HOW is one of {', '.join(HOWS)}"
+        )
+    return Start(int(found[2]), found[1], int(found[3] or 0))
+
+
+def _starts(text: str) -> tuple[Start, ...]:
+    return tuple(map(_start, text.split(",")))
 
 
 def main() -> int:
@@ -37,7 +45,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--without-servers", action="store_true", help="only workloads that need no server")
     parser.add_argument("--on-spark", action="store_true", help="on Spark, at the steps of commits, each some 30 s")
-    parser.add_argument("--at", help="one try: HOW@POINT[#SEED][,HOW@POINT[#SEED]]")
+    parser.add_argument("--at", type=_starts, help="one try: HOW@POINT[#SEED][,HOW@POINT[#SEED]]")
     given = parser.parse_args()
     wanted = [workload for workload in WORKLOADS if workload.name in (given.only or names)]
     if given.without_servers:
@@ -58,15 +66,15 @@ def _try(given: argparse.Namespace, wanted: list[Workload], base: Path) -> int:
         return 1 if on_spark(wanted, lambda text: print(text, flush=True)) else 0
     campaign = Campaign(wanted, base, given.jobs, given.seed, lambda text: print(f"\n{text}", flush=True))
     if given.at:
-        starts = tuple(map(_start, given.at.split(",")))
-        campaign.again([(workload.name, starts) for workload in wanted])
-        print("\n".join(verdict.wrong for verdict in campaign.wrong) or "All as it must be.")
+        campaign.again([(workload.name, given.at) for workload in wanted])
+        fine = "The point has not come: there are fewer." if campaign.missed else "All as it must be."
+        print("\n".join(verdict.wrong for verdict in campaign.wrong) or fine)
     else:
         campaign.run(given.how or HOWS, given.share, given.pairs)
-        print("\n" + table(campaign))
+        print(f"\n{table(campaign)}\n\nNot counted, for a point has not come: {campaign.missed}")
     if not campaign.wrong:
         shutil.rmtree(base)
-    return 1 if campaign.wrong else 0
+    return 1 if campaign.wrong or (given.at and campaign.missed) else 0
 
 
 if __name__ == "__main__":

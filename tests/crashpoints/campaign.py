@@ -46,6 +46,8 @@ class Campaign:
         self._draw = random.Random(seed)
         self.tallies = {name: Tally() for name in self._workloads}
         self.wrong: list[Verdict] = []
+        self.missed = 0
+        """Tries in which a point has not come."""
         self._after: dict[tuple[str, int], int] = {}
 
     def run(self, hows: Iterable[str], share: float, pairs: int) -> None:
@@ -120,7 +122,10 @@ class Campaign:
 
     def _note(self, verdict: Verdict) -> None:
         tally = self.tallies[verdict.workload]
-        if len(verdict.starts) == 1:
+        self.missed += not verdict.befell
+        if not verdict.befell:
+            pass  # a start that went on otherwise than the one before it: nothing was tried
+        elif len(verdict.starts) == 1:
             start = verdict.starts[0]
             tally.singles[start.how] = tally.singles.get(start.how, 0) + 1
             if start.how != PAUSE and verdict.points:
@@ -150,7 +155,7 @@ class Campaign:
                 workload = self._workloads[name]
                 if starts:
                     verdict = tried(place, workload, starts)
-                    print(json.dumps([name, starts, verdict.wrong, verdict.points]), file=file)
+                    print(json.dumps([name, starts, verdict.wrong, verdict.points, verdict.befell]), file=file)
                 else:
                     print(json.dumps([name, points_of(place, workload)]), file=file)
 

@@ -63,6 +63,8 @@ class Verdict:
     wrong: str
     points: int = 0
     """How many the last start had."""
+    befell: bool = True
+    """Whether all points have come at which something was to befall a start."""
 
     @property
     def line(self) -> str:
@@ -211,17 +213,20 @@ WAITS = (f"{RunLockedError.__name__}:", "has it open in a transaction", "databas
 def tried(place: Place, workload: Workload, starts: tuple[Start, ...]) -> Verdict:
     """What becomes of a workload whose starts meet something one after the other, and which is then run to its end."""
     place.anew(workload)
+    befell = True
     for number, start in enumerate(starts):
         if start.how == PAUSE:
-            wrong = _taken_over(place, workload, start)
+            paused, wrong = _taken_over(place, workload, start)
             if wrong:
                 return Verdict(workload.name, starts, wrong)
+            befell &= paused
             continue
         ended = place.start(workload, start, **_options(workload, number))
+        befell &= ended.killed
         if ended.error and OVER not in ended.error:
             return Verdict(workload.name, starts, f"start {number + 1} has failed: {ended.error}")
     ended = place.to_the_end(workload, **_options(workload, len(starts)))
-    return Verdict(workload.name, starts, ended.error, len(ended.points))
+    return Verdict(workload.name, starts, ended.error, len(ended.points), befell)
 
 
 def _options(workload: Workload, number: int) -> dict[str, Any]:
@@ -231,17 +236,18 @@ def _options(workload: Workload, number: int) -> dict[str, Any]:
     return {"fresh": False}
 
 
-def _taken_over(place: Place, workload: Workload, start: Start) -> str:
-    """What is wrong once a driver was paused, another has taken its run over and gone to its end, and the first goes on."""
+def _taken_over(place: Place, workload: Workload, start: Start) -> tuple[bool, str]:
+    """Whether a driver was paused, and what is wrong once another has taken its run over and gone to its end, and the first goes on."""
     first = place.paused(workload, start)
-    if next(first).killed:
+    paused = next(first).killed
+    if paused:
         second = place.start(workload, UNDISTURBED, take_over=True)
         if second.error and not any(words in second.error for words in (OVER, *WAITS)):
-            return f"the one that takes over has failed: {second.error}"
+            return True, f"the one that takes over has failed: {second.error}"
         woken = next(first)
         if woken.error and "Error: " not in woken.error.partition("\n")[0]:
-            return f"the one that wakes has failed: {woken.error}"
-    return ""
+            return True, f"the one that wakes has failed: {woken.error}"
+    return paused, ""
 
 
 def amiss(workload: Workload, world: Path) -> str:
