@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from inspect import getattr_static
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -129,6 +130,20 @@ class ProcessingElement(msgspec.Struct, dict=True):
     def merge(self, other: Any) -> None:
         """Take in the state of another part of the same window, which comes after this one."""
 
+    @classmethod
+    def migrate(cls, old: dict[str, Any]) -> "ProcessingElement":
+        """Make today's state of what an earlier version of this class has stored and this one cannot read; a `classmethod`.
+
+        Called for each instance when it is touched first. Keep it until no instance of that version is left.
+
+        Parameters
+        ----------
+        old: the stored fields by their names, whichever version has stored them. Those that this class has, too, and reads, are
+            of its types; the others as MessagePack has them: texts for decimals, UUIDs and durations, lists for sets and tuples, dicts
+            for events. What is put into a field so is read as the field's type.
+        """
+        raise NotImplementedError
+
     @property
     def now(self) -> datetime:
         """The micro-batch's processing time; the same when a batch is replayed after a crash."""
@@ -166,7 +181,7 @@ WINDOW_HOOKS = ("on_event", "on_batch", "on_close", "on_late", "merge")
 
 def overrides(prototype: type[ProcessingElement], hook: str) -> bool:
     """Whether a prototype has its own body for a hook."""
-    return getattr(prototype, hook) is not getattr(ProcessingElement, hook)
+    return getattr_static(prototype, hook) is not getattr_static(ProcessingElement, hook)
 
 
 @runtime_checkable
@@ -375,6 +390,12 @@ def _check_hooks(element: Element) -> None:
                 getattr(prototype, hook), given, f"Element {name}: {hook}", f"write it as {example}", awaited=awaited
             )
     check_methods(name, prototype, HOOKS)
+    if overrides(prototype, "migrate"):
+        if not isinstance(getattr_static(prototype, "migrate"), classmethod):
+            raise TopologyError(
+                f"Element {name}: migrate makes an instance, so there is none yet: write it as @classmethod def migrate(cls, old)."
+            )
+        check_function(prototype.migrate, 1, f"Element {name}: migrate", "write it as def migrate(cls, old)")
 
 
 def check_cases(element: Element) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.app.earlier import EARLIER, OWN_CLASS, may_migrate, with_earlier
 from penstock.app.element import Element, overrides
 from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.reducers import count
@@ -19,6 +20,7 @@ LARGEST_STATE = 32 << 20
 """Bytes of one instance; a page holds at least one, and travels through one of Spark's sockets."""
 
 MEND = "put it back, or start afresh with --fresh (which discards the stored state), or under another --name"
+MIGRATE = f"give it migrate(old), which makes its state of what was stored, or {MEND}"
 
 BY_SPARK = "by Spark"
 
@@ -26,14 +28,22 @@ Schema = dict[str, Any]
 """Of an element, as JSON: its hop, how it is kept, its key in order, what its state means, and the state's shape in full."""
 
 
-def describe_state(topology: Topology) -> dict[str, Schema]:
-    """The schema of each element that keeps state."""
-    schemas = {}
+def describe_state(topology: Topology, stored: dict[str, Schema] | None = None) -> dict[str, Schema]:
+    """The schema of each element that keeps state.
+
+    Parameters
+    ----------
+    stored: the schemas of a run that is to go on, whose state an element with ``migrate`` may read in shapes that it has had.
+    """
+    schemas: dict[str, Schema] = {}
     for element in topology.elements:
         if element.keyed:
             schemas[element.name] = _schema(element, topology.depths[element.name])
         elif isinstance(element.body, WindowQuery | JoinQuery):
             schemas[element.name] = _schema_of_query(element, element.body)
+    for name, old in (stored or {}).items():
+        if name in schemas:
+            schemas[name] = with_earlier(old, schemas[name], topology.element(name))
     return schemas
 
 
@@ -56,11 +66,10 @@ def check_state_fits(stored: dict[str, Schema], present: dict[str, Schema]) -> N
         changed = changed or _misfit_of_meaning(old["means"], new["means"])
         if changed is not None:
             raise _refused(name, changed)
-        trouble = (
-            _misfit_of_columns(old, new) if old["kept"] == BY_SPARK else misfit(old["state"], new["state"], "its state")
-        )
+        trouble = _misfit_of_columns(old, new) if old["kept"] == BY_SPARK else _misfit_of_objects(old, new)
         if trouble is not None:
-            raise IncompatibleStateError(f"Element {name}: {_named(trouble, old['means'])}: {MEND}.")
+            mend = MIGRATE if may_migrate(new) else MEND
+            raise IncompatibleStateError(f"Element {name}: {_named(trouble, old['means'])}: {mend}.")
 
 
 def _refused(name: str, what: str) -> IncompatibleStateError:
@@ -70,7 +79,7 @@ def _refused(name: str, what: str) -> IncompatibleStateError:
 def _schema(element: Element, stage: int) -> Schema:
     prototype = element.prototype
     kept = prototype if element.state is None else element.state
-    means: dict[str, Any] = {"form": "a class of its own"}
+    means: dict[str, Any] = {"form": OWN_CLASS}
     if isinstance(prototype, type) and issubclass(prototype, Stepwise):
         means = prototype.meaning()
         if prototype.by_input:
@@ -132,6 +141,16 @@ def _misfit_of_columns(old: Schema, new: Schema) -> str | None:
     if all(is_same(old[part], new[part]) for part in ("means", "state")):
         return None
     return "what Spark keeps of it is known by its place, and the reducers, or the events or fields that it holds, have changed"
+
+
+def _misfit_of_objects(old: Schema, new: Schema) -> str | None:
+    """Each shape in which instances may lie must be read, or migrated."""
+    migrated = new.get(EARLIER, [])
+    for shape in (*old.get(EARLIER, []), old["state"]):
+        trouble = None if shape in migrated else misfit(shape, new["state"], "its state")
+        if trouble is not None:
+            return trouble
+    return None
 
 
 def _named(trouble: str, means: dict[str, Any]) -> str:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, NamedTuple
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.state import LARGEST_STATE
@@ -19,8 +17,10 @@ from penstock.kinds.annotations import demanding
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.runtime.awaiting import outcome, run, side_by_side
 from penstock.runtime.delivery import Delivery
+from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.hottest import Hottest
+from penstock.runtime.instance import Instance, decode_shallow
 from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS, Failure, described
 from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
@@ -28,8 +28,6 @@ from penstock.runtime.log import AtWork, working
 from penstock.runtime.pages import Page, Pages, PageStore
 from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
-
-State = TypeVar("State")
 
 REARMED_AT_MOST = 1000
 """How often in one batch an instance may set its timer to a time that has passed already."""
@@ -40,23 +38,6 @@ BYTES_PER_REPLAY = 1000
 
 SHORT = 1 << 16
 """Texts below this length are surely small enough."""
-
-
-class Instance(msgspec.Struct, Generic[State], array_like=True):
-    """An instance as its page keeps it. Times are in seconds since the epoch."""
-
-    state: State
-    touched: float
-    """When it last got an event, in processing time."""
-    due: float | None = None
-    """When its own timer fires."""
-    interval: float | None = None
-    """When its prototype's interval ends."""
-
-    @property
-    def next_due(self) -> float | None:
-        """Its earliest timer."""
-        return min((time for time in (self.due, self.interval) if time is not None), default=None)
 
 
 class Container:
@@ -81,6 +62,9 @@ class Container:
         self._clock = now if element.timers == "processing" else watermark
         self._decode: Callable[[Any], Instance[Any]] = msgpack_decoder(Instance[self.prototype]).decode  # type: ignore[name-defined]
         self._encode = msgpack_encoder().encode
+        forms = stage.wiring.earlier.get(element.name, ())
+        self._form = len(forms)
+        self._earlier = EarlierReader(element.name, self.prototype, forms, self._key.decode) if forms else None
         self._plain_state, self._plain_types = _plain_fields(self.prototype)
         self._has_timers = element.has_timers
         self._live: dict[bytes, Instance[Any]] = {}
@@ -355,22 +339,28 @@ class Container:
             if stored is None:
                 header.instances += 1
                 self._made.add(identity)
-            page[identity] = entry = self._revive(stored)
+            page[identity] = entry = self._revive(identity, stored)
             self._adopt(identity, value(events[first[identity]]), entry, page)
 
-    def _revive(self, stored: Any) -> Instance[Any]:
+    def _read(self, identity: bytes, stored: Any) -> Instance[Any]:
+        """An instance from what its page holds of it, whichever version of the code has stored that."""
+        return self._decode(stored) if self._earlier is None else self._earlier.read(identity, stored)
+
+    def _revive(self, identity: bytes, stored: Any) -> Instance[Any]:
         """An instance from what its page holds of it, if anything, and it has not expired."""
-        entry = None if stored is None else self._decode(stored)
+        entry = None if stored is None else self._read(identity, stored)
         if entry is None or self._expired(entry):
             every, clock = self.element.every, self._clock
             interval = None if every is None else ((clock or 0.0) // every + 1) * every
-            entry = Instance(self.prototype(), self._context.now, None, interval)
+            entry = Instance(self.prototype(), self._context.now, None, interval, self._form)
         return entry
 
     def _before(self, identity: bytes) -> Instance[Any]:
         """An instance as it was before the delivery."""
         settled = self._settled.get(identity)
-        return self._decode(settled) if settled else self._revive(self._pages.stored(self._number(identity), identity))
+        if settled:
+            return self._decode(settled)
+        return self._revive(identity, self._pages.stored(self._number(identity), identity))
 
     def _adopt(self, identity: bytes, key: Any, entry: Instance[Any], page: Page | None = None) -> None:
         """Make an entry the living one of its instance."""
@@ -477,7 +467,7 @@ class Container:
         for number in self._pages.due(self._clock):
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
-                entry = self._decode(stored)
+                entry = self._read(identity, stored)
                 due = entry.next_due
                 if due is not None and self._expired(entry) and due <= self._fires_until(entry):
                     self._adopt(identity, self._key.decode(identity), entry, page)
@@ -510,7 +500,7 @@ class Container:
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
                 if not isinstance(stored, Instance):
-                    entry = self._decode(stored)
+                    entry = self._read(identity, stored)
                     if self._expired(entry):
                         self._forget(identity)
                     else:
@@ -599,7 +589,7 @@ class Container:
         for number in self._pages.next_to_sweep():
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
-                if identity not in self._live and self._expired(self._decode(stored)):
+                if identity not in self._live and self._expired(decode_shallow(stored)):
                     del page[identity]
                     self._pages.header.instances -= 1
 

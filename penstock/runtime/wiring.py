@@ -1,10 +1,12 @@
 """The wiring of a group: what every stage of it must know: codecs, who listens to what, where sinks lie."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
+from penstock.app.earlier import EarlierForm
 from penstock.app.element import Element
 from penstock.app.loader import AppReference
 from penstock.app.stream import Source, Stream
@@ -31,6 +33,8 @@ class WiringReference(msgspec.Struct, frozen=True):
     on_error: Literal["dead-letter", "stop"]
     log_level: LogLevel = "info"
     """The least that is kept of what elements log."""
+    earlier: tuple[tuple[str, tuple[EarlierForm, ...]], ...] = ()
+    """Of elements that migrate state, the forms in which it may lie."""
 
     def resolve(self) -> "Wiring":
         """The wiring, made once a process."""
@@ -40,7 +44,7 @@ class WiringReference(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=16)
 def _resolve(reference: WiringReference) -> "Wiring":
     topology = reference.application.load().topology().subset(reference.elements, reference.hops, reference.sources)
-    return Wiring(topology, reference.partitions, reference.sinks, reference.on_error)
+    return Wiring(topology, reference.partitions, reference.sinks, reference.on_error, dict(reference.earlier))
 
 
 class Wiring:
@@ -52,6 +56,7 @@ class Wiring:
     partitions: in how many partitions each keyed hop is divided.
     sinks: where each sink of the topology lies, and the dead letters.
     on_error: what becomes of an event that fails.
+    earlier: of elements that migrate state, the forms in which it may lie.
     """
 
     def __init__(
@@ -60,11 +65,13 @@ class Wiring:
         partitions: int,
         sinks: tuple[SinkFiles, ...],
         on_error: Literal["dead-letter", "stop"],
+        earlier: Mapping[str, tuple[EarlierForm, ...]] | None = None,
     ) -> None:
         self.topology = topology
         self.partitions = partitions
         self.sinks = sinks
         self.on_error = on_error
+        self.earlier = earlier or {}
         self.hops = topology.hops
         self.keyed = [element for element in topology.elements if element.keyed]
         self.deliveries = [(element, stream) for element in self.keyed for stream in element.inputs]

@@ -1,7 +1,8 @@
 """Test a topology in memory: no Spark, no JVM, and the test owns the clock."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.app.application import App
+from penstock.app.earlier import forms_of
+from penstock.app.state import check_state_fits, describe_state
 from penstock.app.stream import Sink, Source
 from penstock.app.window.windowing import FOREVER, SECOND
 from penstock.errors import PenstockError, TopologyError
@@ -107,6 +110,7 @@ class TopologyDriver:
                 )
             element.prepare()
         self._app = app
+        self._state = describe_state(self._topology)
         self._partitions = partitions
         self._on_error: Literal["dead-letter", "stop"] = app.on_error if dead_letters else "stop"
         self.now = start
@@ -123,7 +127,24 @@ class TopologyDriver:
 
     @cached_property
     def _wiring(self) -> Wiring:
-        return Wiring(self._topology, self._partitions, (), self._on_error)
+        earlier = {name: forms for name, schema in self._state.items() if (forms := forms_of(schema))}
+        return Wiring(self._topology, self._partitions, (), self._on_error, earlier)
+
+    def upgraded(self, app: App) -> "TopologyDriver":
+        """The driver of another version of the application, which goes on where this one is, as the start of a run would.
+
+        Raises
+        ------
+        IncompatibleStateError: the state does not fit, and is not migrated.
+        """
+        other = TopologyDriver(
+            app, partitions=self._partitions, start=self._start, dead_letters=self._on_error != "stop"
+        )
+        other._state = describe_state(other._topology, self._state)
+        check_state_fits(self._state, other._state)
+        other.now, committed = self.now, deepcopy(self._committed)
+        other._committed = replace(committed, stores={**other._committed.stores, **committed.stores})
+        return other
 
     def advance(self, seconds: float) -> None:
         """Move the processing-time clock on."""

@@ -1,6 +1,6 @@
 """Instances on their way from the pages of one layout to those of another. Runs in Spark's workers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.column_pages import PageForm, fields_of
-from penstock.runtime.container import Instance
+from penstock.runtime.instance import decode_shallow
 from penstock.runtime.pages import HEADER, page_numbers
 from penstock.runtime.wiring import WiringReference
 
@@ -35,7 +35,6 @@ PAGES = _schema(
 )
 
 _decode_page = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
-_decode_instance: Callable[[Any], Instance[Any]] = msgspec.msgpack.Decoder(Instance[msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 Batches = Iterable[pa.RecordBatch]
@@ -85,7 +84,7 @@ def pack(homes: Homes, table: pa.Table) -> pa.Table:
     identities, contents = table["identity"].to_pylist(), table["content"].to_pylist()
     form = _form(element, homes)
     if form is None:
-        dues = [due for content in contents if (due := _decode_instance(content).next_due) is not None]
+        dues = [due for content in contents if (due := decode_shallow(content).next_due) is not None]
         page = _encode(dict(zip(identities, map(msgspec.Raw, contents), strict=True)))
     else:
         dues, page = form.joined(contents)

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.app.application import App
+from penstock.app.earlier import forms_of
 from penstock.app.loader import AppReference
 from penstock.app.shape import misfit, shape_of
 from penstock.app.state import describe_state
@@ -136,6 +137,7 @@ class Binding:
         self.recording = Recording(options.directory(app.name), options.retain, take_over=options.take_over)
         try:
             stored = None if options.fresh else self.recording.stored()
+            self._state = describe_state(topology, None if stored is None else stored.state)
             self.layout = Layout.beginning(options.groups, options.partitions) if stored is None else stored.layout
             known = {element.name for element in topology.elements}  # code may have lost an element since
             if stored is not None:
@@ -327,9 +329,10 @@ class Binding:
 
     def wiring(self, group: Group, partitions: int, sinks: tuple[SinkFiles, ...] = ()) -> WiringReference:
         """How workers get at a group."""
+        forms = [(name, forms_of(self._state[name])) for name in group.elements if name in self._state]
         return WiringReference(
             self.application, group.elements, group.hops, group.sources, partitions, sinks, self.app.on_error,
-            self.options.log_level,
+            self.options.log_level, tuple((name, earlier) for name, earlier in forms if earlier),
         )  # fmt: skip
 
     def open_sources(self, group: Group) -> list[BoundSource]:
@@ -342,7 +345,7 @@ class Binding:
 
     def _manifest(self) -> Manifest:
         return Manifest(
-            application=self.app.name, mode=self._mode, topology=self.topology.describe(), state=describe_state(self.topology),
+            application=self.app.name, mode=self._mode, topology=self.topology.describe(), state=self._state,
             sources={name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
             identities={name: bound.identity() for name, bound in self.sources.items()},
             parameters={name: storable(str(value)) for name, value in self.app.values.items() if not is_secret(name)}, **self._laid_out(),

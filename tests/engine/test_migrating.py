@@ -1,0 +1,32 @@
+"""State in shapes of several versions of the code, on Spark: gone on with, moved in between, or refused."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.app.loader import load_app
+from penstock.engine.running.execution import rescale
+from penstock.engine.running.options import RunOptions
+from penstock.errors import IncompatibleStateError
+
+APPS = Path(__file__).parent / "apps_migrating.py"
+
+
+def test_state_is_migrated_when_it_is_touched_and_moved_as_it_lies(run_app, words, spark, tmp_path):
+    def seen(which, *texts):
+        result = run_app(which, file=APPS, until_idle="pause", sources=words(*texts))
+        assert result.report["counts"]["dead_lettered"] == 0
+        return [(event.text, event.seen) for event in result.output("Out")][-len(texts) :]
+
+    assert sorted(seen("first", "a", "b", "c", "d", "d")) == [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("d", 2)]
+    with pytest.raises(IncompatibleStateError, match=r"Element Counter: .*'seen'.*migrate\(old\)"):
+        seen("without")
+    assert seen("second", "a") == [("a", 2)]
+    assert seen("second", "b") == [("b", 2)]
+    app, reference = load_app(f"{APPS}:second")
+    options = RunOptions(runs=tmp_path / "runs", sources=words(), partitions=3, quiet=True, master="local[2]")
+    spark.leave()  # what is moved has a session of its own
+    rescale(app, options, application=reference)
+    assert sorted(seen("third", "a", "b", "c", "d", "e")) == [("a", 3), ("b", 3), ("c", 2), ("d", 3), ("e", 1)]
+    with pytest.raises(IncompatibleStateError, match=r"Element Counter: .*migrate\(old\)"):
+        seen("without")
