@@ -104,6 +104,7 @@ class Jars:
     excluded: (group, regular expression of artifacts) that are left out, since Spark carries them.
     besides: (group, artifact, version) to fetch with it.
     archive: the classifier of a program that is packed as tar.gz, to be unpacked in place of jars.
+    provides: a class by which a session that somebody else has started is asked whether it has them.
     """
 
     group: str
@@ -112,6 +113,7 @@ class Jars:
     excluded: tuple[tuple[str, str], ...] = ()
     besides: tuple[tuple[str, str, str], ...] = ()
     archive: str = ""
+    provides: str = ""
 
 
 Reach = Literal["anywhere", "shared disk", "one machine"]

@@ -2,18 +2,23 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from support import load
 
+from penstock.app.loader import load_app
+from penstock.connectors.declaration import Jars, Release
 from penstock.engine.running.execution import run
 from penstock.engine.running.options import RunOptions
+from penstock.engine.session.maven import refuse_lacking
 from penstock.engine.session.spark import STREAMING, beside, refuse_session
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, RunFailedError
 
 pytestmark = pytest.mark.spark
 
+APPS = Path(__file__).parent / "apps_engine.py"
 WORDS = ["ant", "bee", "ant"]
 
 
@@ -74,3 +79,27 @@ def test_a_session_beside_has_what_the_other_knows(spark):
 def test_a_session_of_spark_connect_is_refused():
     with pytest.raises(ConfigurationError, match="is of Spark Connect"):
         refuse_session(SimpleNamespace(version="4.3.0"))
+
+
+def test_a_session_that_lacks_a_connector_is_refused_with_the_packages_that_it_needs(spark):
+    there = Jars("org.apache.spark", "core", (Release("{spark}"),), provides="org.apache.spark.SparkConf")
+    lacking = Jars("org.example", "connector", (Release("{spark}"), Release("9.9.9")), provides="org.example.Source")
+    refuse_lacking(spark.get(), [there])
+    with pytest.raises(
+        ConfigurationError, match=r"spark\.jars\.packages=org\.example:connector:9\.9\.9 \(spark-submit"
+    ):
+        refuse_lacking(spark.get(), [there, lacking])
+
+
+def test_workers_of_another_python_are_said_in_a_sentence(spark, tmp_path):
+    """Spark asks the driver which it has, and its workers compare; here the driver is made to say another."""
+    session, (app, reference) = spark.get(), load_app(f"{APPS}:passing")
+    options = RunOptions(
+        spark=session, sources={"Words": write(tmp_path / "in")}, until_idle=True, quiet=True, runs=tmp_path / "runs"
+    )
+    own, session.sparkContext.pythonVer = session.sparkContext.pythonVer, "3.99"
+    try:
+        with pytest.raises(RunFailedError, match=r"the workers have Python 3\.\d+, and the driver 3\.99: .*--archives"):
+            run(app, options, application=reference)
+    finally:
+        session.sparkContext.pythonVer = own

@@ -1,11 +1,20 @@
 """Watching a query that somebody else has written, by the public listener alone."""
 
+import json
+import os
+import socket
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import pyspark
 import pytest
 
 import penstock
+from penstock.bench.servers.process import await_ready, free_port, kill, spawn
 from penstock.engine.running.watch import lost_a_part
+from penstock.engine.session.java import java_home
 from penstock.errors import SinkError
 from penstock.planner import calibrate, observe
 
@@ -60,3 +69,40 @@ def test_a_place_that_cannot_be_written_is_refused(spark, tmp_path):
 )
 def test_only_what_the_cluster_has_lost_is_repeated(failure, lost):
     assert lost_a_part(failure) is lost
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def connect(tmp_path):
+    """The address of a server of Spark Connect."""
+    home, port = Path(pyspark.__file__).parent, free_port()
+    command = [
+        home / "bin" / "spark-submit", "--master", "local[2]", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
+        "--conf", "spark.ui.enabled=false", "spark-internal",
+    ]  # fmt: skip
+    environment = {"JAVA_HOME": str(java_home()), "SPARK_LOCAL_DIRS": str(tmp_path / "scratch")}
+    server = spawn(command, tmp_path / "server.log", environment)
+    try:
+        await_ready("server of Spark Connect", server, tmp_path / "server.log", lambda: listens(port))
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        kill(server)
+
+
+@pytest.mark.slow
+def test_a_query_is_watched_over_connect(connect, tmp_path):
+    """In a client that has no JVM, and no session of Spark's own beside it."""
+    client = [sys.executable, Path(__file__).parent / "watch_over_connect.py", connect, tmp_path]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "SPARK_CONNECT_MODE_ENABLED": "1"}
+    ended = subprocess.run(client, capture_output=True, text=True, timeout=120, env=environment)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    seen = json.loads(ended.stdout.splitlines()[-1])
+    assert seen["name"] == "watched"
+    assert seen["batches"] >= 8
+    assert 0 < seen["p95"] < 60
+    assert observe(tmp_path / "progress.jsonl").queries[0].batches == seen["batches"]

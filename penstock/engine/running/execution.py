@@ -25,7 +25,7 @@ from penstock.engine.running.watch import Watch, interruptible
 from penstock.engine.session.checkpoint import DISK
 from penstock.engine.session.java import java_home
 from penstock.engine.session.listener import listen
-from penstock.engine.session.maven import jars_of
+from penstock.engine.session.maven import jars_of, refuse_lacking
 from penstock.engine.session.spark import (
     beside,
     death_of_spark,
@@ -165,7 +165,7 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
     options, recording = binding.options, binding.recording
     watch = Watch(duration=options.duration, until_idle=bool(options.until_idle), log=str(recording.log.name))
     try:
-        _refuse_unfit(options)
+        _refuse_unfit(binding)
         resumed = binding.claim()
         live.say(f"{'Resuming' if resumed else 'Starting'} {recording.directory.name} on Spark ({options.master}) ...")
         with interruptible(), _session(binding, way, live, steering) as spark:
@@ -195,18 +195,20 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
     )
 
 
-def _refuse_unfit(options: RunOptions) -> None:
-    """Refuse a session, a Spark or a Java on which nothing can run, before anything of an earlier run is touched.
+def _refuse_unfit(binding: Binding) -> None:
+    """Refuse a session, a Spark or a Java on which this run cannot go, before anything of an earlier one is touched.
 
     Raises
     ------
     ConfigurationError, JavaNotFoundError: it is one.
     """
+    options = binding.options
     if options.spark is None:
         java_home()
         refuse_other_home()
         return
     refuse_session(options.spark)
+    refuse_lacking(options.spark, binding.jars())
     if options.conf or options.archives:
         raise ConfigurationError(
             "conf and archives belong to a session that the run starts; give them to spark= instead."

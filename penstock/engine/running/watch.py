@@ -165,7 +165,7 @@ def _explained(error: BaseException, log: str) -> RunFailedError:
     text = str(error) or type(error).__name__
     reason, known = reason_in(text)
     then = RESUMES if known else "What was not committed is still queued: once that is mended, running again resumes"
-    for cause in (_dead_worker, _unread_file, _colon, _gone_messages):
+    for cause in (_dead_worker, _other_python, _unread_file, _colon, _gone_messages):
         found = cause(text, reason)
         if found is not None:
             reason, then = found
@@ -177,6 +177,17 @@ def _dead_worker(text: str, reason: str) -> tuple[str, str] | None:
     if "Python worker exited unexpectedly" in text or "Python worker exited prematurely" in text:
         return "a Python worker died (killed from outside, or for want of memory)", RESUMES
     return None
+
+
+def _other_python(text: str, reason: str) -> tuple[str, str] | None:
+    versions = re.search(r"Python in worker has different version: (\S+) than that in driver: (\d+\.\d+)", text)
+    if versions is None:
+        return None
+    return (
+        f"the workers have Python {versions[1]}, and the driver {versions[2]}: start it with the workers' version, name one of the "
+        "driver's by PYSPARK_PYTHON, or send an environment with --archives",
+        RESUMES,
+    )
 
 
 def _unread_file(text: str, reason: str) -> tuple[str, str] | None:

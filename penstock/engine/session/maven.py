@@ -9,14 +9,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from penstock.connectors.declaration import Jars
 from penstock.engine.session.java import java_home
 from penstock.engine.session.versions import installed
-from penstock.errors import JarNotFoundError
+from penstock.errors import ConfigurationError, JarNotFoundError
 
 MODULE = """\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -43,6 +46,31 @@ def jars_of(wanted: Iterable[Jars]) -> list[Path]:
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
     files = [file for jars in dict.fromkeys(wanted) for file in sorted(fetch(jars).glob("*.jar"))]
     return [file for file in files if not (spark / file.name).exists()]  # an image may have put them there
+
+
+def refuse_lacking(spark: SparkSession, wanted: Iterable[Jars]) -> None:
+    """Refuse a session that somebody else has started and that lacks what a run needs: nothing can be added to it.
+
+    Raises
+    ------
+    ConfigurationError: names the packages to start it with.
+    """
+    loader = spark._jsparkSession.sharedState().jarClassLoader()  # which has what was added later, too
+    lacking = [jars for jars in dict.fromkeys(wanted) if jars.provides and not _loads(loader, jars.provides)]
+    if lacking:
+        packages = ",".join(f"{jars.group}:{jars.artifact}:{list(_artifacts(jars))[-1].version}" for jars in lacking)
+        raise ConfigurationError(
+            f"The session that was given lacks what this run needs: start it with spark.jars.packages={packages} "
+            "(spark-submit --packages), or give none, with --master, and Penstock fetches it."
+        )
+
+
+def _loads(loader: Any, name: str) -> bool:
+    try:
+        loader.loadClass(name)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def fetch(jars: Jars) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZipFile
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
@@ -31,6 +32,8 @@ from penstock.storage.place import make_of_user
 MODULE_LIMIT = 50 * 2**20
 CONNECT_S = 5.0
 """For a master to accept a connection."""
+UNRESPONSIVE = b"All masters are unresponsive"
+"""What Spark logs where no master has taken the application within a minute."""
 
 DYING_S = 2.0
 """Until a process whose connections are lost can be known to have died."""
@@ -133,19 +136,23 @@ def start_session(
     given = settings.get(JAVA_OPTIONS, "") or ""
     options = (own, LAUNCHING, COMPILING, sharing(java, given), given)  # of two the later counts: the user's
     settings.set(JAVA_OPTIONS, " ".join(filter(None, options)))
-    before = set(descendants())
+    before, logged = set(descendants()), path.stat().st_size
     try:
         with _output_to(log), sheltered():
             spark = SparkSession.builder.config(conf=settings).getOrCreate()
     except BaseException as error:
+        reason = _reason(error)  # which the JVM says, while it lives
         kill_all(set(descendants()) - before)  # a JVM that is half up would outlive us
         SparkContext._gateway = SparkContext._jvm = None
         if not isinstance(error, Exception):
             raise
-        reason = str(error).strip().splitlines()
+        if UNRESPONSIVE in path.read_bytes()[logged:]:
+            raise ClusterError(
+                f"What listens at {master} did not take the application: it is no master, or one of another version of Spark than "
+                f"{installed().version} (its page says which): pip install pyspark of that version. {path} has the details."
+            ) from error
         raise ClusterError(
-            f"Spark could not start on master {master} ({reason[0] if reason else type(error).__name__}); check the "
-            f"address, and {path} for the reason."
+            f"Spark could not start on master {master} ({reason}); check the address, and {path} for the reason."
         ) from error
     vars(spark.sparkContext._accumulatorServer).update(handle_error=_say_nothing)
     try:
@@ -154,6 +161,13 @@ def start_session(
         spark.stop()
         raise
     return spark
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        return str(error).strip().splitlines()[0]
+    except (IndexError, Py4JError):  # it says nothing, or its JVM has died
+        return type(error).__name__
 
 
 def _say_nothing(request: Any, address: Any) -> None:

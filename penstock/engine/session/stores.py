@@ -50,7 +50,16 @@ def jars_for(schemes: Iterable[str]) -> list[Jars]:
     version = hadoop_version()
     parts = PARTS_OF_SDK.get(version, ())
     excluded = (("org.wildfly.openssl", ".*"), *(CARRIED if parts else ()))
-    return [Jars("org.apache.hadoop", "hadoop-aws", (Release(version),), excluded, besides=parts)]
+    return [
+        Jars(
+            "org.apache.hadoop",
+            "hadoop-aws",
+            (Release(version),),
+            excluded,
+            besides=parts,
+            provides="org.apache.hadoop.fs.s3a.S3AFileSystem",
+        )
+    ]
 
 
 def settings_for(schemes: Iterable[str]) -> dict[str, str]:
