@@ -21,8 +21,6 @@ from stored_runs import NAMES, UNPACKED, pack, workload_of
 
 import penstock
 
-COMMIT = Step("sync runs/run/batches-main.jsonl", 1)
-
 
 def wait_for_the_end(log: Path) -> None:
     """Spark's own processes notice a little later that their driver has gone."""
@@ -39,7 +37,9 @@ def main() -> None:
         shutil.rmtree(UNPACKED / name, ignore_errors=True)
         place = Place(UNPACKED / name)
         place.anew(workload)
-        assert started(workload, place.world, COMMIT) is None, f"{name} was not killed"
+        assert started(workload, place.world, Step(f"sync runs/run/batches-{workload.ledger}.jsonl", 1)) is None, (
+            f"{name} was not killed"
+        )
         wait_for_the_end(place.world / "runs" / "run" / "spark.log")
         archive = pack(name, version)
         print(f"{archive.relative_to(ROOT)}: {archive.stat().st_size / 1024:.0f} kB", flush=True)

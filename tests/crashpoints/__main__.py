@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--at", type=_starts, help="one try: HOW@POINT[#SEED][,HOW@POINT[#SEED]]")
     given = parser.parse_args()
     wanted = [workload for workload in WORKLOADS if workload.name in (given.only or names)]
+    wanted = [workload for workload in wanted if given.on_spark or not workload.by_spark]
     if given.without_servers:
         wanted = [workload for workload in wanted if not workload.server]
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

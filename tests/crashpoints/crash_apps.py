@@ -2,6 +2,8 @@
 
 from datetime import datetime, timedelta
 
+import numpy as np
+
 from penstock import App, Event, ProcessingElement, Tumbling, reducers
 
 
@@ -84,6 +86,32 @@ class Watcher(ProcessingElement):
     def on_timer(self):
         yield alarms(self.key, self.seen)
         self.seen = 0
+
+
+planned = App("planned")
+"""Windows that Spark plans and keeps."""
+times = planned.source("Timed", Timed, event_time="at", lateness="10 s", late="drop")
+spans_of_spark = planned.stream("Spanned", Spanned)
+planned.aggregate(
+    times, key="key", window=Tumbling("60 s"), into=spans_of_spark, dialect="query", seen=reducers.count()
+)
+planned.sink("Out", spans_of_spark)
+
+
+class Known(Event):
+    seen: int = 0
+
+
+columns = App("columns")
+"""The number of each key's events, in columns."""
+readings, numbers = columns.source("Timed", Timed), columns.stream("Counts", Count)
+columns.sink("Alarms", numbers, key="text")
+
+
+@columns.batch(readings, key="key", state=Known, emits=numbers)
+def count_in_columns(batch, at, states):
+    states.seen += np.bincount(at, minlength=len(states))
+    return {"text": states.keys["key"], "seen": states.seen}
 
 
 meets = App("meets")

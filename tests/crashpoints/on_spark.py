@@ -106,6 +106,12 @@ def campaign(workloads: list[Workload], say: Callable[[str], None]) -> int:
     return wrong
 
 
+def half(name: str, world: Path) -> None:
+    """A start in two partitions, of what input there is; more is to come."""
+    workload = next(workload for workload in WORKLOADS if workload.name == name)
+    workload.start(world, None, master=MASTER, until_idle="pause", partitions=2)
+
+
 def main(name: str, world: Path, step: Step | None) -> None:
     """A start, as the command would make it, and what is wrong then."""
     SERVERS.update(json.loads(os.environ.get("CRASHPOINTS_SERVERS", "{}")))
@@ -123,5 +129,7 @@ def main(name: str, world: Path, step: Step | None) -> None:
     (world / SAID).write_text(json.dumps({"points": points.names, "error": error}))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "--half":
+    half(sys.argv[2], Path(sys.argv[3]))
+elif __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]), Step(sys.argv[3], int(sys.argv[4])) if len(sys.argv) > 3 else None)

@@ -3,6 +3,8 @@
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -58,6 +60,10 @@ class Workload:
     server: str = ""
     before: "Callable[[Workload, Path], None] | None" = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    by_spark: bool = False
+    """Whether Spark itself has a part in it that the stand-in lacks."""
+    ledger: str = "main"
+    """What its first group's ledger is called."""
 
     def load(self) -> tuple[App, AppReference]:
         """The application."""
@@ -69,10 +75,10 @@ class Workload:
         run(
             app,
             RunOptions(
-                runs=world / "runs", quiet=True, spark=spark, partitions=2, groups=self.groups, hops=self.hops and self.filled(self.hops, world),
+                runs=world / "runs", quiet=True, spark=spark, groups=self.groups, hops=self.hops and self.filled(self.hops, world),
                 sources={name: self.filled(uri, world) for name, uri in self.sources.items()},
                 sinks={name: self.filled(uri, world) for name, uri in self.sinks.items()},
-                **{"name": "run", "until_idle": True, **self.options, **options},
+                **{"name": "run", "until_idle": True, "partitions": 2, **self.options, **options},
             ),
             application=application,
         )  # fmt: skip
@@ -311,6 +317,23 @@ def _run_before(workload: Workload, world: Path) -> None:
     workload.start(world, Session())
 
 
+def _half_before(workload: Workload, world: Path) -> None:
+    """The first half of the input, in two partitions; the start after it is to move the run to as many as it asks for."""
+    later = sorted((world / "in").iterdir())[FILES // 2 :]
+    for path in later:
+        path.rename(world / path.name)
+    command = [sys.executable, "-m", "crashpoints.on_spark", "--half", workload.name, str(world)]
+    modules = os.pathsep.join((str(APPS.parents[2]), str(APPS.parents[1])))
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": modules}, check=True, start_new_session=True)
+    for path in later:
+        (world / path.name).rename(path)
+
+
+def only(*sinks: str) -> Callable[[], tuple[Rows, int]]:
+    """What must come out of events with times at some sinks."""
+    return lambda: ({name: spanned()[0][name] for name in sinks}, 0)
+
+
 SPANS = Workload("windows", "spans", TIMED, {}, times_in, spanned)
 
 WORKLOADS = [
@@ -331,6 +354,9 @@ WORKLOADS = [
     _into("two-groups-sqlite", "sqlite:{}/out.db", groups={"Counter": "second"}),
     SPANS,
     replace(SPANS, name="windows-two-groups", groups={"Watcher": "second"}),
+    Workload("columns", "columns", TIMED, {"Alarms": "sqlite:{}/out.db"}, times_in, only("Alarms")),
+    replace(SPANS, name="query", app="planned", expected=only("Out"), by_spark=True, ledger="main-SpannedAggregate"),
+    replace(SPANS, name="moved", before=_half_before, options={"partitions": 3}, by_spark=True, ledger="main@1"),
     Workload(
         "join",
         "meets",

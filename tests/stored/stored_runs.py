@@ -15,6 +15,7 @@ UNPACKED = Path("/tmp/penstock-stored")
 
 NAMES = (
     "jsonl", "parquet", "sqlite", "sqlite-key", "delta-key", "iceberg", "log", "two-groups", "windows", "windows-two-groups", "join",
+    "columns", "query", "moved",
 )  # fmt: skip
 """The workloads of the crash points that are kept: each dialect of state, windows, timers, joins, groups, and sinks that are files."""
 
