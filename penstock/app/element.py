@@ -181,7 +181,8 @@ WINDOW_HOOKS = ("on_event", "on_batch", "on_close", "on_late", "merge")
 
 def overrides(prototype: type[ProcessingElement], hook: str) -> bool:
     """Whether a prototype has its own body for a hook."""
-    return getattr_static(prototype, hook) is not getattr_static(ProcessingElement, hook)
+    own, plain = getattr(prototype, hook), getattr(ProcessingElement, hook)
+    return getattr(own, "__func__", own) is not getattr(plain, "__func__", plain)  # of a class method, too
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ import copy
 import heapq
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, Self, TypeVar, Union, get_args, get_origin
@@ -354,8 +354,13 @@ class approx_distinct(Reducer[bytes]):
         return b""
 
     def add(self, state: bytes, value: Any, time: int) -> bytes:
+        return self.add_all(state, [value])
+
+    def add_all(self, state: bytes, values: Iterable[Any]) -> bytes:
+        """The state with several values: a sketch is read and written once."""
         sketch = self._read(state) if state else self._new(SKETCH)
-        sketch.update(_COUNTABLE[type(value)](value))
+        for value in values:
+            sketch.update(_COUNTABLE[type(value)](value))
         return bytes(sketch.serialize_compact())
 
     def merge(self, state: bytes, later: bytes) -> bytes:

@@ -1,12 +1,15 @@
 """A container: the instances of one keyed element that live in one partition."""
 
 import math
+import time
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from penstock.app.element import Element, InstanceContext, ProcessingElement, overrides
 from penstock.app.state import LARGEST_STATE
@@ -28,6 +31,7 @@ from penstock.runtime.log import AtWork, working
 from penstock.runtime.pages import Page, Pages, PageStore
 from penstock.runtime.places import sent_to
 from penstock.runtime.stage import Stage
+from penstock.runtime.together.windows import Together
 
 REARMED_AT_MOST = 1000
 """How often in one batch an instance may set its timer to a time that has passed already."""
@@ -67,6 +71,7 @@ class Container:
         self._earlier = EarlierReader(element.name, self.prototype, forms, self._key.decode) if forms else None
         self._plain_state, self._plain_types = _plain_fields(self.prototype)
         self._has_timers = element.has_timers
+        self._together = Together.of(element, self._context)
         self._live: dict[bytes, Instance[Any]] = {}
         self._made: set[bytes] = set()
         """Instances that did not exist before this batch."""
@@ -101,7 +106,7 @@ class Container:
         live, context, identities = self._live, self._context, batch.identities
         collect, add, timers, saved = self._emitter.collect, self._emitter.add, self._has_timers, batch.saved
         work = self._work
-        for row in self._tally.timed(range(len(events))):
+        for row in self._tally.timed(self._apply_together(batch, events)):
             if row in late:
                 continue
             work.identity = identity = identities[row]
@@ -130,6 +135,20 @@ class Container:
                 saved[identity].since.append(row)
         self._tally.late_in_part += context.late_in_part
         context.late_in_part = 0
+
+    def _apply_together(self, batch: "_Batch", events: Sequence[Any]) -> Sequence[int]:
+        """Apply the events that can be taken all at once; returns the rows of the others."""
+        rows = range(len(events))
+        if self._together is None or batch.late:
+            return rows
+        numbers = {identity: number for number, identity in enumerate(dict.fromkeys(batch.identities))}
+        of = np.fromiter(map(numbers.__getitem__, batch.identities), np.int64, len(events))
+        begun = time.perf_counter_ns()
+        taken = self._together.take(
+            events, of, [self._live[identity] for identity in numbers], batch.delivery.lineage.time
+        )
+        self._tally.took_together(int(taken.sum()), begun)
+        return np.flatnonzero(~taken).tolist()
 
     def _await_all(self, batch: "_Batch") -> None:
         """Apply a delivery's events where that is to be awaited: many instances at once, each with one event after another."""

@@ -24,8 +24,12 @@ class Reducing(ProcessingElement):
     """The field of each reducer's state: not its name, which may be that of something else here."""
     into: ClassVar[Stream[Any]]
     keys: ClassVar[tuple[str, ...]]
-    spans: ClassVar[frozenset[str]]
+    spans: ClassVar[tuple[str, ...]]
+    places: ClassVar[tuple[int, ...]]
+    """Of each field of a result, where it stands among the key, the span and the reducers."""
     time_of: ClassVar[Any]
+    merges_apart: ClassVar[bool]
+    """Whether nothing that changes later is kept of a state that was merged into another: so it is but for a `fold`."""
 
     @classmethod
     def meaning(cls) -> list[list[Any]]:
@@ -43,11 +47,10 @@ class Reducing(ProcessingElement):
 
     def _result(self) -> Emission:
         """An event of the window's key, its span, and what the reducers make of it."""
-        key = self.key if len(self.keys) > 1 else (self.key,)
-        span = {name: getattr(self.window, name) for name in self.spans}
-        states = (reducer.result(getattr(self, state)) for state, reducer in self.states)
-        found = dict(zip(self.reducers, states, strict=True))
-        return type(self).into(**dict(zip(self.keys, key, strict=True)), **span, **found)
+        known = [*self.key] if len(self.keys) > 1 else [self.key]
+        known += [getattr(self.window, name) for name in self.spans]
+        known += [reducer.result(getattr(self, state)) for state, reducer in self.states]
+        return Emission(self.into, self.into.event_type(*[known[place] for place in self.places]))
 
 
 class _Final(Reducing):
@@ -99,7 +102,7 @@ def aggregate(
             f"Aggregate {name}: a window of {window} says itself when there is a result: leave out results=."
         )
     fields = set(field_types(into.event_type))
-    spans = fields & {"start", "end"} - set(reducers) - set(key)
+    spans = sorted(fields & {"start", "end"} - set(reducers) - set(key))
     wanted = {*key, *spans, *reducers}
     if not reducers or wanted != fields:
         raise TopologyError(
@@ -120,8 +123,9 @@ def aggregate(
     made: Any = msgspec.defstruct(
         name, states, bases=(bases[results],), dict=True,
         namespace={
-            "reducers": dict(reducers), "states": tuple(zip((field for field, *_ in states), reducers.values(), strict=True)), "into": into, "keys": key, "spans": frozenset(spans),
-            "time_of": None if field is None else attrgetter(field), **({"merge": _merge} if mergeable else {}),
+            "reducers": dict(reducers), "states": tuple(zip((field for field, *_ in states), reducers.values(), strict=True)), "into": into, "keys": key, "spans": tuple(spans), "places": tuple([*key, *spans, *reducers].index(each) for each in into.event_type.__struct_fields__),
+            "time_of": None if field is None else attrgetter(field),
+            "merges_apart": not any(isinstance(reducer, fold) or type(reducer).__module__ != fold.__module__ for reducer in reducers.values()), **({"merge": _merge} if mergeable else {}),
         },
     )  # fmt: skip
     prototype: type[ProcessingElement] = made

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
-from penstock.app.element import ProcessingElement, overrides
+from penstock.app.element import Emitted, ProcessingElement, overrides
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
@@ -98,7 +98,7 @@ class Windowed(Stepwise):
         )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def _window(start: int, end: int) -> Window:
     """The window from one time to another, which many keys and events share."""
     return Window(moment(start), moment(end))
@@ -115,7 +115,7 @@ class Spans(Windowed):
     touched: set[int] = set()
     """Starts of the windows that have got an event in this micro-batch."""
 
-    def on_event(self, event: Any) -> Iterator[Emission]:
+    def on_event(self, event: Any) -> Emitted:
         """Hand it to the windows that it belongs to.
 
         Raises
@@ -123,18 +123,23 @@ class Spans(Windowed):
         LateEventError: all of them have been forgotten.
         """
         starts = self._windows(self._time(event))
+        return self._hand(starts[0], event) if len(starts) == 1 else self._hand_to_all(starts, event)
+
+    def _hand_to_all(self, starts: list[int], event: Any) -> Iterator[Emission]:
+        flat = _is_flat(cast(Any, type(event)))
         for number, start in enumerate(starts):
-            part = self.open[start]
-            state = self._enter(part.state, start, part.end)
-            self.touched.add(start)
-            if number and not _is_flat(cast(Any, type(event))):
-                event = copied(event)  # what one window's state keeps of it must not be another's
-            if part.closed and overrides(self.body, "on_late"):
-                yield from emissions(state.on_late(event))
-            else:
-                part.again = part.closed
-                yield from emissions(state.on_event(event))
-            self._wake_by(self._deadline(part))
+            # What one window's state keeps of it must not be another's.
+            yield from emissions(self._hand(start, copied(event) if number and not flat else event))
+
+    def _hand(self, start: int, event: Any) -> Emitted:
+        part = self.open[start]
+        state = self._enter(part.state, start, part.end)
+        self.touched.add(start)
+        self._wake_by(part.end + self.windowing.allowed_us if part.closed else part.end)
+        if part.closed and overrides(self.body, "on_late"):
+            return cast(Emitted, state.on_late(event))
+        part.again = part.closed
+        return cast(Emitted, state.on_event(event))
 
     def on_batch(self) -> Iterator[Emission]:
         """Early results of open windows, and new ones of those that had closed."""

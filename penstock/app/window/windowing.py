@@ -101,6 +101,11 @@ class Windowing:
         """Whether states are merged into one, so that a class must say how."""
         return False
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a time lies in one window alone, whose start is a matter of ``every_us`` and ``offset_us``."""
+        return False
+
     def check(self, name: str, body: type[ProcessingElement]) -> None:
         """Refuse a class that lacks a hook that these windows need, or has one that they cannot call.
 

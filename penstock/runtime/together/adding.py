@@ -1,0 +1,162 @@
+"""Reducers' states with many events more: bit by bit what ``add`` makes of them, called for one after the other.
+
+What cannot be the same in arrays (an integer that may pass 64 bits, NaN, zeros with signs) raises `OneByOne`, before any state is changed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.app import reducers
+from penstock.app.reducers import Reducer
+from penstock.kinds.annotations import kind_of
+from penstock.kinds.event import Event
+
+Ints = NDArray[np.int64]
+States = list[Any]
+Adding = Callable[[Any, States, Ints, list[Any], Ints], States]
+"""Of a reducer, its states in several cells, and rows: the cell of each, its value, and its time in microseconds; the new states."""
+
+
+class OneByOne(Exception):
+    """These events are to be handled one by one."""
+
+
+def _counted(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    numbers = np.bincount(at, minlength=len(states)).tolist()
+    return [state + number for state, number in zip(states, numbers, strict=True)]
+
+
+def _summed(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    if type(values[0]) is float:
+        return _in_turn(states, at, np.array(values, np.float64))
+    numbers = _integers(values)
+    if int(np.abs(numbers).max()) * len(numbers) >= 1 << 62:
+        raise OneByOne
+    sums = np.zeros(len(states), np.int64)
+    np.add.at(sums, at, numbers)
+    return [state + number for state, number in zip(states, sums.tolist(), strict=True)]
+
+
+def _averaged(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    numbers = np.array(values, np.float64) if type(values[0]) is float else _integers(values).astype(np.float64)
+    totals = _in_turn([total for total, _ in states], at, numbers)
+    seen = np.bincount(at, minlength=len(states)).tolist()
+    return [(total, number + more) for total, (_, number), more in zip(totals, states, seen, strict=True)]
+
+
+def _in_turn(states: States, at: Ints, numbers: NDArray[np.float64]) -> States:
+    """Sums of floats depend on their order: each is added to what there was before it."""
+    sums = np.array(states, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # as Python's floats: infinity, and NaN
+        np.add.at(sums, at, numbers)
+    untouched = np.ones(len(states), bool)
+    untouched[at] = False
+    return [
+        state if same else total for state, same, total in zip(states, untouched.tolist(), sums.tolist(), strict=True)
+    ]
+
+
+def _least(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    return _extreme(reducer, states, at, values, np.minimum)
+
+
+def _greatest(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    return _extreme(reducer, states, at, values, np.maximum)
+
+
+def _extreme(reducer: Any, states: States, at: Ints, values: list[Any], better: np.ufunc) -> States:
+    if type(values[0]) is float:
+        column: NDArray[Any] = np.array(values, np.float64)
+        if np.isnan(column).any() or (column == 0).any():
+            raise OneByOne
+    else:
+        column = _integers(values)
+    order = np.argsort(at, kind="stable")
+    cells, first = np.unique(at[order], return_index=True)
+    found = better.reduceat(column[order], first).tolist()
+    made = list(states)
+    for cell, value in zip(cells.tolist(), found, strict=True):
+        made[cell] = reducer.add(states[cell], value, 0)
+    return made
+
+
+def _integers(values: list[Any]) -> Ints:
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        raise OneByOne from None
+
+
+def _added(reducer: Reducer[Any], states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    """One after the other: what is saved is all that is around it."""
+    made, add = list(states), reducer.add
+    for cell, value, time in zip(at.tolist(), values, times.tolist(), strict=True):
+        made[cell] = add(made[cell], value, time)
+    return made
+
+
+def _best(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    made = list(states)
+    for cell, events in _by_cell(at, values).items():
+        made[cell] = reducer.merge(states[cell], events)
+    return made
+
+
+def _sketched(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    made = list(states)
+    for cell, seen in _by_cell(at, values).items():
+        made[cell] = reducer.add_all(states[cell], seen)
+    return made
+
+
+def _seen(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    made = list(states)
+    for cell, seen in _by_cell(at, values).items():
+        made[cell] = states[cell] | set(seen)  # a set of its own: nothing is changed before all is known
+    return made
+
+
+def _collected(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
+    made = list(states)
+    for cell, seen in _by_cell(at, list(zip(times.tolist(), values, strict=True))).items():
+        made[cell] = [*states[cell], *seen]
+    return made
+
+
+def _by_cell(at: Ints, values: Sequence[Any]) -> dict[int, list[Any]]:
+    rows: dict[int, list[Any]] = {}
+    for cell, value in zip(at.tolist(), values, strict=True):
+        rows.setdefault(cell, []).append(value)
+    return rows
+
+
+ADDING: Mapping[type, Adding] = {
+    reducers.count: _counted, reducers.sum: _summed, reducers.mean: _averaged, reducers.min: _least, reducers.max: _greatest,
+    reducers.first: _added, reducers.last: _added, reducers.top: _best, reducers.distinct: _seen,
+    reducers.approx_distinct: _sketched, reducers.collect: _collected,
+}  # fmt: skip
+"""By the reducer's own class: what is derived from one may add otherwise. A `fold` has code of the user's."""
+
+NUMBERS = (int, float)
+HASHED = (int, str, bool, bytes, datetime)
+"""Whose equal values are one in a set, None among them; but NaN is not."""
+
+
+def adding(reducer: Reducer[Any], event: type[Event]) -> Adding | None:
+    """How a reducer takes many events; None where it takes them one by one."""
+    found = ADDING.get(type(reducer))
+    if found is None:
+        return None
+    kind = None if reducer.field is None else reducer.value_type(event)
+    if isinstance(reducer, reducers.sum | reducers.mean):
+        return found if kind in NUMBERS else None
+    if isinstance(reducer, reducers.min | reducers.max) and kind not in NUMBERS:
+        return _added
+    if isinstance(reducer, reducers.distinct):
+        row = kind_of(kind)
+        return found if row is not None and row.python in HASHED else None
+    return found

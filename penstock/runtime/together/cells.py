@@ -1,0 +1,180 @@
+"""Cells: which events of a delivery go into which windows of which instances, for each kind of window that can tell it of many at once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.app.window.aligned import Aligned, Panes, Sliding, Tumbling
+from penstock.app.window.sessions import Session, Sessions
+from penstock.app.window.windowed import Part, Windowed
+from penstock.app.window.windowing import Windowing
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Place(NamedTuple):
+    """A cell: a window of an instance.
+
+    Parameters
+    ----------
+    instance: by its number. start, end: of the window, once it has the cell's events.
+    known: the start of the window that there is already, if there is one.
+    """
+
+    instance: int
+    start: int
+    end: int
+    known: int | None
+
+
+class Cells(NamedTuple):
+    """What is to be done with some events at once.
+
+    Parameters
+    ----------
+    rows: of the events that are taken, one that goes into several cells as often; all the others are to be handled one by one.
+    at: the cell of each.
+    late_in_part: how many of these events come too late for some of their windows.
+    """
+
+    rows: Ints
+    at: Ints
+    places: list[Place]
+    late_in_part: int = 0
+
+
+Dividing = Callable[[Any, Ints, Ints, Sequence[Any], int], Cells]
+"""Of windows, the times of events and the numbers of their instances, the instances' states, and the watermark by which windows have
+closed; times in microseconds."""
+
+
+def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
+    starts = _begins(windowing, times)
+    rows = _rows_beside(starts + windowing.size_us <= fired, instances, len(states))
+    partly = int((starts[rows] + windowing.every_us <= fired).sum())
+    return Cells(rows, *_by_start(windowing, starts[rows], instances[rows], states), partly)
+
+
+def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
+    """Each event in all windows that it lies in, the first of which has not closed."""
+    starts, before = _begins(windowing, times), (windowing.size_us - 1) // windowing.every_us * windowing.every_us
+    first = starts - before
+    first = np.where(first + windowing.size_us > times, first, first + windowing.every_us)
+    beside = _rows_beside(first + windowing.size_us <= fired, instances, len(states))
+    rows, lies_in = [beside], [starts[beside]]
+    for back in range(windowing.every_us, before + 1, windowing.every_us):
+        also = beside[starts[beside] - back >= first[beside]]
+        rows.append(also)
+        lies_in.append(starts[also] - back)
+    all_rows, all_starts = np.concatenate(rows), np.concatenate(lies_in)
+    order = np.argsort(all_rows, kind="stable")  # in the order of delivery, in which floats are added
+    return Cells(all_rows[order], *_by_start(windowing, all_starts[order], instances[all_rows[order]], states))
+
+
+def _begins(windowing: Sliding, times: Ints) -> Ints:
+    """The start of the last window that each time lies in."""
+    return (times - windowing.offset_us) // windowing.every_us * windowing.every_us + windowing.offset_us
+
+
+def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[Any]) -> tuple[Ints, list[Place]]:
+    """The cell of each start of an instance's window, and what the cells are."""
+    distinct, which = np.unique(starts, return_inverse=True)
+    cells, at = np.unique(owners * len(distinct) + which, return_inverse=True)
+    of, begins = np.divmod(cells, max(1, len(distinct)))
+    places = []
+    for instance, start in zip(of.tolist(), distinct[begins].tolist(), strict=True):
+        known = start if start in states[instance].open else None
+        places.append(Place(instance, start, start + windowing.size_us, known))
+    return at, places
+
+
+def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
+    gap = windowing.gap_us
+    rows = _rows_beside(times + gap + windowing.allowed_us <= fired, instances, len(states))
+    order = np.lexsort((times[rows], instances[rows]))
+    rows = rows[order]
+    times, owners = times[rows], instances[rows]
+    begins = np.ones(len(rows), bool)
+    begins[1:] = (owners[1:] != owners[:-1]) | (times[1:] - times[:-1] >= gap)
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(rows))[: len(first)] - 1
+    places, joins = [], np.zeros(len(states), bool)
+    taken: set[tuple[int, int]] = set()
+    for instance, start, end in zip(
+        owners[first].tolist(), times[first].tolist(), (times[last] + gap).tolist(), strict=True
+    ):
+        met = [(begun, part.end) for begun, part in states[instance].open.items() if begun < end and start < part.end]
+        known = met[0][0] if met else None
+        if len(met) > 1 or (known is not None and (instance, known) in taken):
+            joins[instance] = True  # sessions that become one
+        if met:
+            taken.add((instance, met[0][0]))
+            start, end = min(start, met[0][0]), max(end, met[0][1])
+        places.append(Place(instance, start, end, known))
+    at = np.cumsum(begins) - 1
+    back = np.argsort(rows)  # in the order of delivery, in which floats are added
+    cells = Cells(rows[back], at[back], places)
+    return _without(cells, joins, instances) if joins.any() else cells
+
+
+def _rows_beside(late: Bools, instances: Ints, number: int) -> Ints:
+    """The rows of instances of whose events none is late for a window that has closed."""
+    if not late.any():
+        return np.arange(len(late))
+    apart = np.zeros(number, bool)
+    apart[instances[late]] = True
+    return np.flatnonzero(~apart[instances])
+
+
+def _without(cells: Cells, apart: Bools, instances: Ints) -> Cells:
+    """Without some instances, whose events are to be handled one by one."""
+    kept = ~apart[instances[cells.rows]]
+    rows, left = cells.rows[kept], np.flatnonzero([not apart[place.instance] for place in cells.places])
+    number = np.zeros(len(cells.places), np.int64)
+    number[left] = np.arange(len(left))
+    return Cells(rows, number[cells.at[kept]], [cells.places[cell] for cell in left.tolist()])
+
+
+def _enter_spans(state: Any, place: Place, part: Part[Any]) -> None:
+    """What else becomes of an instance with a window that has got events; as `Spans.on_event` has it."""
+    if place.known is not None and place.known != place.start:
+        del state.open[place.known]
+        state.touched.discard(place.known)
+    part.end, part.closed, part.again = place.end, False, False
+    state.open[place.start] = part
+    state.touched.add(place.start)
+    state._wake_by(place.end)
+
+
+def _enter_panes(state: Any, place: Place, part: Part[Any]) -> None:
+    """The same, of parts that windows share."""
+    if place.known is None:
+        state.open[place.start] = part
+        state.rearm()
+
+
+class Kind(NamedTuple):
+    """What is done with windows that are kept in one way."""
+
+    divide: Dividing
+    enter: Callable[[Any, Place, Part[Any]], None]
+
+
+KINDS: Mapping[tuple[type[Windowing], type[Windowed]], Kind] = {
+    (Tumbling, Aligned): Kind(_aligned, _enter_spans),
+    (Sliding, Aligned): Kind(_aligned, _enter_spans),
+    (Sliding, Panes): Kind(_panes, _enter_panes),
+    (Session, Sessions): Kind(_sessions, _enter_spans),
+}
+"""By the windows, and what keeps them: what is derived from either may do otherwise."""
+
+
+def kind_of_windows(prototype: type[Windowed]) -> Kind | None:
+    """How windows of a prototype take many events; None where they take them one by one."""
+    windowing, keeper = prototype.windowing, prototype.__mro__[1]
+    if getattr(windowing, "zone", None) is not None:
+        return None  # whose days differ in length
+    return KINDS.get((type(windowing), keeper))

@@ -1,0 +1,166 @@
+"""Windows of reducers that take many events at once come to what they would one by one: results, letters, counts and state."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import App, Event, Session, Sliding, Tumbling, reducers
+from penstock.runtime.together import windows
+from penstock.runtime.together.windows import ways_of
+from penstock.testing import TopologyDriver
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Reading(Event):
+    key: str
+    at: datetime
+    number: int
+    value: float
+    text: str | None = None
+    maybe: int | None = None
+
+
+class Known(Event):
+    key: str
+    start: datetime
+    n: int
+    few: int
+    total: int
+    low: int | None
+    high: int | None
+    mean: float | None
+    sum: float
+    least: float | None
+    most: float | None
+    first: str | None
+    last: Reading | None
+    top: list[Reading]
+    texts: int
+    numbers: int
+    about: int
+    all: list[int | None]
+    least_text: str | None
+    most_maybe: int | None
+
+
+def refuses(reading: Reading) -> bool:
+    if reading.number == 13:
+        raise ValueError("an unlucky number")
+    return reading.number % 2 == 0
+
+
+STATISTICS = {
+    "n": reducers.count(), "few": reducers.count().where(refuses), "total": reducers.sum("number"), "low": reducers.min("number"),
+    "high": reducers.max("number").where(lambda reading: reading.value > 0), "mean": reducers.mean("number"), "sum": reducers.sum("value"),
+    "least": reducers.min("value"), "most": reducers.max("value"), "first": reducers.first("text"), "last": reducers.last(),
+    "top": reducers.top(2, by="value"), "texts": reducers.distinct("text"), "numbers": reducers.distinct("number"),
+    "about": reducers.approx_distinct("maybe"), "all": reducers.collect("maybe"), "least_text": reducers.min("text"),
+    "most_maybe": reducers.max("maybe"),
+}  # fmt: skip
+WINDOWS = [
+    Tumbling("10 s"), Tumbling("10 s", offset="3 s", allowed="20 s"), Tumbling("7 s", at="at"), Sliding("10 s", "2 s"), Sliding("10 s", "3 s"),
+    Sliding("10 s", "10 s"), Session("4 s"), Session("4 s", allowed="15 s"), Tumbling("1 d", zone="Europe/Zurich"),
+]  # fmt: skip
+ORDINARY = st.integers(-50, 50)
+FLOATS = st.one_of(st.floats(-5, 5), st.sampled_from([0.0, -0.0, 0.1, 1e308]))
+STRANGE = st.one_of(ORDINARY, st.sampled_from([2**62, 2**63 - 1, -(2**63)]))
+STRANGE_FLOATS = st.one_of(FLOATS, st.sampled_from([float("nan"), float("inf"), -float("inf")]))
+
+
+def readings(numbers: Any, floats: Any) -> Any:
+    """Batches of readings, roughly in the order of their times."""
+    reading = st.builds(
+        lambda key, late, number, value, text, maybe: (key, late, number, value, text, maybe),
+        st.sampled_from("abc"), st.integers(-300, 30), numbers, floats, st.sampled_from([None, "", "x", "y"]), st.none() | st.integers(0, 9),
+    )  # fmt: skip
+    return st.lists(st.lists(reading, max_size=60), min_size=1, max_size=5)
+
+
+def application(window: Any, results: str, late: str) -> App:
+    app = App("statistics")
+    source = app.source("Readings", Reading, event_time="at", lateness=8, late=late)
+    known = app.stream("Known", Known)
+    app.aggregate(source, key="key", window=window, into=known, name="E", results=results, **STATISTICS)
+    app.sink("Out", known)
+    return app
+
+
+def outcome(app: App, batches: list[list[Any]], few: int, at_once: pytest.MonkeyPatch) -> Any:
+    at_once.setattr(windows, "FEW", few)
+    driver = TopologyDriver(app, partitions=2, dead_letters=True)
+    for number, batch in enumerate(batches):
+        moment = T0 + timedelta(seconds=15 * number)
+        events = [Reading(key, moment + timedelta(seconds=late / 10), *values) for key, late, *values in batch]
+        driver.batch({"Readings": events})
+        driver.advance(1)
+    driver.finish()
+    tally = driver.elements["E"]
+    counts = (tally.late, tally.late_in_part, tally.events, tally.instances)
+    return sorted(map(repr, driver.output("Out"))), sorted(map(repr, driver.dead_letters)), counts
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_at_once_is_one_by_one(window: Any, data: st.DataObject) -> None:
+    strange = data.draw(st.booleans())
+    batches = data.draw(readings(STRANGE if strange else ORDINARY, STRANGE_FLOATS if strange else FLOATS))
+    results = data.draw(st.sampled_from(["final", "updates", "both"]))
+    app = application(window, results, data.draw(st.sampled_from(["dead-letter", "drop"])))
+    with pytest.MonkeyPatch.context() as at_once:
+        one_by_one = outcome(app, batches, 10**9, at_once)
+        assert outcome(app, batches, 0, at_once) == one_by_one
+
+
+@pytest.mark.parametrize(
+    ("window", "taken"),
+    [(Tumbling("10 s"), True), (Sliding("10 s", "2 s"), True), (Session("4 s"), True), (Tumbling("1 d", zone="Asia/Tokyo"), False)],
+    ids=str,
+)  # fmt: skip
+def test_which_windows_take_events_at_once(window: Any, taken: bool) -> None:
+    [element] = application(window, "final", "drop").topology().elements
+    assert (ways_of(element) is not None) is taken
+
+
+def test_ordinary_events_are_taken_at_once() -> None:
+    """So that the comparison above compares two ways, and not one with itself."""
+    taken: list[int] = []
+    with pytest.MonkeyPatch.context() as counted:
+        whole = windows.Together.take
+
+        def take(self: Any, *given: Any) -> Any:
+            rows = whole(self, *given)
+            taken.append(int(rows.sum()))
+            return rows
+
+        counted.setattr(windows.Together, "take", take)
+        for window in (Tumbling("10 s"), Sliding("10 s", "2 s"), Sliding("10 s", "3 s"), Session("4 s")):
+            batch = [("abc"[n % 3], n, n % 7, 0.5 + n, "x", None) for n in range(60)]
+            outcome(application(window, "both", "drop"), [batch, batch], 0, counted)
+    assert sum(taken) == 4 * 2 * 60
+
+
+def test_another_reducer_keeps_events_one_by_one() -> None:
+    class Doubled(reducers.sum):
+        def add(self, state: Any, value: Any, time: int) -> Any:
+            return state + 2 * value
+
+    class Sum(Event):
+        key: str
+        total: int
+
+    app = App("doubled")
+    sums = app.stream("Sums", Sum)
+    app.aggregate(
+        app.source("Readings", Reading, event_time="at"),
+        key="key",
+        window=Tumbling("10 s"),
+        into=sums,
+        total=Doubled("number"),
+    )
+    [element] = app.topology().elements
+    assert ways_of(element) is None
