@@ -11,6 +11,7 @@ from penstock.app.picture import svg
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, SinkError
+from penstock.runtime.together.explanation import executions
 
 
 @command()
@@ -21,7 +22,8 @@ from penstock.errors import ConfigurationError, SinkError
     type=click.Path(path_type=Path),
     help="A .svg, .mmd or .json file; Mermaid to the screen unless given.",
 )
-def graph(app: str, output: Path | None) -> None:
+@click.option("--explain", is_flag=True, help="Say by what each element is executed, and why, in place of a drawing.")
+def graph(app: str, output: Path | None, explain: bool) -> None:
     """Check an application's topology and draw it, as Mermaid, SVG or JSON.
 
     \b
@@ -29,6 +31,12 @@ def graph(app: str, output: Path | None) -> None:
       penstock graph examples/divisibility/app.py -o topology.svg
     """
     topology = load_app(app)[0].topology()
+    if explain:
+        if output is not None:
+            raise ConfigurationError("--explain writes to the screen, and --output is for a drawing: give one of them.")
+        for each in executions(topology):
+            echo(f"{each.element} ({each.dialect} dialect): {each.by}, for {each.why}.")
+        return
     if output is None:
         echo(mermaid(topology), nl=False)
         return

@@ -6,7 +6,6 @@ import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache, partial
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +68,7 @@ class Container:
         forms = stage.wiring.earlier.get(element.name, ())
         self._form = len(forms)
         self._earlier = EarlierReader(element.name, self.prototype, forms, self._key.decode) if forms else None
-        self._plain_state, self._plain_types = _plain_fields(self.prototype)
+        self._surely_kept = _surely_kept(self.prototype)
         self._has_timers = element.has_timers
         self._together = Together.of(element, self._context)
         self._live: dict[bytes, Instance[Any]] = {}
@@ -458,10 +457,8 @@ class Container:
         ------
         StateError: names the element, the key and what is wrong.
         """
-        if self._plain_state:
-            values = self._plain_state(instance.state)
-            if tuple(map(type, values)) == self._plain_types and all(map(_surely_kept, values)):
-                return
+        if self._surely_kept(instance.state):
+            return
         key = self._key.decode(identity)
         try:
             content = self._encode(instance)
@@ -613,17 +610,24 @@ class Container:
                     self._pages.header.instances -= 1
 
 
+SURELY_KEPT = {
+    bool: "type(state.{0}) is bool", float: "type(state.{0}) is float",
+    int: f"type(state.{{0}}) is int and {-(2**63)} <= state.{{0}} < {2**63}",
+    str: f"type(state.{{0}}) is str and len(state.{{0}}) < {SHORT} and state.{{0}}.isascii()",
+    bytes: f"type(state.{{0}}) is bytes and len(state.{{0}}) < {SHORT}",
+}  # fmt: skip
+"""Whether a field of a type is known, without encoding it, to be kept as it is."""
+
+
 @lru_cache(maxsize=64)
-def _plain_fields(prototype: type[ProcessingElement]) -> tuple[Callable[[Any], Any] | None, tuple[type, ...]]:
-    """A reader of a prototype's state and the types it must find, where all fields are plain scalars."""
-    names = prototype.__struct_fields__
-    hints = typing.get_type_hints(prototype)
-    kinds = tuple(hints[name] for name in names)
-    if not names or demanding(prototype) or not all(kind in (bool, int, float, str, bytes) for kind in kinds):
-        return None, ()
-    if len(names) == 1:
-        return lambda state: (getattr(state, names[0]),), kinds
-    return attrgetter(*names), kinds
+def _surely_kept(prototype: type[ProcessingElement]) -> Callable[[Any], bool]:
+    """Whether a state is known to be kept as it is, where all its fields are plain scalars; compiled, for each instance is asked."""
+    names, hints = prototype.__struct_fields__, typing.get_type_hints(prototype)
+    if not names or demanding(prototype) or not all(hints[name] in SURELY_KEPT for name in names):
+        return lambda state: False
+    test = " and ".join(SURELY_KEPT[hints[name]].format(name) for name in names)
+    asked: Callable[[Any], bool] = eval(f"lambda state: {test}")
+    return asked
 
 
 class _Saved(NamedTuple):
@@ -670,16 +674,3 @@ class _Batch:
         for row, identity in enumerate(self.identities):
             rows.setdefault(identity, []).append(row)
         return rows
-
-
-def _surely_kept(value: Any) -> bool:
-    """Whether a plain value is known, without encoding it, to be kept as it is."""
-    match value:
-        case int():
-            return -(2**63) <= value < 2**63
-        case str():
-            return len(value) < SHORT and value.isascii()
-        case bytes():
-            return len(value) < SHORT
-        case _:
-            return True

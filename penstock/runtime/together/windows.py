@@ -38,7 +38,7 @@ class Together:
     def of(cls, element: Element, context: InstanceContext) -> "Together | None":
         """That of an element; None where it takes its events one by one."""
         found = ways_of(element)
-        return None if found is None else cls(element, *found, context)
+        return None if isinstance(found, str) else cls(element, *found, context)
 
     def take(
         self, events: Sequence[Any], numbers: Ints, instances: Sequence[Instance[Any]], times: Ints
@@ -110,13 +110,21 @@ class Together:
             instance.due = context.due
 
 
-def ways_of(element: Element) -> tuple[Kind, list[Adding]] | None:
-    """How an element's windows, and their reducers, take many events at once; None where they take them one by one."""
+def ways_of(element: Element) -> tuple[Kind, list[Adding]] | str:
+    """How an element's windows, and their reducers, take many events at once; or why they take them one by one."""
     prototype = element.prototype
     if prototype is None or not issubclass(prototype, Windowed) or not issubclass(prototype.body, Reducing):
-        return None
-    kind = None if prototype.time_of is None else kind_of_windows(prototype)
-    event = element.inputs[0].event_type
-    ways = [adding(reducer, event) for _, reducer in prototype.body.states]
-    whole = [way for way in ways if way is not None]
-    return (kind, whole) if kind is not None and len(whole) == len(ways) and len(element.inputs) == 1 else None
+        return "its code is the application's own"
+    windowing = prototype.windowing
+    if prototype.time_of is None:
+        return "its events have no times"
+    kind = kind_of_windows(prototype)
+    if kind is None:
+        return f"windows of {windowing} are known by each event"
+    ways = []
+    for name, reducer in prototype.body.reducers.items():
+        way = adding(reducer, element.inputs[0].event_type)
+        if way is None:
+            return f"{name}={type(reducer).__name__}(...) is known by each event"
+        ways.append(way)
+    return kind, ways

@@ -1,0 +1,37 @@
+"""By what each element of an application is executed, and why."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.app.element import Element
+from penstock.app.topology import Topology
+from penstock.runtime.together.windows import ways_of
+
+
+class Execution(NamedTuple):
+    """How an element is executed: in words, and why so."""
+
+    element: str
+    dialect: str
+    by: str
+    why: str
+
+
+def executions(topology: Topology) -> Iterator[Execution]:
+    """Of each element of an application."""
+    for element in topology.elements:
+        yield Execution(element.name, element.dialect, *_execution(element))
+
+
+def _execution(element: Element) -> tuple[str, str]:
+    match element.dialect:
+        case "query":
+            return "Spark's plan", "it is in the query dialect"
+        case "batch":
+            return "record batches", "its function takes many events at once"
+    if element.asynchronous:
+        return "one event of an instance after the other, many instances at once", "its function is asynchronous"
+    found = ways_of(element)
+    if isinstance(found, str):
+        return "one event after the other", found
+    return "many events at once", "its windows and reducers can, and what cannot goes one by one: late events, say"
