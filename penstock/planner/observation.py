@@ -151,7 +151,7 @@ class Observation:
         ----------
         query: which one; the first unless given.
         """
-        from penstock.planner.plot import over_time  # which needs matplotlib, and imports this module
+        from penstock.planner.plot import over_time  # which needs matplotlib
 
         return over_time(self.queries[0] if query is None else self.query(query))
 

@@ -5,17 +5,17 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from penstock.planner.prediction import LATENCIES, Prediction
-from penstock.planner.tuning import Tuning
 from penstock.planner.verdict import Verdict
 from penstock.web.document import document
 
 if TYPE_CHECKING:
+    from penstock.planner.tuning import Tuning
     from penstock.queueing.plot import Plot
 
 TODAY, CHOSEN, CURVE, FILES = "#d55e00", "#009e73", "#0072b2", "#777777"
 
 
-def page(tuning: Tuning, source: str) -> str:
+def page(tuning: "Tuning", source: str) -> str:
     """The page, as HTML that needs no other file."""
     target = f"{tuning.target.name} of {tuning.target.seconds:g} s"
     parts = [f"<h1>{escape(source)}: options for a {target}</h1>", f"<p>{escape(_headline(tuning))}</p>"]
@@ -52,7 +52,7 @@ def assumed(texts: Sequence[str]) -> str:
     return "<h2>Assumed</h2><ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
-def _headline(tuning: Tuning) -> str:
+def _headline(tuning: "Tuning") -> str:
     held = "" if tuning.max_rate is None else f" It is expected to hold up to {tuning.max_rate:,.0f} rows per second."
     return f"{tuning.headline} {tuning.reason}{held}"
 
@@ -96,7 +96,7 @@ def _shown(prediction: Prediction) -> dict[str, str]:
     }
 
 
-def curve(tuning: Tuning) -> "Plot":
+def curve(tuning: "Tuning") -> "Plot":
     """The latency over the trigger interval, today's point and the chosen one, and what it costs."""
     from penstock.queueing.plot import Plot  # which needs matplotlib
 

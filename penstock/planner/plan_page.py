@@ -1,19 +1,22 @@
 """One self-contained page on a plan: what it sets, what limits, what is expected, and the curve it was chosen from."""
 
 from html import escape
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.planner.page import CHOSEN, CURVE, TODAY, assumed, figures, limits, settings
-from penstock.planner.planning import Planning
 from penstock.planner.prediction import Prediction
 from penstock.planner.prices import Prices
 from penstock.web.document import document
 
+if TYPE_CHECKING:
+    from penstock.planner.planning import Planning
+
 THRESHOLDS = "#cc79a7"
 
 
-def plan_page(planning: Planning, source: str) -> str:
+def plan_page(planning: "Planning", source: str) -> str:
     """The page, as HTML that needs no other file."""
     plan, name = planning.plan, planning.plan.application or source
     goal = _goal(planning)
@@ -35,20 +38,20 @@ def plan_page(planning: Planning, source: str) -> str:
     return document(f"{name}: a plan for {goal}", parts)
 
 
-def _goal(planning: Planning) -> str:
+def _goal(planning: "Planning") -> str:
     if isinstance(planning.goal, Prices):
         return f"the least cost at {planning.goal.holding:g} per row and second and {planning.goal.transfer:g} per micro-batch"
     return f"a {planning.goal.name} of {planning.goal.seconds:g} s"
 
 
-def _figure(planning: Planning) -> tuple[str, str]:
+def _figure(planning: "Planning") -> tuple[str, str]:
     """What the goal is about: in words, and with its unit."""
     if isinstance(planning.goal, Prices):
         return "Cost", "cost per second (predicted)"
     return f"{planning.goal.name} of the latency", f"{planning.goal.name} (s, predicted)"
 
 
-def _value(planning: Planning, one: Prediction) -> float:
+def _value(planning: "Planning", one: Prediction) -> float:
     if isinstance(planning.goal, Prices):
         return planning.goal.per_second(one)
     return float(getattr(one, planning.goal.name))
@@ -59,7 +62,7 @@ def _between(one: Prediction) -> float:
     return one.rows_per_batch / one.rate
 
 
-def _map(planning: Planning) -> str:
+def _map(planning: "Planning") -> str:
     """The cost over thresholds and delays, where gates were tried."""
     gates = [one for one in planning.tried if one.setting.min_rows]
     if not gates:
@@ -90,7 +93,7 @@ def _map(planning: Planning) -> str:
     return f"<h2>{escape(_figure(planning)[0])}, by threshold and delay</h2>" + figure.svg()
 
 
-def _curve(planning: Planning) -> str:
+def _curve(planning: "Planning") -> str:
     from penstock.queueing.plot import Plot  # which needs matplotlib
 
     figure = Plot(8, 4.2)

@@ -15,6 +15,7 @@ from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.grouping import Choice, Elements, best_grouping, described
 from penstock.planner.observation import Observation
 from penstock.planner.plan import Plan, SourceGate, digest
+from penstock.planner.plan_page import plan_page
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.prices import Prices
 from penstock.planner.setting import Setting
@@ -51,8 +52,6 @@ class Planning:
 
     def _repr_html_(self) -> str:
         """In a notebook: the page that explains it."""
-        from penstock.planner.plan_page import plan_page  # which imports this module
-
         return framed(plan_page(self, "query"))
 
 

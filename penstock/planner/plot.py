@@ -1,12 +1,16 @@
 """What a recording shows, drawn."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from penstock.planner.observation import QueryObservation
 from penstock.queueing.plot import BLUE, GREY, ORANGE, Plot
 
+if TYPE_CHECKING:
+    from penstock.planner.observation import QueryObservation
 
-def over_time(query: QueryObservation) -> Plot:
+
+def over_time(query: "QueryObservation") -> Plot:
     """Duration, rate and what waits, of each micro-batch of the last recording's last start (measured)."""
     series = query.cold[-1]
     figure = Plot(height=5.4)

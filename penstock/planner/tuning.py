@@ -12,6 +12,7 @@ from penstock.errors import ConfigurationError, PenstockError
 from penstock.planner.calibration import Calibration, calibrate
 from penstock.planner.logs import about_logs
 from penstock.planner.observation import Observation
+from penstock.planner.page import curve, page
 from penstock.planner.prediction import LATENCIES, Prediction
 from penstock.planner.setting import Setting
 from penstock.planner.verdict import Verdict, verdicts
@@ -111,8 +112,6 @@ class Tuning:
 
     def _repr_html_(self) -> str:
         """In a notebook: the page that explains it."""
-        from penstock.planner.page import page  # which imports this module
-
         return framed(page(self, "query"))
 
     def plot(self) -> "Plot":
@@ -122,8 +121,6 @@ class Tuning:
         ------
         ConfigurationError: the recording carries no prediction.
         """
-        from penstock.planner.page import curve  # which imports this module
-
         if not self.tried:
             raise ConfigurationError(f"There is no curve to draw. {self.reason}")
         return curve(self)

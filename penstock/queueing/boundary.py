@@ -9,7 +9,7 @@ nothing but positive numbers in them; docs/background/queueing.md derives them.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from scipy.linalg import lu_factor, lu_solve
 from penstock.errors import NotSolvableError
 from penstock.queueing.factor import Complex, descent, expm1, log1p
 from penstock.queueing.ring import PhaseRing
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
 
@@ -41,7 +43,7 @@ class Boundary:
     probabilities: Real
     timer_flows: Real
 
-    def normalised(self, server: StreamServer) -> "Boundary":
+    def normalised(self, server: "StreamServer") -> "Boundary":
         """Scale so that all states of the server together have probability 1: equations (17), (52)."""
         total = self.probabilities.sum()
         if server.timer == "always":
@@ -56,12 +58,12 @@ class Boundary:
         return Boundary(self.probabilities * scale, self.timer_flows * scale)
 
 
-def phase_cycle(server: StreamServer) -> float:
+def phase_cycle(server: "StreamServer") -> float:
     """Mean time from one transfer's end to the next one's start when the timer always runs, in seconds."""
     return server.busy_jobs_per_transfer / server.arrival_rate
 
 
-def solve_boundary(server: StreamServer) -> Boundary:
+def solve_boundary(server: "StreamServer") -> Boundary:
     """Find the boundary probabilities of a stable server.
 
     Raises
@@ -75,7 +77,7 @@ def solve_boundary(server: StreamServer) -> Boundary:
     return (_never_full(server) or _idle(server)).normalised(server)
 
 
-def _never_full(server: StreamServer) -> Boundary | None:
+def _never_full(server: "StreamServer") -> Boundary | None:
     """The boundary of a smaller batch, if not even that is ever full; for what lies beyond is then of no account."""
     if server.timer_rate == 0:
         return None
@@ -106,7 +108,7 @@ def _require_size(size: float) -> int:
 # --- the timer that runs while the internal queue is empty ------------------------------------------------------------
 
 
-def _idle(server: StreamServer) -> Boundary:
+def _idle(server: "StreamServer") -> Boundary:
     size = _require_size(server.batch_size)
     rho, xi = server.load, server.arrivals_per_transfer_time
     sigma = server.timer_rate / server.service_rate
@@ -252,7 +254,7 @@ def _fixed_point(advance: Callable[[Real], Real], left: Real) -> Real | None:
 # --- the timer that always runs -------------------------------------------------------------------------------------
 
 
-def _always(server: StreamServer) -> Boundary:
+def _always(server: "StreamServer") -> Boundary:
     rho, xi = server.load, server.arrivals_per_transfer_time
     sigma = server.timer_rate / server.service_rate
     # The phase passes j with probability below q^(j-1): beyond some j no double shows it.
@@ -306,7 +308,7 @@ def _always(server: StreamServer) -> Boundary:
     return _with_flows(_stationary(transition, weights), server)
 
 
-def _with_flows(probabilities: Real, server: StreamServer) -> Boundary:
+def _with_flows(probabilities: Real, server: "StreamServer") -> Boundary:
     flows = server.timer_rate * probabilities
     flows[0] = 0.0
     return Boundary(probabilities, flows)

@@ -6,6 +6,7 @@ With those states labelled by n the chain is of M/G/1 type also where transfers 
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,9 @@ from scipy.sparse.linalg import splu
 
 from penstock.errors import NotSolvableError
 from penstock.queueing.moments import Moments
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
 Integers = NDArray[np.int_]
@@ -62,7 +65,7 @@ class Chain:
         inside, outside = np.indices(self.ready.shape)
         return float(((inside + outside) * self.ready).sum() + np.arange(len(self.blocked)) @ self.blocked)
 
-    def moments(self, server: StreamServer) -> Moments:
+    def moments(self, server: "StreamServer") -> Moments:
         """Means by direct summation, with no formula of the paper."""
         outside = np.arange(self.ready.shape[1])
         moving = server.arrival_rate * (1 - self.transfers / server.transfer_rate)
@@ -72,7 +75,7 @@ class Chain:
 
 
 def solve_chain(
-    server: StreamServer, tolerance: float, truncation: int | None = None, arrivals: Arrivals | None = None
+    server: "StreamServer", tolerance: float, truncation: int | None = None, arrivals: Arrivals | None = None
 ) -> Chain:
     """Double the truncation until the mean number present changes by less than ``tolerance``, relatively.
 
@@ -111,7 +114,7 @@ def _require_affordable(states: int, size: int) -> None:
         )
 
 
-def truncated_chain(server: StreamServer, level: int, arrivals: Arrivals) -> Chain:
+def truncated_chain(server: "StreamServer", level: int, arrivals: Arrivals) -> Chain:
     """Solve the balance equations (9)-(13) or (28)-(34) with at most ``level`` jobs in the internal queue.
 
     Raises

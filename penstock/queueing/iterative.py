@@ -1,6 +1,7 @@
 """The ``iterative`` method: the truncated sweeps of the paper's sections 4 and 5, so that their error can be shown."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -8,14 +9,16 @@ from numpy.typing import NDArray
 
 from penstock.errors import NotSolvableError
 from penstock.queueing.boundary import Boundary, outer_distance
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
 
 _MOST_SWEEPS = 1_000_000
 
 
-def solve_iterative(server: StreamServer, tolerance: float, truncation: int | None = None) -> Boundary:
+def solve_iterative(server: "StreamServer", tolerance: float, truncation: int | None = None) -> Boundary:
     """Sweep through the balance equations until the boundary probabilities stand still.
 
     Two estimates being close says little, because a sweep contracts the error by about rho only. So the distance that

@@ -6,13 +6,16 @@ On the unit circle g_j(z) = sum_i pi_{i,j} z^i follows from g_{j-1}(z) by a divi
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import NotSolvableError
 from penstock.queueing.boundary import Boundary
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -45,7 +48,7 @@ class Joint:
         return present
 
 
-def joint_distribution(server: StreamServer, boundary: Boundary) -> Joint:
+def joint_distribution(server: "StreamServer", boundary: Boundary) -> Joint:
     """Compute pi_{i,j} and r_n, to about 1e-11, cut off where what is left is below 1e-10.
 
     Raises
@@ -69,7 +72,7 @@ def joint_distribution(server: StreamServer, boundary: Boundary) -> Joint:
         levels *= 2
 
 
-def _tables(server: StreamServer, boundary: Boundary, points: int) -> tuple[Real, Real]:
+def _tables(server: "StreamServer", boundary: Boundary, points: int) -> tuple[Real, Real]:
     # Half a step off the real axis: at z = 1 both sides of the equations vanish. The offset is taken back at the end.
     offset = np.pi / points
     z = np.exp(1j * (offset + 2 * np.pi * np.arange(points // 2) / points))

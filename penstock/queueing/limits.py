@@ -6,22 +6,25 @@ linear map that draws every point to a fixed one. Iterating it is the solution.
 
 import cmath
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.queueing.boundary import phase_cycle
 from penstock.queueing.moments import Moments
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 _MOST_STEPS = 2_000_000
 
 
-def infinite_batch(server: StreamServer) -> Moments:
+def infinite_batch(server: "StreamServer") -> Moments:
     """Means of a stable server whose batch size is infinite: only the timer, or an idle processor, makes transfers."""
     return _idle(server) if server.timer == "idle" else _always(server)
 
 
-def _idle(server: StreamServer) -> Moments:
+def _idle(server: "StreamServer") -> Moments:
     """(rho(1-w) + sigma) P(w) = sigma (1 - alpha) pi_00 + sigma alpha P(zeta(w)), from w = 0 to the fixed point 1."""
     rho, xi, rate = server.load, server.arrivals_per_transfer_time, server.arrival_rate
     gamma, sigma = server.transfer_rate, server.timer_rate / server.service_rate
@@ -51,7 +54,7 @@ def _idle(server: StreamServer) -> Moments:
     return Moments(jobs, external, transfers, idle * transfers)
 
 
-def _always(server: StreamServer) -> Moments:
+def _always(server: "StreamServer") -> Moments:
     """(y(1-rho z) - sigma xi alpha z^2) P(y) = sigma z alpha (y P(z)/(1-z) + xi pi_00 (y - z)), z = zeta(y)."""
     rho, xi, rate, service = server.load, server.arrivals_per_transfer_time, server.arrival_rate, server.service_rate
     gamma, sigma = server.transfer_rate, server.timer_rate / server.service_rate
@@ -114,7 +117,7 @@ def _always(server: StreamServer) -> Moments:
     return Moments(jobs, external, transfers, idle)
 
 
-def _waiting(server: StreamServer, transfers: float) -> float:
+def _waiting(server: "StreamServer", transfers: float) -> float:
     # sum_j j P(phase j), with P(phase j) = (T / lambda) q^j and q = lambda / (lambda + tau)
     ratio = server.arrival_rate / server.timer_rate
     return transfers / server.arrival_rate * ratio * (1 + ratio)

@@ -14,6 +14,8 @@ from scipy.special import pdtr
 from penstock.errors import ConfigurationError, UnstableServerError
 from penstock.queueing import parameter
 from penstock.queueing.distribution import Deterministic, Distribution, is_distribution, nodes, with_scv
+from penstock.queueing.microbatch_simulation import simulate_micro_batches
+from penstock.queueing.microbatch_solution import solve_micro_batches
 
 if TYPE_CHECKING:
     from penstock.queueing.microbatch_simulation import MicroBatchSimulation
@@ -83,8 +85,6 @@ class MicroBatchServer:
 
     def solve(self, method: str = "auto", **options: Any) -> "MicroBatchState":
         """See :func:`penstock.queueing.solve`."""
-        from penstock.queueing.microbatch_solution import solve_micro_batches  # which imports this module
-
         parameter.one_of("method", method, ("auto",))
         if options:
             raise ConfigurationError(f"A MicroBatchServer is solved without {', '.join(options)}; leave it out.")
@@ -92,8 +92,6 @@ class MicroBatchServer:
 
     def simulate(self, **options: Any) -> "MicroBatchSimulation":
         """See :func:`penstock.queueing.simulate`."""
-        from penstock.queueing.microbatch_simulation import simulate_micro_batches  # which imports this module
-
         own = sorted({"service", "transfer", "timer"}.intersection(options))
         if own:
             raise ConfigurationError(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numba import njit
@@ -14,8 +14,10 @@ from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
 from penstock.queueing.distribution import Deterministic, Distribution, Exponential
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate, warm_up
-from penstock.queueing.microbatch import MicroBatchServer
 from penstock.queueing.simulation import Pool, Progress, require_same_mean
+
+if TYPE_CHECKING:
+    from penstock.queueing.microbatch import MicroBatchServer
 
 Real = NDArray[np.float64]
 
@@ -65,7 +67,7 @@ class MicroBatchSimulation:
 
 
 def simulate_micro_batches(
-    server: MicroBatchServer,
+    server: "MicroBatchServer",
     *,
     jobs: int = 2_000_000,
     seed: int = 0,

@@ -21,9 +21,9 @@ from scipy.special import gammaincc, gammainccinv, pdtr
 from penstock.errors import NotSolvableError
 from penstock.queueing import parameter
 from penstock.queueing.distribution import nodes
-from penstock.queueing.microbatch import MicroBatchServer
 
 if TYPE_CHECKING:
+    from penstock.queueing.microbatch import MicroBatchServer
     from penstock.queueing.plot import Plot
 
 Real = NDArray[np.float64]
@@ -52,7 +52,7 @@ class MicroBatchState:
     exact: whether sizes were kept one by one; otherwise in bins, and results are approximate.
     """
 
-    server: MicroBatchServer
+    server: "MicroBatchServer"
     mean_latency: float
     rows_per_batch: float
     batches_per_second: float
@@ -149,7 +149,7 @@ class Fineness(NamedTuple):
 FINE = Fineness()
 
 
-def solve_micro_batches(server: MicroBatchServer, fineness: Fineness = FINE) -> MicroBatchState:
+def solve_micro_batches(server: "MicroBatchServer", fineness: Fineness = FINE) -> MicroBatchState:
     """Solve for the steady state with Poisson arrivals; see :func:`penstock.queueing.solve`.
 
     Raises
@@ -198,7 +198,7 @@ class _Block:
 class _Chain:
     """States are pairs (size, phase of the start in the trigger's grid); without a grid the phase is always 0."""
 
-    def __init__(self, server: MicroBatchServer, fineness: Fineness) -> None:
+    def __init__(self, server: "MicroBatchServer", fineness: Fineness) -> None:
         self.server = server
         self.rate = server.arrival_rate
         self.interval = server.trigger_interval

@@ -2,11 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.queueing.boundary import Boundary, phase_cycle
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Moments:
     idle_probability: float
 
 
-def moments(server: StreamServer, boundary: Boundary) -> Moments:
+def moments(server: "StreamServer", boundary: Boundary) -> Moments:
     """Means of a server with a finite batch size."""
     size = server.effective_batch_size
     if server.timer == "idle" or server.timer_rate == 0 or size == 1:
@@ -35,7 +38,7 @@ def moments(server: StreamServer, boundary: Boundary) -> Moments:
     return always_moments(server, boundary)
 
 
-def _idle(server: StreamServer, boundary: Boundary) -> Moments:
+def _idle(server: "StreamServer", boundary: Boundary) -> Moments:
     """Equations (43), (18) and (8), rearranged so that T is a sum of positive numbers.
 
     Jobs arrive as fast as transfers take them, K at a time or j when the timer fires, with the xi that ride along:
@@ -67,7 +70,7 @@ def _idle(server: StreamServer, boundary: Boundary) -> Moments:
     return Moments(jobs / (1 - rho), external, transfers, idle)
 
 
-def always_moments(server: StreamServer, boundary: Boundary) -> Moments:
+def always_moments(server: "StreamServer", boundary: Boundary) -> Moments:
     """Means where the timer always runs: the external queue's phase moves without regard to the internal queue.
 
     The phase is a renewal process, so T = 1 / (cycle + 1/gamma). For L take the stationary equation of n psi(phase),

@@ -15,6 +15,7 @@ matrices. With one term it is a recursion, for all that is found outside at once
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,9 @@ from penstock.errors import ConfigurationError, NotSolvableError
 from penstock.queueing import parameter
 from penstock.queueing.factor import expm1, log1p
 from penstock.queueing.joint import Joint
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -43,7 +46,7 @@ _MOST_GUESSES = 60
 class ResponseTime:
     """The steady-state response time of a job, from its arrival to the end of its service, in seconds."""
 
-    server: StreamServer
+    server: "StreamServer"
     joint: Joint
     mean: float
 
@@ -126,7 +129,7 @@ def _finite(size: float) -> int:
     return int(size) if math.isfinite(size) else 0
 
 
-def _served(server: StreamServer, modes: int, s: Complex, most: int) -> Complex:
+def _served(server: "StreamServer", modes: int, s: Complex, most: int) -> Complex:
     """E[exp(-s T)] of the time T that a transfer and then 0, 1, ... services take, if every K-th arrival stops these, shape
     (most + 1, n)."""
     # What is left of 1 where transfers are fast is reckoned from its logarithm, not from the difference.
@@ -141,7 +144,7 @@ def _served(server: StreamServer, modes: int, s: Complex, most: int) -> Complex:
     return served
 
 
-def _by_orders(server: StreamServer, ready: Real, blocked: Real, s: Complex, served: Complex) -> Complex:
+def _by_orders(server: "StreamServer", ready: Real, blocked: Real, s: Complex, served: Complex) -> Complex:
     """The sum over what a tagged job finds, and over the orders in which arrivals and services may come, until its transfer starts.
 
     The timer runs while nobody is inside, or never.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import UnstableServerError
 from penstock.queueing import parameter
+from penstock.queueing.simulation import simulate_stream_server
+from penstock.queueing.stream_solution import solve_stream_server
 
 if TYPE_CHECKING:
     from penstock.queueing.simulation import Simulation
@@ -64,14 +66,10 @@ class StreamServer:
 
     def solve(self, method: str = "auto", **options: Any) -> "SteadyState":
         """See :func:`penstock.queueing.solve`."""
-        from penstock.queueing.stream_solution import solve_stream_server  # which imports this module
-
         return solve_stream_server(self, method, **options)
 
     def simulate(self, **options: Any) -> "Simulation":
         """See :func:`penstock.queueing.simulate`."""
-        from penstock.queueing.simulation import simulate_stream_server  # which imports this module
-
         return simulate_stream_server(self, **options)
 
     def __post_init__(self) -> None:

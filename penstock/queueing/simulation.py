@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numba import njit
@@ -14,7 +14,9 @@ from penstock.errors import ConfigurationError
 from penstock.queueing import parameter
 from penstock.queueing.distribution import Distribution, Exponential, Recorded, is_distribution
 from penstock.queueing.estimate import Estimate, quantile_estimate, ratio_estimate, warm_up
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -100,7 +102,7 @@ class Play:
 
 
 def simulate_stream_server(
-    server: StreamServer,
+    server: "StreamServer",
     *,
     jobs: int = 2_000_000,
     seed: int = 0,
@@ -143,7 +145,7 @@ def simulate_stream_server(
 
 
 def play(
-    server: StreamServer,
+    server: "StreamServer",
     interarrival: Distribution | None,
     service: Distribution | None,
     transfer: Distribution | None,

@@ -6,19 +6,21 @@ precision it is useless beyond K = 25 or so, and here the precision grows with K
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpmath import mp
 
 from penstock.errors import NotSolvableError
 from penstock.queueing.boundary import Boundary
-from penstock.queueing.server import StreamServer
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 _LARGEST = 200
 
 
-def solve_spectral(server: StreamServer, digits: int | None = None) -> Boundary:
+def solve_spectral(server: "StreamServer", digits: int | None = None) -> Boundary:
     """Solve for pi_{0,j} with ``digits`` decimal digits; by default 30 + K.
 
     Raises

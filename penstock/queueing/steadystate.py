@@ -13,10 +13,10 @@ from penstock.queueing.boundary import Boundary, solve_boundary
 from penstock.queueing.joint import Joint, joint_distribution
 from penstock.queueing.moments import Moments
 from penstock.queueing.response import ResponseTime
-from penstock.queueing.server import StreamServer
 
 if TYPE_CHECKING:
     from penstock.queueing.plot import Plot
+    from penstock.queueing.server import StreamServer
 
 Real = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class SteadyState:
     idle_probability: the internal queue is empty and the processor is not blocked.
     """
 
-    server: StreamServer
+    server: "StreamServer"
     method: str
     mean_jobs: float
     transfers_per_second: float
@@ -51,7 +51,7 @@ class SteadyState:
     BRIEF: ClassVar[Sequence[str]] = ("mean_jobs", "transfers_per_second", "mean_response_time")
 
     @classmethod
-    def of(cls, server: StreamServer, method: str, means: Moments, boundary: Boundary | None) -> "SteadyState":
+    def of(cls, server: "StreamServer", method: str, means: Moments, boundary: Boundary | None) -> "SteadyState":
         """Put a method's results together."""
         return cls(
             server,

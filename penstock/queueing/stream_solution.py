@@ -2,20 +2,23 @@
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from penstock.errors import NotSolvableError
 from penstock.queueing import parameter
 from penstock.queueing.boundary import Boundary, solve_boundary
 from penstock.queueing.limits import infinite_batch
 from penstock.queueing.moments import moments
-from penstock.queueing.server import StreamServer
 from penstock.queueing.steadystate import SteadyState
+
+if TYPE_CHECKING:
+    from penstock.queueing.server import StreamServer
 
 METHODS = ("auto", "spectral", "iterative", "chain")
 
 
 def solve_stream_server(
-    server: StreamServer,
+    server: "StreamServer",
     method: str = "auto",
     tolerance: float = 1e-10,
     truncation: int | None = None,
@@ -44,7 +47,7 @@ def solve_stream_server(
 
 
 def _boundary(
-    server: StreamServer, method: str, tolerance: float, truncation: int | None, digits: int | None
+    server: "StreamServer", method: str, tolerance: float, truncation: int | None, digits: int | None
 ) -> Boundary:
     if method == "spectral":
         from penstock.queueing.spectral import solve_spectral
@@ -57,7 +60,7 @@ def _boundary(
     return solve_boundary(_without_extremes(server))
 
 
-def _without_extremes(server: StreamServer) -> StreamServer:
+def _without_extremes(server: "StreamServer") -> "StreamServer":
     """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double; one 10^15 times as slow is
     none, for a batch of K jobs is full before it but for K in 10^15 times.
 
