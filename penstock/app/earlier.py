@@ -5,14 +5,16 @@ each of them says how many migrations it has behind it, and a run's manifest has
 today's.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.app.element import Element, overrides
-from penstock.app.shape import Shape, misfit
+from penstock.app.shape import Shape, is_same, misfit
 
+HEX = re.compile(r"(?:[0-9a-f]{2})+")
 EARLIER = "earlier"
 """The shapes, in the schema of an element's state."""
 
@@ -26,13 +28,16 @@ class EarlierForm(msgspec.Struct, frozen=True):
     Parameters
     ----------
     fields: of the stored state, in their order. by_place: whether it lies as a list of their values.
-    fitting: the fields that today's class has, too, and reads as they are. whole: whether it reads all of the state as it is.
+    fitting: the fields that today's class has, too, and reads as they are. whole: whether it is today's shape again.
+    tag: the field that held the class's tag, if it had one. omitted: MessagePack of the defaults that were left out of what is stored.
     """
 
     fields: tuple[str, ...]
     by_place: bool
     fitting: frozenset[str]
     whole: bool
+    tag: str | None = None
+    omitted: tuple[tuple[str, bytes], ...] = ()
 
 
 def may_migrate(schema: dict[str, Any]) -> bool:
@@ -48,7 +53,8 @@ def with_earlier(old: dict[str, Any], new: dict[str, Any], element: Element) -> 
     has_hook = element.prototype is not None and overrides(element.prototype, "migrate")
     if misfit(old["state"], new["state"], "its state") is not None:
         shapes.append(old["state"])
-    if not shapes or not (has_hook or all(misfit(shape, new["state"], "its state") is None for shape in shapes)):
+    # What was to be migrated once means something else than what it may fit by now.
+    if not shapes or not (has_hook or all(is_same(shape, new["state"]) for shape in shapes)):
         return new
     return {**new, EARLIER: shapes}
 
@@ -61,8 +67,11 @@ def forms_of(schema: dict[str, Any]) -> tuple[EarlierForm, ...]:
 def _form(old: Shape, new: Shape) -> EarlierForm:
     before, now = old[1]["fields"], new[1]["fields"]
     fitting = [name for name, (shape, _) in before.items() if name in now and _fits(shape, now[name])]
-    whole = misfit(old, new, "its state") is None
-    return EarlierForm(tuple(before), old[0] == "places", frozenset(fitting), whole)
+    tag = old[1].get("tag")
+    return EarlierForm(
+        tuple(before), old[0] == "places", frozenset(fitting), is_same(old, new), None if tag is None else tag[0],
+        tuple((name, bytes.fromhex(value)) for name, value in old[1].get("omitted", {}).items() if HEX.fullmatch(value)),
+    )  # fmt: skip
 
 
 def _fits(shape: Shape, field: Sequence[Any]) -> bool:

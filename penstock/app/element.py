@@ -134,13 +134,14 @@ class ProcessingElement(msgspec.Struct, dict=True):
     def migrate(cls, old: dict[str, Any]) -> "ProcessingElement":
         """Make today's state of what an earlier version of this class has stored and this one cannot read; a `classmethod`.
 
-        Called for each instance when it is touched first. Keep it until no instance of that version is left.
+        Called for each instance when it is touched first, so it stays in the class as long as the run goes on.
 
         Parameters
         ----------
-        old: the stored fields by their names, whichever version has stored them. Those that this class has, too, and reads, are
+        old: the stored fields by the names that are stored (of ``rename=``, the encoded ones), whichever version has stored them. Those that this class has, too, and reads, are
             of its types; the others as MessagePack has them: texts for decimals, UUIDs and durations, lists for sets and tuples, dicts
-            for events. What is put into a field so is read as the field's type.
+            for events; one that cannot be had without its type (a dict whose keys are events) is absent. What is put into a field
+            so is read as the field's type.
         """
         raise NotImplementedError
 
@@ -397,6 +398,19 @@ def _check_hooks(element: Element) -> None:
                 f"Element {name}: migrate makes an instance, so there is none yet: write it as @classmethod def migrate(cls, old)."
             )
         check_function(prototype.migrate, 1, f"Element {name}: migrate", "write it as def migrate(cls, old)")
+
+
+def refuse_migrate(name: str, body: type[ProcessingElement], what: str) -> None:
+    """Refuse a ``migrate`` that would never be called.
+
+    Raises
+    ------
+    TopologyError: names the element.
+    """
+    if overrides(body, "migrate"):
+        raise TopologyError(
+            f"Element {name} has migrate, which would never be called: {what} is kept as it is; leave it out."
+        )
 
 
 def check_cases(element: Element) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock.app.element import Element, ProcessingElement, overrides
+from penstock.app.element import Element, ProcessingElement, overrides, refuse_migrate
 from penstock.app.joins import Held, held_time
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
@@ -163,6 +163,7 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
             f"Element {element.name} is to get its events in order: give it a key, as only instances hold events."
         )
     body = prototype.body if issubclass(prototype, Windowed) else prototype
+    refuse_migrate(element.name, body, "state beside events that are held")
     if overrides(body, "on_batch") or element.every is not None:
         raise TopologyError(
             f"Element {element.name} gets its events in order, long after their micro-batch: say results in on_event, on_close "

@@ -146,11 +146,10 @@ def _misfit_of_columns(old: Schema, new: Schema) -> str | None:
 def _misfit_of_objects(old: Schema, new: Schema) -> str | None:
     """Each shape in which instances may lie must be read, or migrated."""
     migrated = new.get(EARLIER, [])
-    for shape in (*old.get(EARLIER, []), old["state"]):
-        trouble = None if shape in migrated else misfit(shape, new["state"], "its state")
-        if trouble is not None:
-            return trouble
-    return None
+    for shape in old.get(EARLIER, []):
+        if shape not in migrated:
+            return f"its state may still lie as {words(shape)}, which is to be migrated"
+    return None if old["state"] in migrated else misfit(old["state"], new["state"], "its state")
 
 
 def _named(trouble: str, means: dict[str, Any]) -> str:

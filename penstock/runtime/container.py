@@ -142,6 +142,7 @@ class Container:
             return rows
         numbers = {identity: number for number, identity in enumerate(dict.fromkeys(batch.identities))}
         of = np.fromiter(map(numbers.__getitem__, batch.identities), np.int64, len(events))
+        self._work.identity = None  # predicates are asked of many keys' events
         begun = time.perf_counter_ns()
         taken = self._together.take(
             events, of, [self._live[identity] for identity in numbers], batch.delivery.lineage.time
@@ -366,8 +367,9 @@ class Container:
 
     def _revive(self, identity: bytes, stored: Any) -> Instance[Any]:
         """An instance from what its page holds of it, if anything, and it has not expired."""
-        entry = None if stored is None else self._read(identity, stored)
-        if entry is None or self._expired(entry):
+        gone = stored is None or (self.element.expires is not None and self._expired(decode_shallow(stored)))
+        entry = None if gone else self._read(identity, stored)
+        if entry is None:
             every, clock = self.element.every, self._clock
             interval = None if every is None else ((clock or 0.0) // every + 1) * every
             entry = Instance(self.prototype(), self._context.now, None, interval, self._form)
@@ -483,10 +485,10 @@ class Container:
         for number in self._pages.due(self._clock):
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
-                entry = self._read(identity, stored)
+                entry = decode_shallow(stored)
                 due = entry.next_due
                 if due is not None and self._expired(entry) and due <= self._fires_until(entry):
-                    self._adopt(identity, self._key.decode(identity), entry, page)
+                    self._adopt(identity, self._key.decode(identity), self._read(identity, stored), page)
         if self._live:
             with working(self._work):
                 for _ in range(REARMED_AT_MOST):
@@ -516,11 +518,10 @@ class Container:
             page = self._pages.page(number)
             for identity, stored in list(page.items()):
                 if not isinstance(stored, Instance):
-                    entry = self._read(identity, stored)
-                    if self._expired(entry):
+                    if self.element.expires is not None and self._expired(decode_shallow(stored)):
                         self._forget(identity)
                     else:
-                        self._adopt(identity, self._key.decode(identity), entry, page)
+                        self._adopt(identity, self._key.decode(identity), self._read(identity, stored), page)
         for _ in range(REARMED_AT_MOST):
             if not self._fire_once():
                 return

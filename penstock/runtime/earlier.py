@@ -1,12 +1,14 @@
 """Reading instances that earlier versions of an element's code have stored: as they are, or through its ``migrate``."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from penstock.app.earlier import EarlierForm
 from penstock.app.element import ProcessingElement
+from penstock.app.state import LARGEST_STATE
 from penstock.errors import StateError
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.runtime.instance import Instance, decode_shallow
@@ -48,12 +50,15 @@ class EarlierReader:
         form = self._forms[stored.form]
         try:
             state = self._migrated(form, stored.state)
-            whole = Instance(state, stored.touched, stored.due, stored.interval, len(self._forms))
-            return self._decode(self._encode(whole))
+            whole = self._encode(Instance(state, stored.touched, stored.due, stored.interval, len(self._forms)))
+            if len(whole) > LARGEST_STATE:
+                raise ValueError(f"it has {len(whole):,} bytes, and at most {LARGEST_STATE:,} are kept")
+            return self._decode(whole)
         except FAULTS as error:
+            what = "it cannot be read again" if form.whole else "migrate has failed"
             raise StateError(
-                f"Element {self._name}: migrate has failed for the state of key {self._show_key(identity)!r}, "
-                f"stored with the fields {', '.join(form.fields) or 'none'}: {described(error)}; mend migrate, and start again."
+                f"Element {self._name}: of the state of key {self._show_key(identity)!r}, stored with the fields "
+                f"{', '.join(form.fields) or 'none'}, {what}: {described(error)}; mend the class, and start again."
             ) from error
 
     def _migrated(self, form: EarlierForm, content: msgspec.Raw) -> Any:
@@ -61,13 +66,18 @@ class EarlierReader:
             return msgpack_decoder(self._prototype).decode(content)
         if form.by_place:
             values = msgspec.msgpack.decode(content, type=list[msgspec.Raw])
-            fields = dict(zip(form.fields, values, strict=False))
+            fields = dict(zip(form.fields, values[form.tag is not None :], strict=False))
         else:
             fields = msgspec.msgpack.decode(content, type=dict[str, msgspec.Raw])
-        old = {
-            name: self._values[name](value) if name in form.fitting else msgspec.msgpack.decode(value)
-            for name, value in fields.items()
-        }
+            fields.pop(form.tag or "", None)
+        left_out: dict[str, Any] = {name: value for name, value in form.omitted if name not in fields}
+        old = {}
+        for name, value in (fields | left_out).items():
+            if name in form.fitting:
+                old[name] = self._values[name](value)
+            else:
+                with suppress(msgspec.DecodeError):  # a dict whose keys are events says too little without its type
+                    old[name] = msgspec.msgpack.decode(value)
         state = self._prototype.migrate(old)
         if type(state) is not self._prototype:
             raise TypeError(f"it returned {state!r}; return a {self._prototype.__name__}")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock import App, Event, ProcessingElement
+from penstock import App, Event, ProcessingElement, Tumbling
 from penstock.errors import IncompatibleStateError, StateError, TopologyError
 from penstock.testing import TopologyDriver
 
@@ -140,7 +140,7 @@ def test_what_lay_untouched_over_several_versions_is_migrated_from_what_it_was()
     driver = driver.upgraded(second).upgraded(third)  # a start of the same code in between is no migration
     assert told(driver, "a", "b", "c") == ["[['7']]", "[['7']]", "[[]]"]
     with pytest.raises(
-        IncompatibleStateError, match=r"field 'x' .*migrate\(old\)"
+        IncompatibleStateError, match=r"may still lie as Keeps.*migrate\(old\)"
     ):  # some may lie as the first has stored them
         driver.upgraded(version({"texts": (list[str], [])}))
     back = driver.upgraded(version({"x": (int, 0)}, lambda cls, old: cls(x=int(old["texts"][0]))))
@@ -181,6 +181,100 @@ def test_a_migration_that_fails_stops_the_run_and_leaves_the_state(migrate: Any,
     assert later.dead_letters == []
     assert told(later, "b") == ["[0]"]
     assert told(driver.upgraded(version({"y": (int, 0)}, renamed("y", "x"))), "a") == ["[7]"]
+
+
+def test_what_was_to_be_migrated_is_migrated_even_where_it_would_fit_by_now() -> None:
+    def migrate(cls: Any, old: Any) -> Any:
+        return cls(y=old["x"])
+
+    driver = TopologyDriver(version({"x": (int, 0)}, put={"x": 7}), partitions=1)
+    driver.batch({"Asked": [Asked("a", 1), Asked("b", 1)]})
+    driver = driver.upgraded(version({"y": (int, 0)}, migrate))
+    assert told(driver, "a") == ["[7]"]
+    with pytest.raises(IncompatibleStateError, match="may still lie as"):
+        driver.upgraded(version({"y": (int, 0), "x": (int, 0)}))
+    assert told(driver.upgraded(version({"y": (int, 0), "x": (int, 0)}, migrate)), "a", "b") == ["[7, 0]", "[7, 0]"]
+
+
+def test_defaults_that_were_left_out_are_there_and_tags_are_not() -> None:
+    left_out = TopologyDriver(version({"x": (int, 5), "z": (int, 0)}, put={"z": 2}, omit_defaults=True), partitions=1)
+    tagged = TopologyDriver(version({"x": (str, "")}, put={"x": "seven"}, array_like=True, tag=True), partitions=1)
+    named = TopologyDriver(version({"x": (str, "")}, put={"x": "seven"}, tag=True), partitions=1)
+    seen: list[Any] = []
+
+    def migrate(cls: Any, old: Any) -> Any:
+        seen.append(old)
+        return cls()
+
+    for driver, fields, config in (
+        (left_out, {"x": (int, 9), "z": (int, 0)}, {"omit_defaults": True}), (tagged, {"y": (int, 0)}, {"array_like": True, "tag": True}),
+        (named, {"y": (int, 0)}, {}),
+    ):  # fmt: skip
+        driver.batch({"Asked": [Asked("a", 1)]})
+        told(driver.upgraded(version(fields, migrate, **config)), "a")
+    assert seen == [{"x": 5, "z": 2}, {"x": "seven"}, {"x": "seven"}]
+
+
+def test_what_cannot_be_read_without_its_type_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cell(Event, frozen=True):
+        row: int
+
+    old = version({"cells": (dict[Cell, int], {}), "n": (int, 0)}, put={"cells": {Cell(1): 2}, "n": 3})
+    driver = TopologyDriver(old, partitions=1)
+    driver.batch({"Asked": [Asked("a", 1)]})
+    later = driver.upgraded(version({"m": (int, 0)}, lambda cls, old: cls(m=old["n"] + ("cells" in old))))
+    assert told(later, "a") == ["[3]"]
+
+
+def test_too_large_a_state_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = TopologyDriver(version({"x": (int, 0)}, put={"x": 7}), partitions=1)
+    driver.batch({"Asked": [Asked("a", 1)]})
+    monkeypatch.setattr("penstock.runtime.earlier.LARGEST_STATE", 100)
+    with pytest.raises(StateError, match="at most 100 are kept"):
+        told(driver.upgraded(version({"y": (str, "")}, lambda cls, old: cls(y="y" * 200))), "a")
+
+
+def test_what_has_expired_is_not_migrated() -> None:
+    def kept(field: str, migrate: Any = None) -> App:
+        app = App("app")
+        asked, out = app.source("Asked", Asked), app.stream("Told", Told)
+        space: dict[str, Any] = {
+            "__module__": __name__, "__annotations__": {field: int}, field: 0, **({} if migrate is None else {"migrate": classmethod(migrate)}),
+            "on_event": lambda self, event: out(self.key, str(getattr(self, field))),
+        }  # fmt: skip
+        app.element(asked, key="k", emits=out, name="E", expires="1 min")(
+            type(ProcessingElement)("Kept", (ProcessingElement,), space)
+        )
+        app.sink("Out", out)
+        return app
+
+    driver = TopologyDriver(kept("x"), partitions=1)
+    driver.batch({"Asked": [Asked("a")]})
+    later = driver.upgraded(kept("y", lambda cls, old: old["gone"]))
+    later.advance(1000)
+    assert told(later, "a") == ["0"]
+
+
+@pytest.mark.parametrize("how", [{"window": Tumbling("10 s")}, {"ordered": True}], ids=["window", "ordered"])
+def test_one_that_would_never_be_called_is_refused(how: Any) -> None:
+    class Timed(Event):
+        k: str
+        at: datetime
+
+    app = App("app")
+
+    class Keeps(ProcessingElement):
+        x: int = 0
+
+        @classmethod
+        def migrate(cls, old: Any) -> Any:
+            return cls()
+
+        def on_event(self, event: Timed) -> None:
+            self.x += 1
+
+    with pytest.raises(TopologyError, match="migrate, which would never be called"):
+        app.element(app.source("Timed", Timed, event_time="at"), key="k", name="E", **how)(Keeps)
 
 
 def test_one_that_is_no_classmethod_is_refused() -> None:

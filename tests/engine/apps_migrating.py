@@ -12,7 +12,7 @@ class Seen(Event):
     seen: int
 
 
-first, second, third, without = (App("migrating") for _ in range(4))
+first, second, third, without, failing = (App("migrating") for _ in range(5))
 
 
 def version(app):
@@ -64,6 +64,22 @@ class ThirdCounter(ProcessingElement):
     def on_event(self, word):
         self.words.append(word.text)
         return seen_by_third(self.key, len(self.words))
+
+
+element, seen_by_failing = version(failing)
+
+
+@element
+class FailingCounter(ProcessingElement):
+    number: int = 0
+
+    @classmethod
+    def migrate(cls, old):
+        return cls(number=old["gone"])
+
+    def on_event(self, word):
+        self.number += 1
+        return seen_by_failing(self.key, self.number)
 
 
 element, seen_without = version(without)

@@ -144,6 +144,81 @@ def test_ordinary_events_are_taken_at_once() -> None:
     assert sum(taken) == 4 * 2 * 60
 
 
+def differences(window: Any, batches: list[list[Any]], results: str = "final") -> None:
+    """There are none, for batches of seconds and numbers; each batch is 15 seconds after the one before."""
+    rows = [[("a", 10 * second, number, 0.1 * number, "x", None) for second, number in batch] for batch in batches]
+    app = application(window, results, "dead-letter")
+    with pytest.MonkeyPatch.context() as at_once:
+        one_by_one = outcome(app, rows, 10**9, at_once)
+        assert outcome(app, rows, 0, at_once) == one_by_one
+
+
+@pytest.mark.parametrize(
+    "seconds", [[0, 6, 1, 7, 3], [6, 0, 3], [0, 3, 6, 9], [9, 6, 3, 0], [0, 3, 20, 1, 23]], ids=str
+)
+def test_sessions_that_join_in_any_order(seconds: list[int]) -> None:
+    differences(Session("4 s"), [[(second, n + 1) for n, second in enumerate(seconds)]])
+    differences(Session("4 s"), [[(2, 9)], [(second - 13, n + 1) for n, second in enumerate(seconds)]])
+
+
+@pytest.mark.parametrize("results", ["final", "updates", "both"])
+@pytest.mark.parametrize("window", [Session("4 s", allowed="15 s"), Tumbling("4 s", allowed="15 s")], ids=str)
+def test_what_comes_late_to_a_window_that_is_kept(window: Any, results: str) -> None:
+    differences(window, [[(0, 1)], [(15, 1)], [(0, 1)], [(-33, 1), (-30, 2)], [(-29, 1)], [(1, 1)]], results)
+
+
+@pytest.mark.parametrize(
+    "numbers", [[-(2**63), -(2**63), 5], [-(2**63), -1, 0], [2**63 - 1, 1], [2**62, 2**62]], ids=str
+)
+def test_sums_beyond_64_bits(numbers: list[int]) -> None:
+    differences(Tumbling("10 s"), [[(0, number) for number in numbers]])
+
+
+def test_a_result_whose_fields_are_to_be_named() -> None:
+    class Named(Event, kw_only=True):
+        key: str
+        n: int = 0
+
+    app = App("named")
+    named = app.stream("Named", Named)
+    app.aggregate(
+        app.source("Readings", Reading, event_time="at"),
+        key="key",
+        window=Tumbling("10 s"),
+        into=named,
+        n=reducers.count(),
+    )
+    app.sink("Out", named)
+    driver = TopologyDriver(app)
+    driver.batch({"Readings": [Reading("a", T0, 1, 1.0)]})
+    driver.finish()
+    assert driver.output("Out") == [Named(key="a", n=1)]
+
+
+def test_a_predicate_that_ends_the_process_fails_its_event_alone() -> None:
+    class Number(Event):
+        key: str
+        n: int
+
+    def leaves(reading: Reading) -> bool:
+        if reading.number == 13:
+            raise SystemExit(1)
+        return True
+
+    app = App("leaves")
+    numbers = app.stream("Numbers", Number)
+    counted = reducers.count().where(leaves)
+    app.aggregate(
+        app.source("Readings", Reading, event_time="at"), key="key", window=Tumbling("10 s"), into=numbers, n=counted
+    )
+    app.sink("Out", numbers)
+    driver = TopologyDriver(app, dead_letters=True)
+    driver.batch({"Readings": [Reading("a", T0, number, 1.0) for number in range(40)]})
+    driver.finish()
+    assert driver.output("Out") == [Number("a", 39)]
+    assert len(driver.dead_letters) == 1
+
+
 def test_another_reducer_keeps_events_one_by_one() -> None:
     class Doubled(reducers.sum):
         def add(self, state: Any, value: Any, time: int) -> Any:

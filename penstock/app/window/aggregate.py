@@ -1,6 +1,7 @@
 """A class made of reducers, for windows whose results need no code of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +28,8 @@ class Reducing(ProcessingElement):
     spans: ClassVar[tuple[str, ...]]
     places: ClassVar[tuple[int, ...]]
     """Of each field of a result, where it stands among the key, the span and the reducers."""
+    make: ClassVar[Callable[..., Any]]
+    """A result of its fields."""
     time_of: ClassVar[Any]
     merges_apart: ClassVar[bool]
     """Whether nothing that changes later is kept of a state that was merged into another: so it is but for a `fold`."""
@@ -50,7 +53,7 @@ class Reducing(ProcessingElement):
         known = [*self.key] if len(self.keys) > 1 else [self.key]
         known += [getattr(self.window, name) for name in self.spans]
         known += [reducer.result(getattr(self, state)) for state, reducer in self.states]
-        return Emission(self.into, self.into.event_type(*[known[place] for place in self.places]))
+        return Emission(self.into, self.make(*[known[place] for place in self.places]))
 
 
 class _Final(Reducing):
@@ -74,6 +77,15 @@ class _Both(Reducing):
 def _merge(self: Reducing, other: Reducing) -> None:
     for state, reducer in self.states:
         setattr(self, state, reducer.merge(getattr(self, state), getattr(other, state)))
+
+
+def _maker(event_type: Any) -> Callable[..., Any]:
+    """What makes an event of its fields in their order, also where some are to be named."""
+    parameters = signature(event_type).parameters.values()
+    if all(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters):
+        return staticmethod(event_type)
+    names = event_type.__struct_fields__
+    return staticmethod(lambda *values: event_type(**dict(zip(names, values, strict=True))))
 
 
 def aggregate(
@@ -125,6 +137,7 @@ def aggregate(
         namespace={
             "reducers": dict(reducers), "states": tuple(zip((field for field, *_ in states), reducers.values(), strict=True)), "into": into, "keys": key, "spans": tuple(spans), "places": tuple([*key, *spans, *reducers].index(each) for each in into.event_type.__struct_fields__),
             "time_of": None if field is None else attrgetter(field),
+            "make": _maker(into.event_type),
             "merges_apart": not any(isinstance(reducer, fold) or type(reducer).__module__ != fold.__module__ for reducer in reducers.values()), **({"merge": _merge} if mergeable else {}),
         },
     )  # fmt: skip

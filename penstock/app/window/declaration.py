@@ -12,6 +12,7 @@ from penstock.app.element import (
     check_state,
     declare,
     overrides,
+    refuse_migrate,
 )
 from penstock.app.functions import check_function, check_plain_function
 from penstock.app.stream import Source, Stream
@@ -63,6 +64,7 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
             f"Element {name} has windows but no key: add key='field', for windows belong to keyed instances."
         )
     check_methods(name, body, WINDOW_HOOKS)
+    refuse_migrate(name, body, "the state of windows")
     for hook in WINDOW_HOOKS:
         if overrides(body, hook):
             given, example = (

@@ -337,6 +337,7 @@ class MicroBatches:
             counted = tallies(batch, number)  # which runs the batch; only then is it time to commit
             record = BatchRecord.of(number, time.time_ns() // 1000, counted, offsets)
             with self._lock:
+                self._binding.recording.fix_state()
                 if not group.ledger.commit(record):
                     return
                 self._totals.add(record, external, handed_on)  # it is committed, whatever becomes of its delivery now

@@ -156,6 +156,7 @@ class RealTime:
 
     def stream(self, spark: SparkSession, watch: Watch) -> Report:
         """Run until the watch says that it is over; returns the report."""
+        self._binding.recording.fix_state()
         self._check_slots(spark)
         queries: dict[str, StreamingQuery] = {}
         with watch.signals():

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import pyspark
 
 import penstock
-from penstock.app.state import check_state_fits
+from penstock.app.state import Schema, check_state_fits
 from penstock.connectors.checkpoint import clear_checkpoint
 from penstock.connectors.files.sink import remove_output
 from penstock.connectors.source import BoundSource
@@ -85,6 +85,8 @@ class Recording:
         if not take_over:
             self._lock()
         self._manifest: Manifest | None = None
+        self._state: dict[str, Schema] | None = None
+        """The schemas of today's code, where they are yet to be kept."""
         self._retain = retain
         self._driver = Driver(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
 
@@ -137,7 +139,8 @@ class Recording:
         if stored is not None:
             self._check(stored, manifest)
             manifest.place = stored.place if self._is_at(stored.place) else str(self.directory)
-            for name in ("run", "discarded", "orders", "spark", "ended", "places", "beginnings", "handed"):
+            self._state = manifest.state
+            for name in ("run", "discarded", "orders", "spark", "ended", "places", "beginnings", "handed", "state"):
                 setattr(manifest, name, getattr(stored, name))
             inspect(manifest.run, manifest.discarded, manifest.places)
         else:
@@ -169,6 +172,11 @@ class Recording:
         for name, value in changes.items():
             setattr(self.manifest, name, value)
         self._keep_manifest()
+
+    def fix_state(self) -> None:
+        """Keep of which shape today's code stores state, before it has stored any: until then what was before could go on."""
+        if self._state is not None and self._state != self.manifest.state:
+            self.keep(state=self._state)
 
     def fix_order(self, group: str, sources: list[str]) -> None:
         """Keep the order in which a group's query reads its sources, by which Spark's checkpoint knows them.

@@ -1,4 +1,4 @@
-"""Reducers' states with many events more: bit by bit what ``add`` makes of them, called for one after the other.
+"""Reducers' states with many events more: what ``add`` makes of them, called for one after the other; floats to the last bit.
 
 What cannot be the same in arrays (an integer that may pass 64 bits, NaN, zeros with signs) raises `OneByOne`, before any state is changed.
 """
@@ -34,7 +34,7 @@ def _summed(reducer: Any, states: States, at: Ints, values: list[Any], times: In
     if type(values[0]) is float:
         return _in_turn(states, at, np.array(values, np.float64))
     numbers = _integers(values)
-    if int(np.abs(numbers).max()) * len(numbers) >= 1 << 62:
+    if max(-int(numbers.min()), int(numbers.max())) * len(numbers) >= 1 << 62:
         raise OneByOne
     sums = np.zeros(len(states), np.int64)
     np.add.at(sums, at, numbers)

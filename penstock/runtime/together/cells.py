@@ -93,31 +93,42 @@ def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[A
 
 def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
     gap = windowing.gap_us
-    rows = _rows_beside(times + gap + windowing.allowed_us <= fired, instances, len(states))
-    order = np.lexsort((times[rows], instances[rows]))
-    rows = rows[order]
+    rows = _rows_beside(times + gap <= fired, instances, len(states))
+    rows = rows[np.lexsort((times[rows], instances[rows]))]
     times, owners = times[rows], instances[rows]
     begins = np.ones(len(rows), bool)
     begins[1:] = (owners[1:] != owners[:-1]) | (times[1:] - times[:-1] >= gap)
     first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(rows))[: len(first)] - 1
-    places, joins = [], np.zeros(len(states), bool)
-    taken: set[tuple[int, int]] = set()
-    for instance, start, end in zip(
-        owners[first].tolist(), times[first].tolist(), (times[last] + gap).tolist(), strict=True
-    ):
+    ends = np.append(first[1:], len(rows))[: len(first)]
+    turned = np.zeros(len(rows), bool)
+    turned[1:] = ~begins[1:] & (rows[1:] < rows[:-1])
+    out_of_order = np.add.reduceat(turned, first) if len(first) else turned
+    places, apart = [], np.zeros(len(states), bool)
+    taken: set[tuple[int, tuple[int, int] | None]] = set()
+    for at, until, disorder in zip(first.tolist(), ends.tolist(), out_of_order.tolist(), strict=True):
+        instance, start, end = int(owners[at]), int(times[at]), int(times[until - 1]) + gap
         met = [(begun, part.end) for begun, part in states[instance].open.items() if begun < end and start < part.end]
-        known = met[0][0] if met else None
-        if len(met) > 1 or (known is not None and (instance, known) in taken):
-            joins[instance] = True  # sessions that become one
-        if met:
-            taken.add((instance, met[0][0]))
-            start, end = min(start, met[0][0]), max(end, met[0][1])
-        places.append(Place(instance, start, end, known))
-    at = np.cumsum(begins) - 1
+        known = met[0] if met else None
+        comes = times[at:until][np.argsort(rows[at:until])].tolist() if disorder else [start]
+        if len(met) > 1 or (instance, known) in taken or not _grows(comes, known, gap):
+            apart[instance] = True  # sessions that become one
+        if known is not None:
+            taken.add((instance, known))
+            start, end = min(start, known[0]), max(end, known[1])
+        places.append(Place(instance, start, end, None if known is None else known[0]))
     back = np.argsort(rows)  # in the order of delivery, in which floats are added
-    cells = Cells(rows[back], at[back], places)
-    return _without(cells, joins, instances) if joins.any() else cells
+    cells = Cells(rows[back], (np.cumsum(begins) - 1)[back], places)
+    return _without(cells, apart, instances) if apart.any() else cells
+
+
+def _grows(times: list[int], known: tuple[int, int] | None, gap: int) -> bool:
+    """Whether each of a session's events, in the order of delivery, joins what there is of it by then, and none begins another."""
+    start, end = known or (times[0], times[0] + gap)
+    for time in times:
+        if not (start < time + gap and time < end):
+            return False
+        start, end = min(start, time), max(end, time + gap)
+    return True
 
 
 def _rows_beside(late: Bools, instances: Ints, number: int) -> Ints:

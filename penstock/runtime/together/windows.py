@@ -13,6 +13,7 @@ from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Part, Windowed
 from penstock.app.window.windowing import microseconds, of_watermark
 from penstock.runtime.instance import Instance
+from penstock.runtime.letters import FAULTS
 from penstock.runtime.together.adding import Adding, Ints, States, adding
 from penstock.runtime.together.cells import Cells, Kind, kind_of_windows
 
@@ -59,7 +60,7 @@ class Together:
             fired = of_watermark(self._context.fired)
             cells = self._kind.divide(self._prototype.windowing, times, numbers, states, fired)
             made = self._added([events[row] for row in cells.rows.tolist()], times[cells.rows], cells, states)
-        except Exception:  # whichever event is at fault is found one by one; nothing has been changed
+        except FAULTS:  # whichever event is at fault is found one by one; nothing has been changed
             return taken
         self._enter(cells, made, instances)
         self._context.late_in_part += cells.late_in_part
