@@ -5,6 +5,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import completeness
 import rooms
 
 from penstock.connectors.admission import ADMISSION
@@ -86,7 +87,7 @@ def rooms_as(what: str) -> str:
     return rooms.table() if what == "table" else rooms.drawing()
 
 
-MADE = {"connectors": table, "kinds": kinds_of_fields, "metrics": metrics, "cells": cells, "rooms": rooms_as}
+MADE = {"completeness": completeness.table, "connectors": table, "kinds": kinds_of_fields, "metrics": metrics, "cells": cells, "rooms": rooms_as}
 """What makes the table that stands behind a mark."""
 TABLE = re.compile(rf"(<!-- ({'|'.join(MADE)})(?:: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -10,7 +10,8 @@ from penstock.app.loader import load_app
 from penstock.app.picture import svg
 from penstock.cli.command import command
 from penstock.cli.echo import echo
-from penstock.errors import ConfigurationError, SinkError
+from penstock.errors import ConfigurationError, PenstockError, SinkError
+from penstock.runtime.modes import refuse_in_memory, refuse_in_real_time
 from penstock.runtime.together.explanation import executions
 
 
@@ -36,6 +37,15 @@ def graph(app: str, output: Path | None, explain: bool) -> None:
             raise ConfigurationError("--explain writes to the screen, and --output is for a drawing: give one of them.")
         for each in executions(topology):
             echo(f"{each.element} ({each.dialect} dialect): {each.by}, for {each.why}.")
+        for mode, refuse in (
+            ("In memory, for tests", refuse_in_memory),
+            ("In Spark's real-time mode", refuse_in_real_time),
+        ):
+            try:
+                refuse(topology)
+                echo(f"{mode}: yes, as far as the application says.")
+            except PenstockError as error:
+                echo(f"{mode}: no. {error}")
         return
     if output is None:
         echo(mermaid(topology), nl=False)

@@ -27,4 +27,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_PLACES[name]), name)
+    globals()[name] = found = getattr(import_module(_PLACES[name]), name)
+    return found

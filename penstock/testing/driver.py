@@ -24,6 +24,7 @@ from penstock.runtime.arrivals import Arrivals
 from penstock.runtime.entrance import Entrance
 from penstock.runtime.hop import Hop
 from penstock.runtime.lineage import NONE, SOURCE_SHIFT, LineageColumns
+from penstock.runtime.modes import refuse_in_memory
 from penstock.runtime.output import LETTERS, MemoryOutput
 from penstock.runtime.pages import MemoryStore
 from penstock.runtime.stage import Stage
@@ -102,12 +103,8 @@ class TopologyDriver:
         dead_letters: bool = False,
     ) -> None:
         self._topology = app.topology()
+        refuse_in_memory(self._topology)
         for element in self._topology.elements:
-            if element.dialect == "query":
-                raise TopologyError(
-                    f"Element {element.name} is in the query dialect, which only Spark can run: test it with "
-                    "penstock.run(app), or write it in the event or batch dialect."
-                )
             element.prepare()
         self._app = app
         self._state = describe_state(self._topology)

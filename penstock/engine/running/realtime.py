@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
 import pyspark
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,7 +20,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.app.application import App
 from penstock.app.loader import AppReference, reference
-from penstock.app.queries import JoinQuery, WindowQuery
 from penstock.app.stream import Sink, Stream
 from penstock.connectors.checkpoint import Position, committed_offsets, last_commit
 from penstock.connectors.kafka.place import KafkaPlace
@@ -40,6 +38,7 @@ from penstock.kinds.fields import raw_fields
 from penstock.runs.letters import topic_of_letters
 from penstock.runs.report import Outcome, Report
 from penstock.runtime.codec import Codec
+from penstock.runtime.modes import refuse_in_real_time
 from penstock.storage import durable
 
 LEAST_S = 5.0
@@ -55,30 +54,7 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
     ------
     ConfigurationError: names the element, source or sink that real-time mode cannot have, or the cores that it lacks.
     """
-    topology = app.topology()
-    for element in topology.elements:
-        if element.dialect != "query":
-            raise ConfigurationError(
-                f"Element {element.name} is of the {element.dialect} dialect, and real-time mode runs no Python: write it in "
-                "the query dialect, or leave --real-time out."
-            )
-        if isinstance(element.body, WindowQuery | JoinQuery):
-            raise ConfigurationError(
-                f"Element {element.name} is a window or a join, which waits for more than one event, and real-time mode passes each on "
-                "as it comes: leave --real-time out."
-            )
-    for stream in topology.sources:
-        if not Codec(stream.event_type).flat:
-            raise ConfigurationError(
-                f"Source {stream.name}: real-time mode decodes events in Spark, which takes plain scalars only; "
-                f"{stream.event_type.__name__} has other fields, or asks more of them than their types."
-            )
-        lengths = [field.name for field in Codec(stream.event_type).schema if field.type == pa.duration("us")]
-        if lengths:
-            raise ConfigurationError(
-                f"Source {stream.name}: Spark, which decodes events in real-time mode, reads no lengths of time from JSON, and "
-                f"{stream.event_type.__name__} has {', '.join(lengths)}: give seconds as a number, or leave --real-time out."
-            )
+    refuse_in_real_time(app.topology())
     if options.checkpoint_every < LEAST_S:
         raise ConfigurationError(f"--checkpoint-every must be {LEAST_S:g} s at least.")
     binding = Binding(app, options, application or reference(app), "real time")
