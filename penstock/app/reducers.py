@@ -7,8 +7,11 @@ whose step does not commute.
 
 # ruff: noqa: N801 - they are called as the functions whose names they have
 
+import builtins
 import copy
+import functools
 import heapq
+import operator
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -80,6 +83,10 @@ class Reducer(ABC, Generic[State]):
     def merge(self, state: State, later: State) -> State:
         """The state of two parts of a window."""
 
+    def merge_all(self, states: Iterable[State]) -> State:
+        """The state of many parts of a window, in their order."""
+        return functools.reduce(self.merge, states, self.start())
+
     @abstractmethod
     def result(self, state: State) -> Any:
         """What the field of the result is."""
@@ -122,6 +129,9 @@ class count(Reducer[int]):
     def merge(self, state: int, later: int) -> int:
         return state + later
 
+    def merge_all(self, states: Iterable[int]) -> int:
+        return builtins.sum(states)
+
     def result(self, state: int) -> int:
         return state
 
@@ -147,6 +157,9 @@ class sum(Reducer[Any]):
 
     def merge(self, state: Any, later: Any) -> Any:
         return state + later
+
+    def merge_all(self, states: Iterable[Any]) -> Any:
+        return functools.reduce(operator.add, states, 0)  # `sum` adds floats otherwise, from Python 3.12 on
 
     def result(self, state: Any) -> Any:
         return state
@@ -201,9 +214,19 @@ class _Chosen(Reducer[Any]):
     def result(self, state: Any) -> Any:
         return state
 
+    def merge_all(self, states: Iterable[Any]) -> Any:
+        known = [state for state in states if state is not None]
+        if all(type(state) is int for state in known):
+            return self._best(known) if known else None
+        return super().merge_all(known)
+
     @abstractmethod
     def _better(self, one: Any, other: Any) -> bool:
         """Whether one is to be kept rather than the other."""
+
+    @abstractmethod
+    def _best(self, numbers: list[int]) -> int:
+        """The one to be kept of whole numbers."""
 
 
 class min(_Chosen):
@@ -212,12 +235,18 @@ class min(_Chosen):
     def _better(self, one: Any, other: Any) -> bool:
         return bool(one < other)
 
+    def _best(self, numbers: list[int]) -> int:
+        return builtins.min(numbers)
+
 
 class max(_Chosen):
     """The greatest value of a field, NaN above all, as Spark has it; None only where there is no other."""
 
     def _better(self, one: Any, other: Any) -> bool:
         return bool(one > other)
+
+    def _best(self, numbers: list[int]) -> int:
+        return builtins.max(numbers)
 
 
 class _Timed(Reducer[Any]):

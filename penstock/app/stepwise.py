@@ -1,6 +1,6 @@
 """Prototypes whose timers do several things at once, each of which may fail for itself."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from penstock.app.element import Emitted, ProcessingElement
@@ -47,6 +47,10 @@ class Stepwise(ProcessingElement):
     def without_result(self, event: Any) -> Emitted:
         """Take in an event and leave out the result that it makes due, which has failed."""
         raise NotImplementedError
+
+    def undo(self) -> Callable[[], None] | None:
+        """What takes back all steps from now on; None where the state is to be put back as it was encoded."""
+        return None
 
     def on_timer(self) -> Emitted:
         """Take all steps that are due."""

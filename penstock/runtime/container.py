@@ -2,10 +2,9 @@
 
 import math
 import time
-import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from penstock.app.state import LARGEST_STATE
 from penstock.app.stepwise import Stepwise
 from penstock.app.stream import Emission
 from penstock.errors import LateEventError, StateError
-from penstock.kinds.annotations import demanding
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
 from penstock.runtime.awaiting import outcome, run, side_by_side
 from penstock.runtime.delivery import Delivery
@@ -23,6 +21,7 @@ from penstock.runtime.earlier import EarlierReader
 from penstock.runtime.emitter import Emitter
 from penstock.runtime.hottest import Hottest
 from penstock.runtime.instance import Instance, decode_shallow
+from penstock.runtime.kept import surely_kept
 from penstock.runtime.late import Latecomers
 from penstock.runtime.letters import FAULTS, Failure, described
 from penstock.runtime.lineage import LAST, NONE, Lineage, LineageColumns
@@ -38,9 +37,6 @@ REARMED_AT_MOST = 1000
 
 BYTES_PER_REPLAY = 1000
 """Encoding so many bytes of state takes about as long as applying an event again."""
-
-SHORT = 1 << 16
-"""Texts below this length are surely small enough."""
 
 
 class Container:
@@ -68,7 +64,7 @@ class Container:
         forms = stage.wiring.earlier.get(element.name, ())
         self._form = len(forms)
         self._earlier = EarlierReader(element.name, self.prototype, forms, self._key.decode) if forms else None
-        self._surely_kept = _surely_kept(self.prototype)
+        self._surely_kept = surely_kept(self.prototype)
         self._has_timers = element.has_timers
         self._together = Together.of(element, self._context)
         self._live: dict[bytes, Instance[Any]] = {}
@@ -547,13 +543,18 @@ class Container:
     def _call(self, identity: bytes, hook: str) -> None:
         """Call a hook that a timer causes, wholly or not at all."""
         entry = self._live[identity]
-        before = self._encode(entry)
+        undo = entry.state.undo() if isinstance(entry.state, Stepwise) else None
+        before = b"" if undo is not None else self._encode(entry)
         self._context.due, self._work.identity = entry.due, identity
         try:
             emissions = self._emitter.collect(getattr(entry.state, hook)())
-            self._keepable(identity, entry)
+            if undo is None:  # else nothing was added to what could be kept before
+                self._keepable(identity, entry)
         except FAULTS as error:
-            self._adopt(identity, entry.state.key, self._decode(before))
+            if undo is not None:
+                undo()
+            else:
+                self._adopt(identity, entry.state.key, self._decode(before))
             if isinstance(entry.state, Stepwise):
                 self._step_by_step(identity)
             else:
@@ -609,26 +610,6 @@ class Container:
                 if identity not in self._live and self._expired(decode_shallow(stored)):
                     del page[identity]
                     self._pages.header.instances -= 1
-
-
-SURELY_KEPT = {
-    bool: "type(state.{0}) is bool", float: "type(state.{0}) is float",
-    int: f"type(state.{{0}}) is int and {-(2**63)} <= state.{{0}} < {2**63}",
-    str: f"type(state.{{0}}) is str and len(state.{{0}}) < {SHORT} and state.{{0}}.isascii()",
-    bytes: f"type(state.{{0}}) is bytes and len(state.{{0}}) < {SHORT}",
-}  # fmt: skip
-"""Whether a field of a type is known, without encoding it, to be kept as it is."""
-
-
-@lru_cache(maxsize=64)
-def _surely_kept(prototype: type[ProcessingElement]) -> Callable[[Any], bool]:
-    """Whether a state is known to be kept as it is, where all its fields are plain scalars; compiled, for each instance is asked."""
-    names, hints = prototype.__struct_fields__, typing.get_type_hints(prototype)
-    if not names or demanding(prototype) or not all(hints[name] in SURELY_KEPT for name in names):
-        return lambda state: False
-    test = " and ".join(SURELY_KEPT[hints[name]].format(name) for name in names)
-    asked: Callable[[Any], bool] = eval(f"lambda state: {test}")
-    return asked
 
 
 class _Saved(NamedTuple):

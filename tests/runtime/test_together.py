@@ -1,8 +1,9 @@
 """Windows of reducers that take many events at once come to what they would one by one: results, letters, counts and state."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -239,3 +240,27 @@ def test_another_reducer_keeps_events_one_by_one() -> None:
     )
     [element] = app.topology().elements
     assert ways_of(element) == "total=Doubled(...) is known by each event"
+
+
+def test_a_result_that_cannot_be_made_leaves_the_other_windows() -> None:
+    """The results of one timer are said all or, where one fails, one by one; what has closed is as it was in between."""
+
+    class Small(Event):
+        key: str
+        start: datetime
+        total: Annotated[int, msgspec.Meta(le=100)]
+
+    for window in (Tumbling("10 s"), Sliding("20 s", "10 s"), Session("4 s")):
+        app = App("small")
+        small = app.stream("Small", Small)
+        source = app.source("Readings", Reading, event_time="at")
+        app.aggregate(source, key="key", window=window, into=small, total=reducers.sum("number"))
+        app.sink("Out", small)
+        driver = TopologyDriver(app, dead_letters=True)
+        numbers = {0: 1, 30: 1000, 60: 3}
+        driver.batch({"Readings": [Reading("a", T0 + timedelta(seconds=at), n, 1.0) for at, n in numbers.items()]})
+        driver.finish()
+        totals = sorted(one.total for one in driver.output("Out"))
+        each = 2 if window.merges is False and "every" in str(window) else 1
+        assert totals == [1] * each + [3] * each
+        assert len(driver.dead_letters) == each

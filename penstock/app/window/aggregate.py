@@ -1,6 +1,6 @@
 """A class made of reducers, for windows whose results need no code of their own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
@@ -33,6 +33,11 @@ class Reducing(ProcessingElement):
     time_of: ClassVar[Any]
     merges_apart: ClassVar[bool]
     """Whether nothing that changes later is kept of a state that was merged into another: so it is but for a `fold`."""
+
+    @classmethod
+    def merged(cls, parts: Sequence[Any]) -> Any:
+        """What parts of a window merge to, in their order, where `merges_apart`."""
+        return cls(*(reducer.merge_all([getattr(part, state) for part in parts]) for state, reducer in cls.states))
 
     @classmethod
     def meaning(cls) -> list[list[Any]]:

@@ -1,7 +1,7 @@
 """Windows of one length that begin every so often: tumbling, and sliding."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, lru_cache, partial
@@ -13,6 +13,7 @@ from penstock.app.duration import Duration
 from penstock.app.element import ProcessingElement, overrides
 from penstock.app.stepwise import emissions
 from penstock.app.stream import Emission
+from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Part, Spans, Windowed, copied
 from penstock.app.window.windowing import (
     DAY,
@@ -238,6 +239,17 @@ class Panes(Windowed):
         self.skip()
         yield from emissions(whole.on_close())
 
+    def undo(self) -> Callable[[], None] | None:
+        """Of reducers, which closing a window does not change."""
+        if not issubclass(self.body, Reducing):
+            return None
+        before, following = self.open, self.next
+
+        def back() -> None:
+            self.open, self.next = before, following
+
+        return back
+
     def on_timer(self) -> Iterator[Emission]:
         """Close all windows whose ends the watermark has passed."""
         windowing: Sliding = self.windowing
@@ -256,11 +268,12 @@ class Panes(Windowed):
         self.open = {pane: part for pane, part in self.open.items() if pane >= self.next}
 
     def _merged(self, start: int, end: int) -> Any:
+        panes = [self.open[pane].state for pane in sorted(self.open) if pane < end]
+        if getattr(self.body, "merges_apart", False):
+            return self._enter(self.body.merged(panes), start, end)  # type: ignore[attr-defined]
         whole = self._enter(self.body(), start, end)
-        for pane in sorted(self.open):
-            if pane < end:
-                state = self.open[pane].state  # which it may keep a part of; the pane belongs to other windows, too
-                whole.merge(state if getattr(self.body, "merges_apart", False) else copied(state))
+        for state in panes:
+            whole.merge(copied(state))  # which it may keep a part of; the pane belongs to other windows, too
         return self._enter(whole, start, end)
 
     def _first(self) -> int:

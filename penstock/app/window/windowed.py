@@ -172,6 +172,19 @@ class Spans(Windowed):
             del self.open[self._next()[1]]
         part.closed = True
 
+    def undo(self) -> Callable[[], None] | None:
+        """Of reducers, which closing a window does not change."""
+        if not issubclass(self.body, Reducing):
+            return None
+        before, closed = dict(self.open), [part.closed for part in self.open.values()]
+
+        def back() -> None:
+            self.open = before
+            for part, was in zip(before.values(), closed, strict=True):
+                part.closed = was
+
+        return back
+
     def on_timer(self) -> Iterator[Emission]:
         """Close what the watermark has passed, in order."""
         mark = self._mark
