@@ -87,7 +87,14 @@ def rooms_as(what: str) -> str:
     return rooms.table() if what == "table" else rooms.drawing()
 
 
-MADE = {"completeness": completeness.table, "connectors": table, "kinds": kinds_of_fields, "metrics": metrics, "cells": cells, "rooms": rooms_as}
+MADE = {
+    "completeness": completeness.table,
+    "connectors": table,
+    "kinds": kinds_of_fields,
+    "metrics": metrics,
+    "cells": cells,
+    "rooms": rooms_as,
+}
 """What makes the table that stands behind a mark."""
 TABLE = re.compile(rf"(<!-- ({'|'.join(MADE)})(?:: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
