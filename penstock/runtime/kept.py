@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from penstock.app import reducers
 from penstock.app.element import ProcessingElement
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Windowed
@@ -22,10 +23,11 @@ PLAIN: dict[Any, str] = {
 }  # fmt: skip
 """Of a field of a type, the question, as Python's source."""
 OF_REDUCERS: dict[Any, str] = {
-    **PLAIN, int | None: f"(state.{{0}} is None or {WHOLE})", float | None: "(state.{0} is None or type(state.{0}) is float)",
-    tuple[float, int]: "type(state.{0}) is tuple",
+    int: WHOLE, float: PLAIN[float], int | None: f"(state.{{0}} is None or {WHOLE})",
+    float | None: "(state.{0} is None or type(state.{0}) is float)", tuple[float, int]: "True",
 }  # fmt: skip
-"""The same of what a reducer keeps, which nothing else changes."""
+"""The same of what `NUMERIC` reducers keep, and nothing else changes."""
+NUMERIC = (reducers.count, reducers.sum, reducers.mean, reducers.min, reducers.max)
 
 Asked = Callable[[Any], bool]
 
@@ -33,11 +35,15 @@ Asked = Callable[[Any], bool]
 @lru_cache(maxsize=64)
 def surely_kept(prototype: type[ProcessingElement]) -> Asked:
     """Whether a state is known to be kept, where all its fields are plain scalars, or all its windows hold reducers' states that are."""
-    if issubclass(prototype, Windowed) and prototype.holds == ("open",) and issubclass(prototype.body, Reducing):
+    if issubclass(prototype, Windowed) and prototype.holds == ("open",) and _is_numeric(prototype.body):
         part = _compiled(prototype.body, OF_REDUCERS)
         if part is not None:
             return lambda state: len(state.open) < FEW_WINDOWS and all(part(one.state) for one in state.open.values())
     return _compiled(prototype, PLAIN) or (lambda state: False)
+
+
+def _is_numeric(body: type[ProcessingElement]) -> bool:
+    return issubclass(body, Reducing) and all(type(reducer) in NUMERIC for reducer in body.reducers.values())
 
 
 def _compiled(cls: type[Any], questions: dict[Any, str]) -> Asked | None:

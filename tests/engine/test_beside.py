@@ -12,7 +12,7 @@ from penstock.app.loader import load_app
 from penstock.connectors.declaration import Jars, Release
 from penstock.engine.running.execution import run
 from penstock.engine.running.options import RunOptions
-from penstock.engine.session.maven import refuse_lacking
+from penstock.engine.session import maven
 from penstock.engine.session.spark import STREAMING, beside, refuse_session
 from penstock.errors import ConfigurationError, RunFailedError
 
@@ -81,14 +81,14 @@ def test_a_session_of_spark_connect_is_refused():
         refuse_session(SimpleNamespace(version="4.3.0"))
 
 
-def test_a_session_that_lacks_a_connector_is_refused_with_the_packages_that_it_needs(spark):
+def test_a_session_that_lacks_a_connector_is_refused_with_the_files_that_it_needs(spark, monkeypatch):
     there = Jars("org.apache.spark", "core", (Release("{spark}"),), provides="org.apache.spark.SparkConf")
-    lacking = Jars("org.example", "connector", (Release("{spark}"), Release("9.9.9")), provides="org.example.Source")
-    refuse_lacking(spark.get(), [there])
-    with pytest.raises(
-        ConfigurationError, match=r"spark\.jars\.packages=org\.example:connector:9\.9\.9 \(spark-submit"
-    ):
-        refuse_lacking(spark.get(), [there, lacking])
+    lacking = Jars("org.example", "connector", (Release("{spark}"),), provides="org.example.Source")
+    monkeypatch.setattr(maven, "jars_of", lambda wanted: [Path(f"/cache/{jars.artifact}.jar") for jars in wanted])
+    maven.refuse_lacking(spark.get(), [there])
+    said = r"lacks org\.example:connector: .* spark\.jars=/cache/connector\.jar \(spark-submit"
+    with pytest.raises(ConfigurationError, match=said):
+        maven.refuse_lacking(spark.get(), [there, lacking])
 
 
 def test_workers_of_another_python_are_said_in_a_sentence(spark, tmp_path):

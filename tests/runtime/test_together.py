@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import App, Event, Session, Sliding, Tumbling, reducers
-from penstock.runtime.together import windows
+from penstock.runtime.together import cells, windows
 from penstock.runtime.together.windows import ways_of
 from penstock.testing import TopologyDriver
 
@@ -76,7 +76,7 @@ def readings(numbers: Any, floats: Any) -> Any:
     """Batches of readings, roughly in the order of their times."""
     reading = st.builds(
         lambda key, late, number, value, text, maybe: (key, late, number, value, text, maybe),
-        st.sampled_from("abc"), st.integers(-300, 30), numbers, floats, st.sampled_from([None, "", "x", "y"]), st.none() | st.integers(0, 9),
+        st.sampled_from("abc"), st.integers(-300, 30), numbers, floats, st.sampled_from([None, "", "x", "y"]), st.none() | st.integers(0, 9) | st.integers(0, 10**6),
     )  # fmt: skip
     return st.lists(st.lists(reading, max_size=60), min_size=1, max_size=5)
 
@@ -218,6 +218,49 @@ def test_a_predicate_that_ends_the_process_fails_its_event_alone() -> None:
     driver.finish()
     assert driver.output("Out") == [Number("a", 39)]
     assert len(driver.dead_letters) == 1
+
+
+def results_of(window: Any, total: Any, seconds: list[int], results: str = "final") -> list[Any]:
+    class Sum(Event):
+        key: str
+        start: datetime
+        total: list[float]
+
+    app = App("totals")
+    sums = app.stream("Sums", Sum)
+    source = app.source("Readings", Reading, event_time="at")
+    app.aggregate(source, key="key", window=window, into=sums, results=results, total=total)
+    app.sink("Out", sums)
+    driver = TopologyDriver(app, dead_letters=True)
+    for second in seconds:
+        driver.batch({"Readings": [Reading("a", T0 + timedelta(seconds=second), second, 1.0)] * 40})
+    driver.finish()
+    return [*driver.output("Out"), *driver.dead_letters]
+
+
+def test_what_a_fold_leaves_is_looked_at_before_it_is_kept() -> None:
+    fold = reducers.fold((0.0, 0), lambda state, event: (state[0] + 1, None), kind=tuple[float, int])
+    found = results_of(Tumbling("10 s"), fold, [0, 20])
+    assert len(found) == 80
+    assert all("cannot be kept" in letter["error"] for letter in found)
+
+
+def test_many_windows_of_many_events_take_no_memory() -> None:
+    with pytest.MonkeyPatch.context() as few:
+        few.setattr(cells, "MOST", 100)
+        differences(Sliding("10 s", "3 s"), [[(second % 9, second) for second in range(60)]])
+
+
+def test_a_window_of_ones_own_that_is_derived_from_a_kind_begins_where_it_says() -> None:
+    class Shifted(Tumbling):
+        def starts(self, time: int) -> Any:
+            return (start + 3_000_000 for start in super().starts(time - 3_000_000))
+
+        def end(self, start: int) -> int:
+            return start + self.size_us
+
+    [result, *_] = results_of(Shifted("10 s"), reducers.collect("value"), [4])
+    assert result.start == T0 + timedelta(seconds=3)
 
 
 def test_another_reducer_keeps_events_one_by_one() -> None:

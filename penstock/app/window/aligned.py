@@ -13,7 +13,6 @@ from penstock.app.duration import Duration
 from penstock.app.element import ProcessingElement, overrides
 from penstock.app.stepwise import emissions
 from penstock.app.stream import Emission
-from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Part, Spans, Windowed, copied
 from penstock.app.window.windowing import (
     DAY,
@@ -120,7 +119,8 @@ class Sliding(Windowing):
     @cached_property
     def one_by_one(self) -> bool:
         """Whether a time lies in one window, which is a matter of numbers."""
-        return self.zone is None and self.size_us == self.every_us
+        own = type(self) in (Sliding, Tumbling)  # what is derived from them may begin otherwise
+        return own and self.zone is None and self.size_us == self.every_us
 
     @property
     def shared(self) -> bool:
@@ -241,7 +241,7 @@ class Panes(Windowed):
 
     def undo(self) -> Callable[[], None] | None:
         """Of reducers, which closing a window does not change."""
-        if not issubclass(self.body, Reducing):
+        if not getattr(self.body, "merges_apart", False):
             return None
         before, following = self.open, self.next
 

@@ -167,19 +167,19 @@ class Spans(Windowed):
 
     def skip(self) -> None:
         """Leave out its result."""
-        part = self.open[self._next()[1]]
-        if part.end + self.windowing.allowed_us <= self._mark:
-            del self.open[self._next()[1]]
+        start = self._next()[1]
+        part = self.open[start]
+        self._forget(start, part)
         part.closed = True
 
     def undo(self) -> Callable[[], None] | None:
         """Of reducers, which closing a window does not change."""
-        if not issubclass(self.body, Reducing):
+        if not getattr(self.body, "merges_apart", False):
             return None
-        before, closed = dict(self.open), [part.closed for part in self.open.values()]
+        before, closed, touched = dict(self.open), [part.closed for part in self.open.values()], set(self.touched)
 
         def back() -> None:
-            self.open = before
+            self.open, self.touched = before, touched
             for part, was in zip(before.values(), closed, strict=True):
                 part.closed = was
 
@@ -204,11 +204,16 @@ class Spans(Windowed):
 
     def _pass(self, start: int) -> Iterator[Emission]:
         part = self.open[start]
-        if part.end + self.windowing.allowed_us <= self._mark:
-            del self.open[start]
+        self._forget(start, part)
         if not part.closed:
             part.closed = True
             yield from emissions(self._enter(part.state, start, part.end).on_close())
+
+    def _forget(self, start: int, part: Part[Any]) -> None:
+        """Remove a window that is kept no longer."""
+        if part.end + self.windowing.allowed_us <= self._mark:
+            del self.open[start]
+            self.touched.discard(start)  # of an element whose events are ordered there is no end of the micro-batch
 
     def _windows(self, time: int) -> list[int]:
         raise NotImplementedError

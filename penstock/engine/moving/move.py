@@ -87,6 +87,7 @@ class Move:
             self._continue(group, list(begun.values()), moved)
         layout = self._continued(begun)
         before = self._described(self._binding.layout, self._binding.groups)
+        self._recording.fix_state()  # in columns it lies in today's shape by now
         self._binding.move_to(layout)
         if moved is not None:
             took = time.monotonic() - since

@@ -53,15 +53,15 @@ def refuse_lacking(spark: SparkSession, wanted: Iterable[Jars]) -> None:
 
     Raises
     ------
-    ConfigurationError: names the packages to start it with.
+    ConfigurationError: names the files to start it with. JarNotFoundError: they cannot be fetched.
     """
     loader = spark._jsparkSession.sharedState().jarClassLoader()  # which has what was added later, too
     lacking = [jars for jars in dict.fromkeys(wanted) if jars.provides and not _loads(loader, jars.provides)]
     if lacking:
-        packages = ",".join(f"{jars.group}:{jars.artifact}:{list(_artifacts(jars))[-1].version}" for jars in lacking)
+        names = ", ".join(f"{jars.group}:{jars.artifact}" for jars in lacking)
         raise ConfigurationError(
-            f"The session that was given lacks what this run needs: start it with spark.jars.packages={packages} "
-            "(spark-submit --packages), or give none, with --master, and Penstock fetches it."
+            f"The session that was given lacks {names}: give none, with --master, or start it with spark.jars="
+            f"{','.join(map(str, jars_of(lacking)))} (spark-submit --jars)."
         )
 
 

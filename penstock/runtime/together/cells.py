@@ -10,8 +10,11 @@ from penstock.app.window.aligned import Aligned, Panes, Sliding, Tumbling
 from penstock.app.window.sessions import Session, Sessions
 from penstock.app.window.windowed import Part, Windowed
 from penstock.app.window.windowing import Windowing
+from penstock.runtime.together.adding import Ints, OneByOne
 
-Ints = NDArray[np.int64]
+MOST = 200_000
+"""Events, once for each window that they lie in: beyond, they would take more memory than time."""
+
 Bools = NDArray[np.bool_]
 
 
@@ -64,6 +67,8 @@ def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[
     first = starts - before
     first = np.where(first + windowing.size_us > times, first, first + windowing.every_us)
     beside = _rows_beside(first + windowing.size_us <= fired, instances, len(states))
+    if len(beside) * (before // windowing.every_us + 1) > MOST:
+        raise OneByOne
     rows, lies_in = [beside], [starts[beside]]
     for back in range(windowing.every_us, before + 1, windowing.every_us):
         also = beside[starts[beside] - back >= first[beside]]
