@@ -8,11 +8,10 @@ import click
 from penstock.app.drawing import mermaid
 from penstock.app.loader import load_app
 from penstock.app.picture import svg
+from penstock.app.topology import Topology
 from penstock.cli.command import command
 from penstock.cli.echo import echo
 from penstock.errors import ConfigurationError, PenstockError, SinkError
-from penstock.runtime.modes import refuse_in_memory, refuse_in_real_time
-from penstock.runtime.together.explanation import executions
 
 
 @command()
@@ -35,17 +34,7 @@ def graph(app: str, output: Path | None, explain: bool) -> None:
     if explain:
         if output is not None:
             raise ConfigurationError("--explain writes to the screen, and --output is for a drawing: give one of them.")
-        for each in executions(topology):
-            echo(f"{each.element} ({each.dialect} dialect): {each.by}, for {each.why}.")
-        for mode, refuse in (
-            ("In memory, for tests", refuse_in_memory),
-            ("In Spark's real-time mode", refuse_in_real_time),
-        ):
-            try:
-                refuse(topology)
-                echo(f"{mode}: yes, as far as the application says.")
-            except PenstockError as error:
-                echo(f"{mode}: no. {error}")
+        _explain(topology)
         return
     if output is None:
         echo(mermaid(topology), nl=False)
@@ -62,3 +51,20 @@ def graph(app: str, output: Path | None, explain: bool) -> None:
     except OSError as error:
         raise SinkError(f"{output} cannot be written ({error.strerror}); choose another place.") from error
     echo(f"Wrote {output}.")
+
+
+def _explain(topology: Topology) -> None:
+    from penstock.runtime.modes import refuse_in_memory, refuse_in_real_time
+    from penstock.runtime.together.explanation import executions
+
+    for each in executions(topology):
+        echo(f"{each.element} ({each.dialect} dialect): {each.by}, for {each.why}.")
+    for mode, refuse in (
+        ("In memory, for tests", refuse_in_memory),
+        ("In Spark's real-time mode", refuse_in_real_time),
+    ):
+        try:
+            refuse(topology)
+            echo(f"{mode}: yes, as far as the application says.")
+        except PenstockError as error:
+            echo(f"{mode}: no. {error}")

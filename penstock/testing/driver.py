@@ -84,6 +84,7 @@ class TopologyDriver:
     >>> driver.batch({"Words": ['{"text": "b"}']})  # once more, as Spark would
     >>> driver.output("Out")[-1]
     Count(text='b', seen=2)
+    >>> driver = driver.upgraded(app)  # another version of the code, as the next start of a run
     >>> driver.finish()
 
     Parameters

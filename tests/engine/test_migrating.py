@@ -12,9 +12,11 @@ from penstock.errors import IncompatibleStateError, RunFailedError
 APPS = Path(__file__).parent / "apps_migrating.py"
 
 
+@pytest.mark.slow
 def test_state_is_migrated_when_it_is_touched_and_moved_as_it_lies(run_app, words, spark, tmp_path):
     def seen(which, *texts):
-        result = run_app(which, file=APPS, until_idle="pause", sources=words(*texts))
+        sources = words(*texts) if texts else {"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"}
+        result = run_app(which, file=APPS, until_idle="pause", sources=sources)
         assert result.report["counts"]["dead_lettered"] == 0
         return [(event.text, event.seen) for event in result.output("Out")][-len(texts) :]
 
@@ -27,7 +29,13 @@ def test_state_is_migrated_when_it_is_touched_and_moved_as_it_lies(run_app, word
     assert seen("second", "a") == [("a", 3)]
     assert seen("second", "b") == [("b", 2)]
     app, reference = load_app(f"{APPS}:second")
-    options = RunOptions(runs=tmp_path / "runs", sources=words(), partitions=3, quiet=True, master="local[2]")
+    options = RunOptions(
+        runs=tmp_path / "runs",
+        sources={"Words": f"jsonl:{tmp_path / 'in'}?max_files=1"},
+        partitions=3,
+        quiet=True,
+        master="local[2]",
+    )
     spark.leave()  # what is moved has a session of its own
     rescale(app, options, application=reference)
     assert sorted(seen("third", "a", "b", "c", "d", "e")) == [("a", 4), ("b", 3), ("c", 2), ("d", 4), ("e", 1)]
