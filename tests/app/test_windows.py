@@ -988,3 +988,27 @@ def test_a_result_that_fails_takes_no_later_event_with_it(window, cut, timed, un
     failed = [letter["event"] and letter["event"]["price"] for letter in driver.dead_letters]
     assert sorted(price for price in failed if price) == [17] + ([20] if unkept else [])
     assert failed.count(None) == len(wanted) - len(right)
+
+
+def test_windows_of_ordered_events_leave_nothing_behind():
+    """They have no end of a micro-batch at which to forget which windows were touched."""
+    app = App("ordered")
+    sales = app.stream("Sales", Bid)
+
+    class Last(ProcessingElement):
+        bid: Bid | None = None
+
+        def on_event(self, bid):
+            self.bid = bid
+
+        def on_close(self):
+            yield sales.emit(self.bid)
+
+    source = app.source("Bids", Bid, event_time="at")
+    app.element(source, key="item", window=Tumbling("10 s"), ordered=True, emits=sales, name="Last")(Last)
+    app.sink("Out", sales)
+    driver, sizes = TopologyDriver(app, partitions=1), []
+    for number in range(60):
+        driver.batch({"Bids": [Bid(1, 1, at(10 * number))]})
+        sizes.append(sum(len(content) for content in driver._committed.stores[1, 0]._content.values()))
+    assert max(sizes[30:]) <= max(sizes[10:30])

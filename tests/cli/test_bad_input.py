@@ -183,6 +183,7 @@ def test_no_java(app, capsys, monkeypatch):
 def test_graph_and_new(app, capsys):
     assert "choose a name that ends in .svg" in sentence(capsys, "graph", "good.py", "-o", "x.gif")
     assert "cannot be written" in sentence(capsys, "graph", "good.py", "-o", "no/such/place.svg")
+    assert "give one of them" in sentence(capsys, "graph", "good.py", "--explain", "-o", "x.svg")
     assert "exists already" in sentence(capsys, "new", "input")
     assert "must be letters" in sentence(capsys, "new", "1st project")
     assert "There is no command fly; there are run, adapter" in sentence(capsys, "fly")
@@ -194,6 +195,14 @@ def test_graph_and_new(app, capsys):
 def test_the_help_of_a_run_has_the_parameters_of_the_application(app, capsys):
     main(["run", "good.py", "--help"])
     assert "Parameters of good:\n  --level INT    [default: 3]" in capsys.readouterr().out
+
+
+def test_what_executes_an_application_is_explained(app, capsys):
+    main(["graph", "good.py", "--explain"])
+    said = capsys.readouterr().out
+    assert "(event dialect): one event after the other, for its code is the application's own." in said
+    assert "In memory, for tests: yes" in said
+    assert "In Spark's real-time mode: no. Element" in said
 
 
 def test_drawing_to_the_screen_and_to_files(app, capsys):

@@ -282,7 +282,7 @@ def test_another_reducer_keeps_events_one_by_one() -> None:
         total=Doubled("number"),
     )
     [element] = app.topology().elements
-    assert ways_of(element) == "total=Doubled(...) is known by each event"
+    assert ways_of(element) == "total=Doubled(...) adds event by event"
 
 
 def test_a_result_that_cannot_be_made_leaves_the_other_windows() -> None:

@@ -82,10 +82,9 @@ class Together:
         made = []
         for (name, reducer), add in zip(self._body.states, self._ways, strict=True):
             before = [reducer.start() if state is None else getattr(state, name) for state in known]
-            column = events
-            if reducer.field is not None:
-                column = values.setdefault(reducer.field, []) or [getattr(event, reducer.field) for event in events]
-                values[reducer.field] = column
+            if reducer.field is not None and reducer.field not in values:
+                values[reducer.field] = [getattr(event, reducer.field) for event in events]
+            column = events if reducer.field is None else values[reducer.field]
             at, when = cells.at, times
             if reducer.wanted is not None:
                 rows = wanted.get(id(reducer.wanted))
@@ -121,11 +120,11 @@ def ways_of(element: Element) -> tuple[Kind, list[Adding]] | str:
         return "its events have no times"
     kind = kind_of_windows(prototype)
     if kind is None:
-        return f"windows of {windowing} are known by each event"
+        return f"windows of {windowing} are found event by event"
     ways = []
     for name, reducer in prototype.body.reducers.items():
         way = adding(reducer, element.inputs[0].event_type)
         if way is None:
-            return f"{name}={type(reducer).__name__}(...) is known by each event"
+            return f"{name}={type(reducer).__name__}(...) adds event by event"
         ways.append(way)
     return kind, ways
