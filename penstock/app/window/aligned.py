@@ -136,10 +136,14 @@ class Sliding(Windowing):
         """Spark plans them as they are, but for those in a time zone."""
         return super().planned() if self.zone is not None else Planned(self.size_us, self.every_us, self.offset_us)
 
+    def last_start(self, time: Any) -> Any:
+        """Where clocks show what the times are in, the start of the last window up to a time, or to each of an array."""
+        return (time - self.offset_us) // self.every_us * self.every_us + self.offset_us
+
     def _begins(self, time: int) -> int:
         """What clocks show when the last window up to a time begins."""
         clock = time if self.zone is None else _clock(self.zone, time)
-        shown = (clock - self.offset_us) // self.every_us * self.every_us + self.offset_us
+        shown = self.last_start(clock)
         after = shown + self.every_us  # which clocks that have been put back may have shown already
         return shown if self.zone is None or self._instant(after) > time else after
 
@@ -178,7 +182,7 @@ class Aligned(Spans):
     def _windows(self, time: int) -> list[int]:
         windowing: Sliding = self.windowing
         if windowing.one_by_one:  # as what follows, in a fifth of the time
-            start = (time - windowing.offset_us) // windowing.every_us * windowing.every_us + windowing.offset_us
+            start = windowing.last_start(time)
             end = start + windowing.size_us
             if end > self._fired:
                 if start not in self.open:

@@ -55,7 +55,7 @@ closed; times in microseconds."""
 
 
 def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
-    starts = _begins(windowing, times)
+    starts: Ints = windowing.last_start(times)
     rows = _rows_beside(starts + windowing.size_us <= fired, instances, len(states))
     partly = int((starts[rows] + windowing.every_us <= fired).sum())
     return Cells(rows, *_by_start(windowing, starts[rows], instances[rows], states), partly)
@@ -63,7 +63,8 @@ def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[An
 
 def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
     """Each event in all windows that it lies in, the first of which has not closed."""
-    starts, before = _begins(windowing, times), (windowing.size_us - 1) // windowing.every_us * windowing.every_us
+    starts: Ints = windowing.last_start(times)
+    before = (windowing.size_us - 1) // windowing.every_us * windowing.every_us
     first = starts - before
     first = np.where(first + windowing.size_us > times, first, first + windowing.every_us)
     beside = _rows_beside(first + windowing.size_us <= fired, instances, len(states))
@@ -77,11 +78,6 @@ def _aligned(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[
     all_rows, all_starts = np.concatenate(rows), np.concatenate(lies_in)
     order = np.argsort(all_rows, kind="stable")  # in the order of delivery, in which floats are added
     return Cells(all_rows[order], *_by_start(windowing, all_starts[order], instances[all_rows[order]], states))
-
-
-def _begins(windowing: Sliding, times: Ints) -> Ints:
-    """The start of the last window that each time lies in."""
-    return (times - windowing.offset_us) // windowing.every_us * windowing.every_us + windowing.offset_us
 
 
 def _by_start(windowing: Sliding, starts: Ints, owners: Ints, states: Sequence[Any]) -> tuple[Ints, list[Place]]:
