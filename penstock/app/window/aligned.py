@@ -13,6 +13,7 @@ from penstock.app.duration import Duration
 from penstock.app.element import ProcessingElement, overrides
 from penstock.app.stepwise import emissions
 from penstock.app.stream import Emission
+from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Part, Spans, Windowed, copied
 from penstock.app.window.windowing import (
     DAY,
@@ -245,7 +246,7 @@ class Panes(Windowed):
 
     def undo(self) -> Callable[[], None] | None:
         """Of reducers, which closing a window does not change."""
-        if not getattr(self.body, "merges_apart", False):
+        if not (issubclass(self.body, Reducing) and self.body.merges_apart):
             return None
         before, following = self.open, self.next
 
@@ -273,8 +274,8 @@ class Panes(Windowed):
 
     def _merged(self, start: int, end: int) -> Any:
         panes = [self.open[pane].state for pane in sorted(self.open) if pane < end]
-        if getattr(self.body, "merges_apart", False):
-            return self._enter(self.body.merged(panes), start, end)  # type: ignore[attr-defined]
+        if issubclass(self.body, Reducing) and self.body.merges_apart:
+            return self._enter(self.body.merged(panes), start, end)
         whole = self._enter(self.body(), start, end)
         for state in panes:
             whole.merge(copied(state))  # which it may keep a part of; the pane belongs to other windows, too

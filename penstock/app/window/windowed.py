@@ -174,7 +174,7 @@ class Spans(Windowed):
 
     def undo(self) -> Callable[[], None] | None:
         """Of reducers, which closing a window does not change."""
-        if not getattr(self.body, "merges_apart", False):
+        if not (issubclass(self.body, Reducing) and self.body.merges_apart):
             return None
         before, closed, touched = dict(self.open), [part.closed for part in self.open.values()], set(self.touched)
 
