@@ -118,7 +118,7 @@ class Sliding(Windowing):
         return next(self.starts(time))
 
     @cached_property
-    def one_by_one(self) -> bool:
+    def disjoint(self) -> bool:
         """Whether a time lies in one window, which is a matter of numbers."""
         own = type(self) in (Sliding, Tumbling)  # what is derived from them may begin otherwise
         return own and self.zone is None and self.size_us == self.every_us
@@ -144,7 +144,7 @@ class Sliding(Windowing):
     def _begins(self, time: int) -> int:
         """What clocks show when the last window up to a time begins."""
         clock = time if self.zone is None else _clock(self.zone, time)
-        shown = self.last_start(clock)
+        shown: int = self.last_start(clock)
         after = shown + self.every_us  # which clocks that have been put back may have shown already
         return shown if self.zone is None or self._instant(after) > time else after
 
@@ -182,7 +182,7 @@ class Aligned(Spans):
 
     def _windows(self, time: int) -> list[int]:
         windowing: Sliding = self.windowing
-        if windowing.one_by_one:  # as what follows, in a fifth of the time
+        if windowing.disjoint:  # as what follows, in a fifth of the time
             start = windowing.last_start(time)
             end = start + windowing.size_us
             if end > self._fired:

@@ -102,7 +102,7 @@ class Windowing:
         return False
 
     @property
-    def one_by_one(self) -> bool:
+    def disjoint(self) -> bool:
         """Whether a time lies in one window alone, whose start is a matter of ``every_us`` and ``offset_us``."""
         return False
 
