@@ -2,11 +2,12 @@
 
     python benchmarks/predict.py [--directory build/predict] [--queries keyed,chain] [--evaluate] [--output FILE.md]
 
-Four queries (see campaign.py); every setting is a directory with its recording and its measured latency, so that an
+Eleven queries (see queries.py); every setting is a directory with its recording and its measured latency, so that an
 interrupted benchmark goes on where it was. `--evaluate` runs nothing and only makes the table of what is there.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -16,51 +17,45 @@ from typing import Any
 
 import numpy as np
 from campaign import two_rates
+from queries import QUERIES
 
 from penstock.planner import Calibration, Observation, Prediction, Setting, calibrate, observe
 
 HERE = Path(__file__).parent
 
 
-TRIGGERS = {
-    "stateless": (0, 0.75, 1, 2), "aggregation": (0, 1, 1.5, 3), "keyed": (0, 1, 1.5, 3), "chain": (0, 2, 3, 5),
-}  # fmt: skip
-RATES = {
-    "stateless": (1000, 3000, 6000), "aggregation": (500, 1500, 3000), "keyed": (500, 1500, 3000),
-    "chain": (300, 800, 1500),
-}  # fmt: skip
-FOLLOWED_S = 20.0
+FOLLOWED_S = 14.0
 CALIBRATIONS = ("calibration-1", "calibration-2", "calibration-3")
 
 
-def settings_of(query: str) -> list[dict[str, Any]]:
-    """What is run: three settings to calibrate on, fifteen to predict, and two of those again, for the noise floor."""
-    zero, short, middle, long = TRIGGERS[query]
-    low, usual, high = RATES[query]
+def settings_of(name: str) -> list[dict[str, Any]]:
+    """What is run: three settings to calibrate on, twenty to predict, and two of those again, for the noise floor."""
+    query = QUERIES[name]
+    zero, short, middle, long = query.triggers
+    low, usual, high = query.rates
+    seeds = itertools.count(11)
 
     def setting(number: str, trigger: float, rate: float, arrivals: str = "poisson", **gate: float) -> dict[str, Any]:
-        return {
-            "id": number,
-            "trigger": trigger,
-            "rate": rate,
-            "arrivals": arrivals,
-            "seed": len(number) + rate,
-            **gate,
-        }
+        return {"id": number, "trigger": trigger, "rate": rate, "arrivals": arrivals, "seed": next(seeds), **gate}
 
     calibrations = [
-        setting("calibration-1", middle, usual), setting("calibration-2", zero, low),
-        setting("calibration-3", long, high),
+        setting("calibration-1", middle, usual), setting("calibration-2", zero, low), setting("calibration-3", long, high),
     ]  # fmt: skip
-    predicted = [
-        setting("p01", zero, usual), setting("p02", zero, high), setting("p03", short, low),
-        setting("p04", short, usual), setting("p05", short, high), setting("p06", middle, high),
-        setting("p07", long, low), setting("p08", long, usual), setting("p09", (middle + long) / 2, usual),
-        setting("p10", zero, usual, "bursty"), setting("p11", short, usual, "bursty"),
-        setting("p12", zero, usual, "recorded"), setting("p13", middle, usual, "recorded"),
-        setting("p14", long, usual, "recorded"),
-        setting("p15", zero, usual, min_rows=round(usual * (1.3 + middle)), max_delay=30.0),
+    asked = [
+        (zero, usual), (zero, high), (short, low), (short, usual), (short, high), (middle, low), (middle, high), (long, low),
+        (long, usual), ((middle + long) / 2, usual), (zero, (usual + high) // 2), (short, (low + usual) // 2),
+        (middle, (usual + high) // 2), (long, (low + usual) // 2),
     ]  # fmt: skip
+    further: list[tuple[float, float, str, dict[str, float]]] = [
+        (zero, usual, "bursty", {}), (short, usual, "bursty", {}), (zero, usual, "recorded", {}),
+        (middle, usual, "recorded", {}), (long, usual, "recorded", {}),
+        (zero, usual, "poisson", {"min_rows": round(usual * (1.3 + middle)), "max_delay": 30.0}),
+    ]  # fmt: skip
+    if not query.scheduled or name == "join":  # whose two sides would each have a gate of its own
+        further = [(trigger, rate, "poisson", {}) for trigger in (short + 0.1, middle + 0.1) for rate in query.rates]
+    predicted = [setting(f"p{number:02}", trigger, rate) for number, (trigger, rate) in enumerate(asked, 1)]
+    for number, (trigger, rate, arrivals, gate) in enumerate(further, len(asked) + 1):
+        predicted.append(setting(f"p{number:02}", trigger, rate, arrivals, **gate))
     again = [{**predicted[3], "id": "p04-again", "seed": 77}, {**predicted[0], "id": "p01-again", "seed": 78}]
     order = np.random.default_rng(5).permutation(len(calibrations) + len(predicted))
     shuffled = [[*calibrations, *predicted][place] for place in order]  # whatever drifts is nobody's advantage
@@ -90,14 +85,15 @@ def evaluated(directory: Path, queries: list[str]) -> list[str]:
         for name, truth in sorted(truths.items()):
             if name == "warm-up" or name in CALIBRATIONS:
                 continue
-            found = calibration.predict(asked(truth["setting"]))
+            found = calibration.predict(asked(query, truth["setting"]))
             off = [getattr(found, figure) / truth[figure] - 1 for figure in FIGURES]
             bands = [found.band(figure) for figure in FIGURES]
             inside = [low <= truth[figure] <= high for figure, (low, high) in zip(FIGURES, bands, strict=True)]
             if not name.endswith("-again"):
                 plain.add(truth, found)
                 followed.add(
-                    truth, calibration.following(beginning(directory / query / name)).predict(asked(truth["setting"]))
+                    truth,
+                    calibration.following(beginning(directory / query / name)).predict(asked(query, truth["setting"])),
                 )
             lines.append(row(calibration, truth, found, off, inside))
         lines += ["", floor(truths), ""]
@@ -155,12 +151,14 @@ def recording(place: Path) -> Path:
     return place / "run" if (place / "run").exists() else place / "progress.jsonl"
 
 
-def asked(setting: dict[str, Any]) -> Setting:
-    """The setting; of the arrivals, what kind they are."""
+def asked(name: str, setting: dict[str, Any]) -> Setting:
+    """The setting; of the arrivals, what kind they are, and nothing where they come in the pieces that were recorded."""
     arrivals: Any = {"poisson": "poisson", "bursty": 10.0}.get(setting["arrivals"])
-    if arrivals is None:
+    if not QUERIES[name].scheduled:
+        arrivals = None
+    elif arrivals is None:
         arrivals = np.loadtxt(two_rates(), max_rows=60_000).tolist()
-    gate = {name: setting[name] for name in ("min_rows", "max_delay", "max_rows") if name in setting}
+    gate = {option: setting[option] for option in ("min_rows", "max_delay", "max_rows") if option in setting}
     return Setting(trigger=setting["trigger"], rate=setting["rate"], arrivals=arrivals, **gate)
 
 
@@ -216,7 +214,7 @@ def floor(truths: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=HERE.parent / "build" / "predict")
-    parser.add_argument("--queries", default=",".join(TRIGGERS))
+    parser.add_argument("--queries", default=",".join(QUERIES))
     parser.add_argument("--evaluate", action="store_true")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()

@@ -16,7 +16,7 @@ class Length(Event):
 
 
 app = App("lengths_query")
-words = app.source("Words", Word)
+words = app.source("Words", Word, sample=lambda number: Word(number % 500, f"{number:032d}"))
 lengths = app.stream("Lengths", Length)
 app.sink("Out", lengths)
 

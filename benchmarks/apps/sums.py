@@ -14,7 +14,7 @@ class Sum(Event):
 
 
 app = App("sums")
-readings = app.source("Words", Reading)
+readings = app.source("Words", Reading, sample=lambda number: Reading(number % 500, number))
 sums = app.stream("Sums", Sum)
 app.sink("Out", sums)
 

@@ -20,7 +20,7 @@ class Total(Event):
 
 
 app = App("sums_batch")
-readings = app.source("Words", Reading)
+readings = app.source("Words", Reading, sample=lambda number: Reading(number % 500, number))
 sums = app.stream("Sums", Sum)
 app.sink("Out", sums)
 
