@@ -2,8 +2,8 @@
 
     python benchmarks/adapting.py [--only sessions] [--p95 3s] [--seconds 25] [--output FILE.md]
 
-Each runs on `local[2]` for three times so many seconds, at 50, then 500, then 50 lines a second of its own input, whose times are
-those of writing. What has been measured is kept in data/adapting, so that the same command goes on after Ctrl-C.
+Each runs on `local[2]` for three times so many seconds, at 50, then 500, then 50 lines a second of its own input, whose times
+are those of writing. What has been measured is kept in data/adapting, so that the same command goes on after Ctrl-C.
 """
 
 import argparse
@@ -59,10 +59,24 @@ def measured(name: str, p95: str, seconds: float) -> dict[str, object]:
     for source in sources:
         (place / source).mkdir(parents=True)
     command = [
-        sys.executable, "-m", "penstock", "run", str(GALLERY / f"{name}.py"), "--name", "run", "--runs", str(place / "runs"),
-        "--master", "local[2]", "--adapt", "--p95", p95, "--duration", f"{STARTS_S + 3 * seconds:g}s",
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(GALLERY / f"{name}.py"),
+        "--name",
+        "run",
+        "--runs",
+        str(place / "runs"),
+        "--master",
+        "local[2]",
+        "--adapt",
+        "--p95",
+        p95,
+        "--duration",
+        f"{STARTS_S + 3 * seconds:g}s",
         *(part for source in sources for part in ("--source", f"{source}=jsonl:{place / source}")),
-    ]  # fmt: skip
+    ]
     stop = threading.Event()
     writer = threading.Thread(target=write, args=(name, place, sources, seconds, stop))
     writer.start()
@@ -80,8 +94,7 @@ def measured(name: str, p95: str, seconds: float) -> dict[str, object]:
 def write(name: str, place: Path, sources: list[str], seconds: float, stop: threading.Event) -> None:
     """Lines of the application's own input, at the rates in turn."""
     lines = {
-        source: itertools.cycle((GALLERY / "input" / name / source / "1.jsonl").read_text().splitlines())
-        for source in sources
+        source: itertools.cycle((GALLERY / "input" / name / source / "1.jsonl").read_text().splitlines()) for source in sources
     }
     time.sleep(STARTS_S)
     began, number = time.monotonic(), 0
@@ -103,9 +116,10 @@ def tell(names: list[str], p95: str) -> list[str]:
     rows = [
         f"{datetime.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}; `--p95 {p95}`, lines a second "
         f"{', '.join(map(str, RATES))}. Latency: from an event's birth to the commit of its micro-batch; measured.",
-        "", "| application | events | p50 | p95 | lost | decisions | checks: p95 expected and come (s) | failed |",
+        "",
+        "| application | events | p50 | p95 | lost | decisions | checks: p95 expected and come (s) | failed |",
         "| --- | ---: | ---: | ---: | ---: | --- | --- | --- |",
-    ]  # fmt: skip
+    ]
     for name in names:
         found = json.loads((WORK / f"{name}.json").read_text())
         counts, latency = found["report"]["counts"], found["report"]["latency_ms"]
@@ -117,8 +131,8 @@ def tell(names: list[str], p95: str) -> list[str]:
         ]
         decided = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) or "none"
         rows.append(
-            f"| {name} | {counts['accepted']:,} | {_seconds(latency.get('p50'))} | {_seconds(latency.get('p95'))} | {counts['lost']} | "
-            f"{decided} | {'; '.join(checks) or '-'} | {'; '.join(found['failed']) or 'no'} |"
+            f"| {name} | {counts['accepted']:,} | {_seconds(latency.get('p50'))} | {_seconds(latency.get('p95'))} | "
+            f"{counts['lost']} | {decided} | {'; '.join(checks) or '-'} | {'; '.join(found['failed']) or 'no'} |"
         )
     return rows
 

@@ -24,9 +24,7 @@ from penstock.allocation.resources import Resources
 LIMITS = {10: None, 100: None, 1000: 2.0, 10_000: 5.0}
 
 
-def measure(
-    graph: StreamGraph, resources: int, limit: float | None, methods: list[str]
-) -> dict[str, tuple[float, float]]:
+def measure(graph: StreamGraph, resources: int, limit: float | None, methods: list[str]) -> dict[str, tuple[float, float]]:
     """Method to its cost and seconds; "bound" to the best bound."""
     found: dict[str, tuple[float, float]] = {}
     greedy = [method for method in PLACING if method.startswith("greedy")]
@@ -55,18 +53,13 @@ def table(rows: list[dict], sizes: list[int], transfers: list[float]) -> list[st
     lines = []
     for transfer in transfers:
         lines += [f"\nMean transfer cost {transfer:g} (mean weight 1); mean ratio to the bound, worst, mean seconds:\n"]
-        lines += [
-            "| method | " + " | ".join(f"n = {size:,}" for size in sizes) + " |",
-            "| --- |" + " --- |" * len(sizes),
-        ]
+        lines += ["| method | " + " | ".join(f"n = {size:,}" for size in sizes) + " |", "| --- |" + " --- |" * len(sizes)]
         cells: dict[str, dict[int, str]] = defaultdict(dict)
         firsts: dict[str, float] = {}
         for size in sizes:
             chosen = [row for row in rows if row["tasks"] == size and row["transfer"] == transfer]
             for method in {method for row in chosen for method in row["found"] if method != "bound"}:
-                ratios = [
-                    row["found"][method][0] / row["found"]["bound"][0] for row in chosen if method in row["found"]
-                ]
+                ratios = [row["found"][method][0] / row["found"]["bound"][0] for row in chosen if method in row["found"]]
                 firsts.setdefault(method, mean(ratios))
                 seconds = mean(row["found"][method][1] for row in chosen)
                 cells[method][size] = f"{mean(ratios):.3f}, {max(ratios):.3g}, {seconds:.2g} s"
@@ -79,10 +72,7 @@ def worst_families(rows: list[dict], sizes: list[int], transfers: list[float]) -
     """The mean ratio of "auto" to the bound, family by family."""
     lines = ["\nMean ratio of auto to the bound by family:\n"]
     heads = [(size, transfer) for transfer in transfers for size in sizes]
-    lines += [
-        "| family | " + " | ".join(f"n = {s:,}, b = {t:g}" for s, t in heads) + " |",
-        "| --- |" + " --- |" * len(heads),
-    ]
+    lines += ["| family | " + " | ".join(f"n = {s:,}, b = {t:g}" for s, t in heads) + " |", "| --- |" + " --- |" * len(heads)]
     for family in FAMILIES:
         cells = []
         for size, transfer in heads:

@@ -13,20 +13,39 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 KINDS = {
-    "HeadObject": "HEAD", "GetObject": "GET", "PutObject": "PUT", "CopyObject": "COPY", "ListObjectsV2": "LIST", "ListObjects": "LIST",
-    "DeleteObject": "DELETE", "DeleteObjects": "DELETE", "HeadBucket": "HEAD",
-    "getfileinfo": "look", "open": "open", "create": "create", "rename": "rename", "listStatus": "list", "delete": "delete",
+    "HeadObject": "HEAD",
+    "GetObject": "GET",
+    "PutObject": "PUT",
+    "CopyObject": "COPY",
+    "ListObjectsV2": "LIST",
+    "ListObjects": "LIST",
+    "DeleteObject": "DELETE",
+    "DeleteObjects": "DELETE",
+    "HeadBucket": "HEAD",
+    "getfileinfo": "look",
+    "open": "open",
+    "create": "create",
+    "rename": "rename",
+    "listStatus": "list",
+    "delete": "delete",
     "mkdirs": "mkdirs",
-}  # fmt: skip
+}
 """What servers call a call, in the words of the tables; others are told as they are."""
 S3_ENTRY = re.compile(r"\] \S+ \S+ \S+ s3_(\w+) (\S+) (\S+) \d+ \S+ \S+ \S+ \S+ \S+ \S+ (\S+)")
 HDFS_ENTRY = re.compile(r"cmd=(\w+)(?: \(.*?\))?\s+src=(\S+)\s+dst=(\S+).*proto=(\w+)")
 ABOUT = (
-    (r"/checkpoint/[^/]+/offsets", "checkpoint: offsets"), (r"/checkpoint/[^/]+/commits", "checkpoint: commits"),
-    (r"/checkpoint/[^/]+/state", "checkpoint: state"), (r"/checkpoint/[^/]+/sources", "checkpoint: files seen"),
-    (r"/checkpoint", "checkpoint: the rest"), (r"/batches-", "ledger"), (r"/progress\.jsonl", "progress"),
-    (r"/\.staging", "staged files"), (r"/output", "output"), (r"/dead-letters", "dead letters"), (r"/in(/|$)", "input"),
-)  # fmt: skip
+    (r"/checkpoint/[^/]+/offsets", "checkpoint: offsets"),
+    (r"/checkpoint/[^/]+/commits", "checkpoint: commits"),
+    (r"/checkpoint/[^/]+/state", "checkpoint: state"),
+    (r"/checkpoint/[^/]+/sources", "checkpoint: files seen"),
+    (r"/checkpoint", "checkpoint: the rest"),
+    (r"/batches-", "ledger"),
+    (r"/progress\.jsonl", "progress"),
+    (r"/\.staging", "staged files"),
+    (r"/output", "output"),
+    (r"/dead-letters", "dead letters"),
+    (r"/in(/|$)", "input"),
+)
 OURS = {"ledger", "progress", "staged files", "output", "dead letters"}
 LEDGER = re.compile(r"/batches-[^/]+/\d+\.line$")
 WARM_UP = 3
@@ -56,9 +75,7 @@ def s3_calls(log: Path) -> Iterator[Call]:
     for kind, key, asked, client in S3_ENTRY.findall(log.read_text(errors="replace")):
         prefix = re.search(r"prefix=([^&]*)", asked)
         path = unquote(prefix[1] if prefix else key)
-        yield Call(
-            KINDS.get(kind, kind), "Penstock" if "botocore" in client.lower() else "Spark", f"/{path.strip('/')}"
-        )
+        yield Call(KINDS.get(kind, kind), "Penstock" if "botocore" in client.lower() else "Spark", f"/{path.strip('/')}")
 
 
 def hdfs_calls(log: Path) -> Iterator[Call]:
@@ -104,8 +121,6 @@ def between_commits(calls: Sequence[Call]) -> Share:
     """What is asked for between the ledger's entries: that of micro-batches, without a run's start and end."""
     at = [place for place, call in enumerate(calls) if call.commits][WARM_UP:]
     if len(at) < 2:
-        raise SystemExit(
-            f"There are too few micro-batches to count the calls of: take more than {WARM_UP + 2} --files."
-        )
+        raise SystemExit(f"There are too few micro-batches to count the calls of: take more than {WARM_UP + 2} --files.")
     counted = Counter((call.who, call.about, call.kind) for call in calls[at[0] : at[-1]])
     return Share(len(at) - 1, counted)

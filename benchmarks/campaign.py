@@ -136,9 +136,16 @@ def run_penstock(spark: Any, query: Query, setting: Setting, place: Path) -> dic
     [source] = app.topology().sources
     gate = "".join(f"&{name}={setting[name]}" for name in ("min_rows", "max_delay", "max_rows") if name in setting)
     options = RunOptions(
-        name="run", runs=place, sources={source.name: uri + gate}, trigger=setting["trigger"], duration=total, spark=spark,
-        quiet=True, partitions=query.partitions, groups=dict(query.groups),
-    )  # fmt: skip
+        name="run",
+        runs=place,
+        sources={source.name: uri + gate},
+        trigger=setting["trigger"],
+        duration=total,
+        spark=spark,
+        quiet=True,
+        partitions=query.partitions,
+        groups=dict(query.groups),
+    )
     run(app, options, application=reference)
     if sending:
         sending.wait()
@@ -214,9 +221,10 @@ def run_by_hand(spark: Any, query: Query, brokers: str, setting: Setting, place:
         if query.source == "files":
             return spark.readStream.schema("key long, text string").json(str(place / "in"))
         wanted = {
-            "kafka.bootstrap.servers": brokers, "startingOffsets": "earliest",
+            "kafka.bootstrap.servers": brokers,
+            "startingOffsets": "earliest",
             "assign": json.dumps({topic: list(partitions)}),
-        }  # fmt: skip
+        }
         for option, name in (("min_rows", "minOffsetsPerTrigger"), ("max_rows", "maxOffsetsPerTrigger")):
             if option in setting:
                 wanted[name] = setting[option]
@@ -234,9 +242,13 @@ def run_by_hand(spark: Any, query: Query, brokers: str, setting: Setting, place:
     total = WARM_UP_S + seconds_of(setting)
     assert query.build is not None
     running = (
-        query.build(read).writeStream.outputMode(query.mode).option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(processingTime=f"{round(setting['trigger'] * 1000)} milliseconds").foreachBatch(write).start()
-    )  # fmt: skip
+        query.build(read)
+        .writeStream.outputMode(query.mode)
+        .option("checkpointLocation", str(place / "checkpoint"))
+        .trigger(processingTime=f"{round(setting['trigger'] * 1000)} milliseconds")
+        .foreachBatch(write)
+        .start()
+    )
     if query.source == "rate":
         time.sleep(total)
     else:
@@ -317,9 +329,10 @@ def seen_figures(due: Real, seen: Real, batches: int) -> dict[str, Any]:
     return {
         "mean": float(latencies.mean()),
         **{name: float(np.quantile(latencies, p)) for name, p in QUANTILES.items()},
-        "batches": batches, "rows": len(latencies),
+        "batches": batches,
+        "rows": len(latencies),
         "drift": float((latencies[middle:].mean() - latencies[:middle].mean()) / latencies.mean()),
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ RISING = "generator:recorded?times={times}"
 FAULTS = {
     "nothing": Fault(("healthy",)),
     "saturated element": Fault(("saturated",), "generator:poisson?rate=1500", ("--trigger", "2 s", "--rounds", "6500"), 120),
-    "skewed key": Fault(("skewed",), "generator:poisson?rate=1500", ("--trigger", "2 s", "--partitions", "4", "--rounds", "300")),
+    "skewed key": Fault(
+        ("skewed",), "generator:poisson?rate=1500", ("--trigger", "2 s", "--partitions", "4", "--rounds", "300")
+    ),
     "batch longer than its trigger": Fault(("trigger too short",), options=("--trigger", "0.2 s")),
     "trigger too long": Fault(("trigger too long",), options=("--trigger", "8 s"), seconds=120),
     "waiting at the gate": Fault(("waiting at the gate",), "generator:poisson?rate=500&min_rows=100000&max_delay=8s", (), 120),
@@ -56,15 +58,26 @@ FAULTS = {
     "rate rising": Fault(("rate rising",), RISING, seconds=80),
     "slow sink": Fault(("slow sink",), options=("--trigger", "4 s", "--sink", "Out={postgres}?table=slow"), seconds=90),
     "garbage collection": Fault(
-        ("garbage collection",), "generator:poisson?rate=2000",
-        ("--trigger", "2 s", "--size", "8000", "--rounds", "1", "--conf", "spark.driver.memory=640m",
-         "--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -Xmn4m"),
+        ("garbage collection",),
+        "generator:poisson?rate=2000",
+        (
+            "--trigger",
+            "2 s",
+            "--size",
+            "8000",
+            "--rounds",
+            "1",
+            "--conf",
+            "spark.driver.memory=640m",
+            "--conf",
+            "spark.driver.extraJavaOptions=-XX:+UseSerialGC -Xmn4m",
+        ),
     ),
     "state growing": Fault(("state growing",), "generator:poisson?rate=1500"),
     "late events": Fault(("late events",)),
     "dead letters": Fault(("dead letters",)),
     "silent": Fault(("silent",), seconds=140),
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -117,10 +130,24 @@ def planted(name: str, place: Path, page: str) -> dict[str, Any]:
         slow_down(server.uri)
     known = {"postgres": server.uri if server else "", "times": str(rising(place / "times"))}
     command = [
-        sys.executable, "-m", "penstock", "run", str(APP), "--name", run, "--runs", str(place / "runs"), "--fresh", "--fault", name,
-        "--master", "local[2]", "--source", f"Readings={fault.source.format(**known)}",
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(APP),
+        "--name",
+        run,
+        "--runs",
+        str(place / "runs"),
+        "--fresh",
+        "--fault",
+        name,
+        "--master",
+        "local[2]",
+        "--source",
+        f"Readings={fault.source.format(**known)}",
         *(option.format(**known) for option in fault.options),
-    ]  # fmt: skip
+    ]
     with (place / f"{run}.log").open("w") as log:
         running = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:

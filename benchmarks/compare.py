@@ -2,10 +2,11 @@
 
     python benchmarks/compare.py BEFORE [AFTER] [--only counter] [--rounds 6] [--output FILE.json]
 
-BEFORE and AFTER are what git calls commits; AFTER is the work tree as it is where it is left out. Each round runs an application
-once with each, the one that came second first in the next. A round's figure is the median of its warm micro-batches, in rows per
-second. The ratio of two commits is the median of the rounds' ratios; its interval is that of the signs of the ratios, so it assumes
-nothing of how noise is distributed. Calls and bytes an event are counted besides (counted.py). FILE.json has all figures.
+BEFORE and AFTER are what git calls commits; AFTER is the work tree as it is where it is left out. Each round runs an
+application once with each, the one that came second first in the next. A round's figure is the median of its warm
+micro-batches, in rows per second. The ratio of two commits is the median of the rounds' ratios; its interval is that of the
+signs of the ratios, so it assumes nothing of how noise is distributed. Calls and bytes an event are counted besides
+(counted.py). FILE.json has all figures.
 """
 
 import argparse
@@ -72,9 +73,7 @@ def clone(commit: str) -> Path:
     place = (WORK / "commits" / asked.stdout.strip()).absolute()
     if not place.exists():
         subprocess.run(["git", "-C", ROOT, "worktree", "prune"], check=True)
-        subprocess.run(
-            ["git", "-C", ROOT, "worktree", "add", "--quiet", "--detach", place, asked.stdout.strip()], check=True
-        )
+        subprocess.run(["git", "-C", ROOT, "worktree", "add", "--quiet", "--detach", place, asked.stdout.strip()], check=True)
     return place
 
 

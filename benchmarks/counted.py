@@ -4,8 +4,8 @@
 
 Runs some applications in memory (TopologyDriver), with as many events and with twice as many. What the second half has cost,
 divided by its events, is what an event costs: calls that Penstock's own code makes, of Python or C, and bytes that it sends
-through hops. Prints JSON. ``--root`` counts another clone's Penstock, ``--note`` writes counted.json, which tests/test_counted.py
-compares with.
+through hops. Prints JSON. ``--root`` counts another clone's Penstock, ``--note`` writes counted.json, which
+tests/test_counted.py compares with.
 """
 
 import argparse

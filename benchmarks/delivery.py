@@ -54,9 +54,7 @@ def main() -> None:
                     took[way].append((time.perf_counter() - began) * 1e3)
             for way, times in took.items():
                 low, middle, high = quantiles(times[WARM_UP:], n=4)
-                rows.append(
-                    {"events": size, "way": way, "ms": round(middle, 1), "quartiles": [round(low, 1), round(high, 1)]}
-                )
+                rows.append({"events": size, "way": way, "ms": round(middle, 1), "quartiles": [round(low, 1), round(high, 1)]})
                 print(f"{size:>8,} events, {way:<12} {middle:8.1f} ms ({low:.1f} to {high:.1f})", flush=True)
     if options.output:
         told = {"date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "rows": rows}

@@ -62,9 +62,7 @@ def readings(keys: int, batches: int, rows: int) -> tuple[Path, Path]:
         for number in range(batches):
             table = pa.table({"key": random_.permutation(rows) % keys, "value": random_.integers(0, 1000, rows)})
             pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
-            (lines / f"{number:03d}.jsonl").write_text(
-                "".join(f'{{"key":{key},"value":{value}}}\n' for key, value in pairs)
-            )
+            (lines / f"{number:03d}.jsonl").write_text("".join(f'{{"key":{key},"value":{value}}}\n' for key, value in pairs))
             pq.write_table(table, columns / f"{number:03d}.parquet")
     return lines.absolute(), columns.absolute()
 
@@ -81,9 +79,12 @@ def compare_keys(quick: bool) -> Iterator[Row]:
             "plain", "pandas", str(few if slow else source), WORK / "out" / "pandas", warm_up=1 if slow else warm_up
         )
         ours = contend(
-            "penstock", str(HERE / "apps/counter.py"), f"Words=jsonl:{source}?max_files=1", WORK / "out" / "event",
+            "penstock",
+            str(HERE / "apps/counter.py"),
+            f"Words=jsonl:{source}?max_files=1",
+            WORK / "out" / "event",
             warm_up=warm_up,
-        )  # fmt: skip
+        )
         for name, other in (("transformWithState (rows)", rows), ("transformWithStateInPandas", pandas)):
             yield (f"(a) event dialect, {keys:,} keys", name, *_ratio(ours, other))
 
@@ -91,8 +92,16 @@ def compare_keys(quick: bool) -> Iterator[Row]:
 def compare_batch(quick: bool) -> Iterator[Row]:
     """(b) The batch dialect against mapInArrow."""
     source = parquet_words(5 if quick else 14, 1_000_000).absolute()
-    ours = contend("penstock", str(HERE / "apps/lengths.py"), f"Words=parquet:{source}?max_files=1", WORK / "out" / "batch",
-                   "--sink", f"Out=parquet:{WORK / 'out' / 'batch-sink'}", "--fresh", warm_up=2 if quick else 6)  # fmt: skip
+    ours = contend(
+        "penstock",
+        str(HERE / "apps/lengths.py"),
+        f"Words=parquet:{source}?max_files=1",
+        WORK / "out" / "batch",
+        "--sink",
+        f"Out=parquet:{WORK / 'out' / 'batch-sink'}",
+        "--fresh",
+        warm_up=2 if quick else 6,
+    )
     plain = contend("plain", "mapInArrow", str(source), WORK / "out" / "mapInArrow", warm_up=2 if quick else 6)
     yield ("(b) batch dialect", "mapInArrow", *_ratio(ours, plain))
 
@@ -100,8 +109,16 @@ def compare_batch(quick: bool) -> Iterator[Row]:
 def compare_query(quick: bool) -> Iterator[Row]:
     """(c) The query dialect against the same DataFrame code."""
     source = parquet_words(5 if quick else 14, 1_000_000).absolute()
-    ours = contend("penstock", str(HERE / "apps/lengths_query.py"), f"Words=parquet:{source}?max_files=1",
-                   WORK / "out" / "query", "--sink", f"Out=parquet:{WORK / 'out' / 'query-sink'}", "--fresh", warm_up=2 if quick else 6)  # fmt: skip
+    ours = contend(
+        "penstock",
+        str(HERE / "apps/lengths_query.py"),
+        f"Words=parquet:{source}?max_files=1",
+        WORK / "out" / "query",
+        "--sink",
+        f"Out=parquet:{WORK / 'out' / 'query-sink'}",
+        "--fresh",
+        warm_up=2 if quick else 6,
+    )
     plain = contend("plain", "DataFrame", str(source), WORK / "out" / "DataFrame", warm_up=2 if quick else 6)
     yield ("(c) query dialect", "DataFrame", *_ratio(ours, plain))
 
@@ -112,13 +129,7 @@ def compare_columns(quick: bool) -> Iterator[Row]:
     lines, columns = readings(keys, batches, 1_000_000)
     for kind, given in (("JSON", f"jsonl:{lines}"), ("Parquet", f"parquet:{columns}")):
         ours, event = (
-            contend(
-                "penstock",
-                str(HERE / "apps" / app),
-                f"Words={given}?max_files=1",
-                WORK / "out" / "sums",
-                warm_up=warm_up,
-            )
+            contend("penstock", str(HERE / "apps" / app), f"Words={given}?max_files=1", WORK / "out" / "sums", warm_up=warm_up)
             for app in ("sums_batch.py", "sums.py")
         )
         plain = contend("plain", f"sum, {kind}", given.partition(":")[2], WORK / "out" / "plain", warm_up=warm_up)
@@ -150,9 +161,12 @@ def compare_state(quick: bool) -> Iterator[Row]:
                 (directory / f"{number:03d}.jsonl").write_text("\n".join(lines) + "\n")
         loading = 10 if stored > 10_000 else 0
         results[stored] = contend(
-            "penstock", str(HERE / "apps/counter.py"), f"Words=jsonl:{directory.absolute()}?max_files=1",
-            WORK / "out" / "state", warm_up=loading + 3,
-        )  # fmt: skip
+            "penstock",
+            str(HERE / "apps/counter.py"),
+            f"Words=jsonl:{directory.absolute()}?max_files=1",
+            WORK / "out" / "state",
+            warm_up=loading + 3,
+        )
     yield ("(d) 10,000 touched of 1,000,000", "of 10,000 stored", *_ratio(results[1_000_000], results[10_000]))
 
 
@@ -160,9 +174,7 @@ def compare_divisibility(quick: bool) -> Iterator[Row]:
     """(e) Example 1 against its best hand-written version."""
     source = (WORK / "words").absolute()
     example = HERE.parent / "examples/divisibility"
-    subprocess.run(
-        [sys.executable, str(example / "words.py"), str(source), "--count", "400000", "--files", "8"], check=True
-    )
+    subprocess.run([sys.executable, str(example / "words.py"), str(source), "--count", "400000", "--files", "8"], check=True)
     ours = contend("penstock", str(example / "app.py"), f"RawWords=text:{source}?max_files=1", WORK / "out" / "example")
     plain = contend("plain", "divisibility", str(source), WORK / "out" / "by-hand")
     yield ("(e) divisibility, 4 keys", "one transformWithStateInPandas", *_ratio(ours, plain))

@@ -47,15 +47,7 @@ def doors(stack, scratch, brokers):
     """The URL of each door."""
     app, ports = ROOT / "benchmarks/apps/door.py", {name: free_port() for name in (PLAIN, LOG, KAFKA)}
     adapter = [sys.executable, "-m", "penstock", "adapter", app]
-    plain = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "--app-dir",
-        ROOT / "benchmarks/apps",
-        "plain_door:app",
-        "--no-access-log",
-    ]
+    plain = [sys.executable, "-m", "uvicorn", "--app-dir", ROOT / "benchmarks/apps", "plain_door:app", "--no-access-log"]
     topic = f"Lines=kafka:{brokers}/penstock-lines"
     commands = {
         PLAIN: [*plain, "--port", str(ports[PLAIN])],
@@ -64,12 +56,7 @@ def doors(stack, scratch, brokers):
     }
     for command in commands.values():
         stack.enter_context(serving([*map(str, command)], scratch, {"BROKERS": brokers}))
-    paths = {
-        PLAIN: (PLAIN, "lines"),
-        WHOLE: (PLAIN, "requests"),
-        LOG: (LOG, "streams/Lines"),
-        KAFKA: (KAFKA, "streams/Lines"),
-    }
+    paths = {PLAIN: (PLAIN, "lines"), WHOLE: (PLAIN, "requests"), LOG: (LOG, "streams/Lines"), KAFKA: (KAFKA, "streams/Lines")}
     return {name: f"http://127.0.0.1:{ports[door]}/{path}" for name, (door, path) in paths.items()}
 
 

@@ -128,9 +128,21 @@ def trial(store, sink, options, seed):
             time.sleep(0.1)
         settings = [part for key, value in cluster.conf.items() for part in ("--conf", f"{key}={value}")]
         run = [
-            *penstock, "run", APP, "--source", f"Orders={source}?max_rows=50000", "--sink", f"Out={target}", "--runs", scratch,
-            "--name", "run", "--master", cluster.master, *settings,
-        ]  # fmt: skip
+            *penstock,
+            "run",
+            APP,
+            "--source",
+            f"Orders={source}?max_rows=50000",
+            "--sink",
+            f"Out={target}",
+            "--runs",
+            scratch,
+            "--name",
+            "run",
+            "--master",
+            cluster.master,
+            *settings,
+        ]
         driver = Supervised("driver", run, scratch / "driver.log")
         stack.callback(lambda: kill(driver.process))
         kills = dict.fromkeys(victims, 0)
@@ -159,11 +171,18 @@ def trial(store, sink, options, seed):
         verdict = judged(options.events, ids, nths, customers)
     retries, duplicates = result["sent"]
     return {
-        "store": store, "sink": sink, "faults": ", ".join(f"{count} {name}" for name, count in kills.items()),
-        "acknowledged": told["acknowledged"], "retried": int(retries), "known": int(duplicates), "in the result": len(ids),
-        **verdict, "counted lost": counts["lost"], "counted duplicated": counts["duplicated"],
+        "store": store,
+        "sink": sink,
+        "faults": ", ".join(f"{count} {name}" for name, count in kills.items()),
+        "acknowledged": told["acknowledged"],
+        "retried": int(retries),
+        "known": int(duplicates),
+        "in the result": len(ids),
+        **verdict,
+        "counted lost": counts["lost"],
+        "counted duplicated": counts["duplicated"],
         "seconds": round(time.monotonic() - began),
-    }  # fmt: skip
+    }
 
 
 def strike(name, victims, adapter, driver, cluster, random_):
@@ -189,8 +208,7 @@ def rows_of(sink, directory, uri):
         return tuple(np.array(rows, np.int64).T)
     tables = [pj.read_json(file) for file in sorted(directory.glob("*.jsonl"))]
     return tuple(
-        np.concatenate([pc.cast(table[name], "int64").to_numpy() for table in tables])
-        for name in ("id", "nth", "customer")
+        np.concatenate([pc.cast(table[name], "int64").to_numpy() for table in tables]) for name in ("id", "nth", "customer")
     )
 
 
@@ -224,22 +242,13 @@ def main():
             for sink in options.sinks.split(","):
                 seed = options.seed + number
                 row = trial(store, sink, options, f"{seed} {store} {sink}")
-                good = not any(
-                    row[name] for name in ("missing", "double", "misnumbered", "counted lost", "counted duplicated")
-                )
+                good = not any(row[name] for name in ("missing", "double", "misnumbered", "counted lost", "counted duplicated"))
                 good = good and row["acknowledged"] == row["in the result"] == options.events
                 held, total = held + good, total + 1
-                lines = [
-                    f"| {' | '.join(f'{value:,}' if isinstance(value, int) else value for value in row.values())} |"
-                ]
+                lines = [f"| {' | '.join(f'{value:,}' if isinstance(value, int) else value for value in row.values())} |"]
                 if head is None:
                     head = [f"| {' | '.join(row)} |", f"|{' --- |' * len(row)}"]
-                    lines = [
-                        f"{datetime.date.today()}, {os.cpu_count()} cores, seed {options.seed}:",
-                        "",
-                        *head,
-                        *lines,
-                    ]
+                    lines = [f"{datetime.date.today()}, {os.cpu_count()} cores, seed {options.seed}:", "", *head, *lines]
                 print("\n".join(lines), flush=True)
                 if options.output:
                     with options.output.open("a") as file:

@@ -42,7 +42,8 @@ def main() -> None:
             )
         )
         print(
-            f"| {name} | {trigger.trigger:g} s | {by_trigger:.1f} | {gate.min_rows:,.0f}, {gate.max_delay:g} s | {by_gate:.1f} |",
+            f"| {name} | {trigger.trigger:g} s | {by_trigger:.1f} | {gate.min_rows:,.0f}, {gate.max_delay:g} s | "
+            f"{by_gate:.1f} |",
             flush=True,
         )
 

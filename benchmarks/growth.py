@@ -67,8 +67,15 @@ def batches(number: int) -> Iterator[Row]:
     """Files and bytes by part of the directory, at four moments."""
     run = WORK / "batches"
     running = start(
-        "chain.py", "batches", "--source", "Readings=generator:constant?rate=20", "--group", "Counter=second", "--retain", str(RETAIN)
-    )  # fmt: skip
+        "chain.py",
+        "batches",
+        "--source",
+        "Readings=generator:constant?rate=20",
+        "--group",
+        "Counter=second",
+        "--retain",
+        str(RETAIN),
+    )
     moments: list[tuple[int, Counter[str], Counter[str]]] = []
     try:
         for moment in range(1, 5):
@@ -109,13 +116,14 @@ def keys(number: int) -> Iterator[Row]:
         took = [one["durationMs"]["triggerExecution"] / 1e3 for one in lines if one["numInputRows"]]
         print(f"    {dialect}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         loads = number // AT_ONCE
-        reached = [
-            sizes[max(batch for batch in sizes if batch <= wanted)] / 1e6 for wanted in (loads // 2, loads, loads + 3)
-        ]
+        reached = [sizes[max(batch for batch in sizes if batch <= wanted)] / 1e6 for wanted in (loads // 2, loads, loads + 3)]
         yield (
-            f"{dialect} dialect", f"{took[1]:.1f} to {took[loads - 1]:.1f}", ", ".join(f"{one:.1f}" for one in took[loads:]),
-            f"{tree.peak_bytes / 1e9:.1f}", ", ".join(f"{one:,.0f}" for one in reached),
-        )  # fmt: skip
+            f"{dialect} dialect",
+            f"{took[1]:.1f} to {took[loads - 1]:.1f}",
+            ", ".join(f"{one:.1f}" for one in took[loads:]),
+            f"{tree.peak_bytes / 1e9:.1f}",
+            ", ".join(f"{one:,.0f}" for one in reached),
+        )
         shutil.rmtree(run)
 
 
@@ -141,13 +149,7 @@ def main() -> None:
         moments = [f"after {options.batches * moment // 4}" for moment in range(1, 5)]
         tell(f"--retain {RETAIN}", ("part of the run's directory", *moments), batches(options.batches), options.output)
     if options.only != "batches":
-        columns = (
-            "",
-            "s a micro-batch of new keys",
-            "s, of any keys",
-            "memory, GB",
-            "checkpoint, MB: half, all, 3 more",
-        )
+        columns = ("", "s a micro-batch of new keys", "s, of any keys", "memory, GB", "checkpoint, MB: half, all, 3 more")
         tell(f"{options.keys:,} keys", columns, keys(options.keys), options.output)
 
 

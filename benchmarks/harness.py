@@ -65,9 +65,7 @@ def _penstock(app: str, source: str, directory: Path, options: list[str]) -> lis
     lines = (directory / "run" / "progress.jsonl").read_text().splitlines()
     batches: list[dict[str, Any]] = []
     for group in (directory / "run").glob("batches-*.jsonl"):  # Spark counts a file that Penstock reads as one row
-        own = [
-            json.loads(line) for line in lines if json.loads(line).get("name") == group.stem.removeprefix("batches-")
-        ]
+        own = [json.loads(line) for line in lines if json.loads(line).get("name") == group.stem.removeprefix("batches-")]
         took = {one["batchId"]: one["durationMs"]["triggerExecution"] for one in own if one["numInputRows"]}
         for record in map(json.loads, group.read_text().splitlines()):
             rows = sum(source["accepted"] for source in record.get("sources", {}).values())

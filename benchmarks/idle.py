@@ -34,9 +34,21 @@ def main() -> None:
         (place / "in").mkdir()
         (place / "in" / "words.jsonl").write_text('{"key": 1, "text": "1"}\n{"key": 2, "text": "2"}\n')
         command = [
-            sys.executable, "-m", "penstock", "run", str(HERE / "apps" / "counter.py"), "--name", "idle", "--runs", str(place),
-            "--master", options.master, "--source", f"Words=jsonl:{place / 'in'}", *options.option,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "penstock",
+            "run",
+            str(HERE / "apps" / "counter.py"),
+            "--name",
+            "idle",
+            "--runs",
+            str(place),
+            "--master",
+            options.master,
+            "--source",
+            f"Words=jsonl:{place / 'in'}",
+            *options.option,
+        ]
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             await_commit(running, place / "idle")
@@ -45,9 +57,7 @@ def main() -> None:
             used, files, began = tree.processor_seconds, files_of(place / "idle"), time.monotonic()
             time.sleep(60 * options.minutes)
             spent, lasted = tree.processor_seconds - used, time.monotonic() - began
-            changed = {
-                path: size for path, (size, when) in files_of(place / "idle").items() if files.get(path) != (size, when)
-            }
+            changed = {path: size for path, (size, when) in files_of(place / "idle").items() if files.get(path) != (size, when)}
         finally:
             running.send_signal(signal.SIGINT)
             running.wait()

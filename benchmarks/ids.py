@@ -47,9 +47,7 @@ def main():
                     began = time.perf_counter()
                     log.append(entries)
                     times.append((time.perf_counter() - began) / EVENTS / REQUESTS * 1e6)
-                print(
-                    f"| {kind} | {before:,} | {statistics.median(times):.1f} ({min(times):.1f} to {max(times):.1f}) |"
-                )
+                print(f"| {kind} | {before:,} | {statistics.median(times):.1f} ({min(times):.1f} to {max(times):.1f}) |")
             log.close()
 
 

@@ -4,8 +4,9 @@
                               [--keys 1000] [--seed 1] [--output FILE.json]
 
 One table gets each event as a row, the other the sum of each key by merging. The run is killed with kill -9, its JVM too, at
-random moments, and started again. The events come from files, or are the rows of a Delta table. All the while DuckDB and Polars count the first table's rows: a micro-batch has as many as
-its file has lines, or its version rows, so another number is a part of a micro-batch. In the end both tables must be exact.
+random moments, and started again. The events come from files, or are the rows of a Delta table. All the while DuckDB and Polars
+count the first table's rows: a micro-batch has as many as its file has lines, or its version rows, so another number is a part
+of a micro-batch. In the end both tables must be exact.
 """
 
 import argparse
@@ -131,10 +132,23 @@ def write_files(events: int, batches: int, keys: int) -> str:
 
 def start(lake: Lake, source: str) -> subprocess.Popen[bytes]:
     command = [
-        sys.executable, "-m", "penstock", "run", str(ROOT / "benchmarks/apps/lake.py"), "--until-idle",
-        "--source", f"Numbers={source}", "--runs", str(WORK), "--name", "run",
-        "--sink", f"Rows={lake.uri('rows')}", "--sink", f"Totals={lake.uri('totals')}",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(ROOT / "benchmarks/apps/lake.py"),
+        "--until-idle",
+        "--source",
+        f"Numbers={source}",
+        "--runs",
+        str(WORK),
+        "--name",
+        "run",
+        "--sink",
+        f"Rows={lake.uri('rows')}",
+        "--sink",
+        f"Totals={lake.uri('totals')}",
+    ]
     return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
 
 
@@ -189,8 +203,7 @@ def verdict(lake: Lake, events: int, keys: int, each: int, readers: list[Reader]
         "rows_missing": len(set(range(events)) - set(rows)),
         "rows_twice": sum(count - 1 for count in rows.values()),
         "totals_wrong": sum(
-            totals.get(key) != {"key": key, "count": len(values), "total": sum(values)}
-            for key, values in wanted.items()
+            totals.get(key) != {"key": key, "count": len(values), "total": sum(values)} for key, values in wanted.items()
         ),
         "totals_too_many": len(totals) - len(wanted),
         "counts": counts,
@@ -232,10 +245,16 @@ def main() -> None:
     good = not any(found[name] for name in wrong) and not any(found["partial_reads"].values())
     good = good and found["counts"]["lost"] == found["counts"]["duplicated"] == 0
     told = {
-        "date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "to": options.to, "source": options.source,
-        "events": options.events, "kills": kills,
-        "seconds": round(time.monotonic() - began), "exact": good, **found,
-    }  # fmt: skip
+        "date": datetime.date.today().isoformat(),
+        "cores": os.cpu_count(),
+        "to": options.to,
+        "source": options.source,
+        "events": options.events,
+        "kills": kills,
+        "seconds": round(time.monotonic() - began),
+        "exact": good,
+        **found,
+    }
     text = json.dumps(told, indent=2)
     print(text)
     if options.output:

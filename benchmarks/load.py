@@ -80,9 +80,7 @@ class _Connection(asyncio.Protocol):
             self.done.set_result(None)
 
 
-async def load(
-    url: str, connections: int, events: int, size: int, seconds: float, warm_up: float, rate: float = 0.0
-) -> Load:
+async def load(url: str, connections: int, events: int, size: int, seconds: float, warm_up: float, rate: float = 0.0) -> Load:
     """Load a door; times in seconds.
 
     Parameters
@@ -103,9 +101,7 @@ async def load(
         for _ in range(connections)
     ]
     await asyncio.gather(*(connection.done for connection in made))
-    counted = sorted(
-        took for connection in made for answered, took in connection.times if began + warm_up <= answered <= end
-    )
+    counted = sorted(took for connection in made for answered, took in connection.times if began + warm_up <= answered <= end)
     if not counted:
         counted = [float("nan")]
     p50, p99 = (counted[int(len(counted) * share)] * 1e3 for share in (0.5, 0.99))
@@ -124,9 +120,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=2.0)
     parser.add_argument("--rate", type=float, default=0.0, help="events per second at most; 0 for as many as can be")
     options = parser.parse_args()
-    made = load(
-        options.url, options.connections, options.events, options.bytes, options.seconds, options.warm_up, options.rate
-    )
+    made = load(options.url, options.connections, options.events, options.bytes, options.seconds, options.warm_up, options.rate)
     print(json.dumps(msgspec.to_builtins(uvloop.run(made))))
 
 

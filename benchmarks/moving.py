@@ -2,10 +2,11 @@
 
     python benchmarks/moving.py [--directory build/moving] [--instances 1000000] [--kills 10]
 
-The application of `apps/moving.py` counts the sales of each item and sets a timer for it. A run with all items is moved from 2 to 5
-partitions and from 5 to 3, and its two elements into two queries and back into one. Each move is killed (`kill -9` of the driver and of all
-that belongs to it) `--kills` times, spread over its stages and between them, and started again. In between come more sales; at
-the end all timers fire. What every item must have counted is known beforehand. The table is printed at the end.
+The application of `apps/moving.py` counts the sales of each item and sets a timer for it. A run with all items is moved from 2
+to 5 partitions and from 5 to 3, and its two elements into two queries and back into one. Each move is killed (`kill -9` of the
+driver and of all that belongs to it) `--kills` times, spread over its stages and between them, and started again. In between
+come more sales; at the end all timers fire. What every item must have counted is known beforehand. The table is printed at the
+end.
 """
 
 import argparse
@@ -94,16 +95,29 @@ def command(place: Path, wanted: list[str], *, pause: bool) -> list[str]:
     idle = "--until-idle=pause" if pause else "--until-idle"
     source = f"Sales=jsonl:{place / 'in'}?max_files=2"
     return [
-        sys.executable, "-m", "penstock", "run", str(APP), "--runs", str(place / "runs"), "--name", "moved", "--source", source,
-        "--master", "local[2]", "--conf", "spark.driver.memory=3g", idle, *wanted,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(APP),
+        "--runs",
+        str(place / "runs"),
+        "--name",
+        "moved",
+        "--source",
+        source,
+        "--master",
+        "local[2]",
+        "--conf",
+        "spark.driver.memory=3g",
+        idle,
+        *wanted,
+    ]
 
 
 def finish(place: Path, wanted: list[str], *, pause: bool) -> None:
     """Run to the end of what there is."""
-    subprocess.run(
-        command(place, wanted, pause=pause), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    subprocess.run(command(place, wanted, pause=pause), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 Stage = tuple[str, Callable[[Path], bool]]
@@ -154,9 +168,7 @@ def table(place: Path, rows: list[tuple[str, Counter[str], float]]) -> list[str]
     lines = ["| move | instances | seconds | assumed | killed while |", "| --- | --- | --- | --- | --- |"]
     for (name, kills, _), record in zip(rows, records, strict=True):
         stages = "; ".join(f"{stage} ({times})" for stage, times in kills.items())
-        lines.append(
-            f"| {name} | {record['instances']:,} | {record['took_s']:.1f} | {record['expected_s']:.1f} | {stages} |"
-        )
+        lines.append(f"| {name} | {record['instances']:,} | {record['took_s']:.1f} | {record['expected_s']:.1f} | {stages} |")
     return lines
 
 
@@ -177,9 +189,10 @@ def verdict(place: Path, sales: Sales) -> str:
     wrong = int((last != sales.counts).sum())
     counts = report["counts"]
     return (
-        f"{counts['accepted']:,} sales of {len(last):,} items: accepted {counts['accepted'] - int(sales.counts.sum()):+,} against what was "
-        f"written, lost {counts['lost']}, duplicated {counts['duplicated']}; items with another count: {wrong}; events out of order: "
-        f"{disorder}; timers that fired: {fired:,}, twice: {sum(times > 1 for times in closed.values())}."
+        f"{counts['accepted']:,} sales of {len(last):,} items: accepted {counts['accepted'] - int(sales.counts.sum()):+,} "
+        f"against what was written, lost {counts['lost']}, duplicated {counts['duplicated']}; items with another count: "
+        f"{wrong}; events out of order: {disorder}; timers that fired: {fired:,}, twice: "
+        f"{sum(times > 1 for times in closed.values())}."
     )
 
 

@@ -56,9 +56,7 @@ def main() -> None:
                         if method == "isolated":
                             widths.append(simulated.half_width / simulated.value)
         cells = [f"{median(e):.1%}, {mean(e):.1%}, {max(e):.1%}" for e in errors.values()]
-        lines.append(
-            f"| {given.networks}, {shape} | {len(widths)} | {cells[0]} | {cells[1]} | ± {median(widths):.1%} |"
-        )
+        lines.append(f"| {given.networks}, {shape} | {len(widths)} | {cells[0]} | {cells[1]} | ± {median(widths):.1%} |")
         print(lines[-1], flush=True)
     if given.output:
         given.output.write_text("\n".join(lines) + "\n")

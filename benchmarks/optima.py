@@ -33,9 +33,12 @@ def main() -> None:
     for number in range(given.graphs):
         size = sizes[number % len(sizes)]
         graph = random_graph(
-            choose.choice(FAMILIES), size, weights=choose.choice(WEIGHTS), transfer=choose.choice([0, 0, 0.5, 2, 6]),
+            choose.choice(FAMILIES),
+            size,
+            weights=choose.choice(WEIGHTS),
+            transfer=choose.choice([0, 0, 0.5, 2, 6]),
             seed=number,
-        )  # fmt: skip
+        )
         count = choose.randint(2, min(size, 8))
         capacities = {f"m{i}": choose.choice([0.5, 1, 2, 4]) for i in range(count)}
         resources = capacities if choose.random() < 0.3 else count

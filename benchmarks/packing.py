@@ -82,9 +82,16 @@ def together(spark: Any, place: Path, names: Sequence[str], seconds: float) -> N
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         source = f"generator:poisson?rate={rate}&seed={len(name)}"
         options = RunOptions(
-            name=name, runs=place, sources={"Readings": source}, trigger=trigger, duration=seconds, quiet=True, partitions=CORES,
-            fresh=True, spark=spark.newSession(),
-        )  # fmt: skip
+            name=name,
+            runs=place,
+            sources={"Readings": source},
+            trigger=trigger,
+            duration=seconds,
+            quiet=True,
+            partitions=CORES,
+            fresh=True,
+            spark=spark.newSession(),
+        )
         run(app, options, application=reference)
 
     with ThreadPoolExecutor(len(names)) as threads:
@@ -107,9 +114,7 @@ def table(place: Path) -> list[str]:
             seen, said = found[name]["p95"], expected[name]["p95"]
             others = ", ".join(one for one in group if one != name) or "alone"
             rate, trigger = APPLICATIONS[name]
-            lines.append(
-                f"| {name} | {rate}/s, {trigger:g} s | {others} | {seen:.2f} | {said:.2f} | {said / seen - 1:+.0%} |"
-            )
+            lines.append(f"| {name} | {rate}/s, {trigger:g} s | {others} | {seen:.2f} | {said:.2f} | {said / seen - 1:+.0%} |")
     return lines
 
 

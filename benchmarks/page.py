@@ -2,9 +2,9 @@
 
     python benchmarks/page.py [--directory build/page] [--minutes 60] [--axe axe.min.js]
 
-A run of `apps/wide.py` is recorded on Spark for two minutes, and then played over and over, a micro-batch every two seconds, into a
-directory that one `penstock ui` serves to one Chromium. Prints the server's share of a core, and of the page its size, first
-paint and memory; with axe-core's script also what that finds wrong. Needs Chromium.
+A run of `apps/wide.py` is recorded on Spark for two minutes, and then played over and over, a micro-batch every two seconds,
+into a directory that one `penstock ui` serves to one Chromium. Prints the server's share of a core, and of the page its size,
+first paint and memory; with axe-core's script also what that finds wrong. Needs Chromium.
 """
 
 import argparse
@@ -61,14 +61,30 @@ def main() -> None:
 def record(runs: Path) -> None:
     """A real run, two minutes long."""
     command = [
-        sys.executable, "-m", "penstock", "run", str(HERE / "apps" / "wide.py"), "--name", "wide", "--runs", str(runs), "--fresh",
-        "--source", "Readings=generator:poisson?rate=200", "--trigger", f"{EVERY_S:g} s", "--duration", "150 s",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(HERE / "apps" / "wide.py"),
+        "--name",
+        "wide",
+        "--runs",
+        str(runs),
+        "--fresh",
+        "--source",
+        "Readings=generator:poisson?rate=200",
+        "--trigger",
+        f"{EVERY_S:g} s",
+        "--duration",
+        "150 s",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 class Player:
-    """Writes the micro-batches of a recorded run anew, as if they came now, into a directory that looks like a run that is on."""
+    """Writes the micro-batches of a recorded run anew, as if they came now, into a directory that looks like a run that is
+    on.
+    """
 
     def __init__(self, recorded: Path, played: Path, begun_with: int = 20) -> None:
         ignored = shutil.ignore_patterns("checkpoint", "output", "*.jsonl", "report.json")
@@ -127,8 +143,7 @@ def watch(address: str, pid: int, minutes: float, axe: Path | None) -> None:
         browser.until("stops && document.querySelector('#curve path')", 120)
         print(f"size {size / 1e3:.0f} kB, first paint {paint:.0f} ms", flush=True)
         print(
-            "| minutes | of a core | JavaScript memory | nodes | micro-batches |\n| --- | --- | --- | --- | --- |",
-            flush=True,
+            "| minutes | of a core | JavaScript memory | nodes | micro-batches |\n| --- | --- | --- | --- | --- |", flush=True
         )
         began, first, worked = time.monotonic(), time.monotonic(), processor(pid)
         while time.monotonic() - began < 60 * minutes:
@@ -146,9 +161,7 @@ def watch(address: str, pid: int, minutes: float, axe: Path | None) -> None:
             print(f"| {past:.0f} | {share:.2%} | {memory / 1e6:.1f} MB | {nodes} | {batches} |", flush=True)
         if axe is not None:
             browser.get(axe.read_text() + "; 0")
-            found: Any = browser.get(
-                "axe.run().then((found) => found.violations.map((one) => one.id + ': ' + one.help))"
-            )
+            found: Any = browser.get("axe.run().then((found) => found.violations.map((one) => one.id + ': ' + one.help))")
             print(f"axe-core: {'; '.join(found) or 'no violation'}")
 
 

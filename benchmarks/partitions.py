@@ -31,9 +31,7 @@ PIECES = 64
 def readings(rows: int) -> Path:
     """A file for each micro-batch."""
     chance = np.random.default_rng(7)
-    tables = (
-        pa.table({"key": chance.integers(0, KEYS, rows), "value": chance.integers(0, 1000, rows)}) for _ in range(FILES)
-    )
+    tables = (pa.table({"key": chance.integers(0, KEYS, rows), "value": chance.integers(0, 1000, rows)}) for _ in range(FILES))
     return parquet_files(WORK / f"readings-{rows}", tables, PIECES)
 
 
@@ -44,16 +42,36 @@ def run(dialect: str, source: Path, partitions: int, cores: int) -> list[MicroBa
     (place / "events").mkdir(parents=True)
     piece = next(source.glob("*.parquet")).stat().st_size // partitions
     settings = {
-        "spark.eventLog.enabled": "true", "spark.eventLog.dir": (place / "events").as_uri(), "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false", "spark.sql.files.openCostInBytes": "1",
-        "spark.sql.files.minPartitionNum": str(partitions), "spark.sql.files.maxPartitionBytes": str(piece + 1),
-    }  # fmt: skip
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (place / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.sql.files.openCostInBytes": "1",
+        "spark.sql.files.minPartitionNum": str(partitions),
+        "spark.sql.files.maxPartitionBytes": str(piece + 1),
+    }
     command = [
-        "taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores])),
-        sys.executable, "-m", "penstock", "run", str(HERE / "apps" / APPLICATIONS[dialect]), "--name", "run", "--runs", str(place),
-        "--master", f"local[{cores}]", "--partitions", str(partitions), "--until-idle",
-        "--source", f"Words=parquet:{source}?max_files=1", *(f"--conf={name}={value}" for name, value in settings.items()),
-    ]  # fmt: skip
+        "taskset",
+        "-c",
+        ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores])),
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(HERE / "apps" / APPLICATIONS[dialect]),
+        "--name",
+        "run",
+        "--runs",
+        str(place),
+        "--master",
+        f"local[{cores}]",
+        "--partitions",
+        str(partitions),
+        "--until-idle",
+        "--source",
+        f"Words=parquet:{source}?max_files=1",
+        *(f"--conf={name}={value}" for name, value in settings.items()),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     log = next(path for path in (place / "events").iterdir() if path.is_file())
     batches = list(micro_batches(log, place / "run" / "progress.jsonl"))[WARM_UP:]
@@ -75,9 +93,14 @@ def row(dialect: str, source: Path, partitions: int) -> tuple[str, ...]:
     )
     print(f"    {dialect}, {partitions}: {one:.2f}, {two:.2f}, {most:.2f} s", file=sys.stderr, flush=True)
     return (
-        dialect, f"{partitions}", f"{one:.2f}", f"{two:.2f}", f"{simulated:.2f} ({simulated / two - 1:+.0%})", f"{most:.2f}",
+        dialect,
+        f"{partitions}",
+        f"{one:.2f}",
+        f"{two:.2f}",
+        f"{simulated:.2f} ({simulated / two - 1:+.0%})",
+        f"{most:.2f}",
         f"{alone[0].rows / most:,.0f}",
-    )  # fmt: skip
+    )
 
 
 def rows(dialects: Sequence[str], source: Path, partitions: Sequence[int]) -> Iterator[tuple[str, ...]]:
@@ -96,9 +119,14 @@ def main() -> None:
     numbers = [int(number) for number in options.partitions.split(",")]
     source = readings(options.rows)
     columns = (
-        "dialect", "partitions", "1 core, measured (s)", "2 cores, measured (s)", "2 cores, simulated (s)",
-        "a core a partition, simulated (s)", "rows/s, simulated",
-    )  # fmt: skip
+        "dialect",
+        "partitions",
+        "1 core, measured (s)",
+        "2 cores, measured (s)",
+        "2 cores, simulated (s)",
+        "a core a partition, simulated (s)",
+        "rows/s, simulated",
+    )
     about = f"{options.rows:,} rows a micro-batch, {KEYS:,} keys"
     tell(about, columns, rows([options.only] if options.only else list(APPLICATIONS), source, numbers), options.output)
 

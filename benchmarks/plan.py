@@ -7,9 +7,9 @@
 `pays`: the keyed application of `apps/keyed.py` at a steady rate. A plan is made from three probes; then the planned trigger,
 Spark's default, fixed intervals and a grid of intervals are measured. `adapts`: a day of traffic (a slow wave, a step of four
 times the rate, a burst), compressed into `--day` seconds, under `--adapt`, fixed intervals, and a controller that keeps the
-utilisation at 80%, in the manner of DS2. `places`: the eight elements of `apps/placement.py` in one query, in one each, by round
-robin, by `penstock.allocation`, and as a plan would have them: how long the worst path waits, and in which order three models
-expected it. Each run is a directory with `result.json`, and one that has it is not run again;
+utilisation at 80%, in the manner of DS2. `places`: the eight elements of `apps/placement.py` in one query, in one each, by
+round robin, by `penstock.allocation`, and as a plan would have them: how long the worst path waits, and in which order three
+models expected it. Each run is a directory with `result.json`, and one that has it is not run again;
 the tables are printed at the end, or at once with `--evaluate`.
 """
 
@@ -134,14 +134,28 @@ class Bench:
         print(time.strftime("%T"), name, {key: value for key, value in found.items() if key != "windows"}, flush=True)
 
     def _once(
-        self, place: Path, source: str, seconds: float, trigger: float, steering: Steering | None, which: str,
+        self,
+        place: Path,
+        source: str,
+        seconds: float,
+        trigger: float,
+        steering: Steering | None,
+        which: str,
         groups: Mapping[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         app, reference = load_app(HERE / "apps" / f"{which}.py")
         options = RunOptions(
-            name="run", runs=place, sources={"Readings": source}, trigger=trigger, duration=seconds, spark=self._spark,
-            quiet=True, partitions=2, fresh=True, groups=groups,
-        )  # fmt: skip
+            name="run",
+            runs=place,
+            sources={"Readings": source},
+            trigger=trigger,
+            duration=seconds,
+            spark=self._spark,
+            quiet=True,
+            partitions=2,
+            fresh=True,
+            groups=groups,
+        )
         run(app, options, application=reference, steering=steering)
 
 
@@ -193,9 +207,7 @@ def places(bench: Bench, options: argparse.Namespace) -> None:
     found["median of all, by micro-batches"] = dict(placed[len(placed) // 2].groups)
     for name, groups in found.items():
         if elements.is_possible(groups):
-            bench.run(
-                name.replace(" ", "-").replace(",", ""), source, MEASURED_S, PLACED_TRIGGER, app=app, groups=groups
-            )
+            bench.run(name.replace(" ", "-").replace(",", ""), source, MEASURED_S, PLACED_TRIGGER, app=app, groups=groups)
         else:
             print(name, "cannot be: queries would wait for each other", flush=True)
 
@@ -215,9 +227,7 @@ def path_latencies(recording: Path) -> dict[str, Any]:
     """By sink, the mean wait of its results, seconds: that of the results of the query that makes them."""
     report, manifest = report_of_run(recording), manifest_of(recording)
     assert report is not None
-    makers = {
-        stream: one.name for one in manifest.topology.elements for stream in one.emits
-    }  # of which each has one here
+    makers = {stream: one.name for one in manifest.topology.elements for stream in one.emits}  # of which each has one here
     found = {}
     for sink in manifest.topology.sinks:
         records = list(records_in(ledger_of(recording, manifest.groups[makers[sink.stream]])))
@@ -247,9 +257,7 @@ def paths(place: Path) -> list[str]:
     ]
     for name, queries, waits, worst, count, load in rows:
         each = ", ".join(f"{sink} {wait:.2f}" for sink, wait in waits.items())
-        lines.append(
-            f"| {name} | {queries} | {max(waits.values()):.2f} | {each} | {worst:.2f} | {count:.2f} | {load:.2f} |"
-        )
+        lines.append(f"| {name} | {queries} | {max(waits.values()):.2f} | {each} | {worst:.2f} | {count:.2f} | {load:.2f} |")
     truth = [max(row[2].values()) for row in rows]
     for place_of, name in ((3, "micro-batches"), (4, "the paper's count"), (5, "load")):
         tau = kendalltau(truth, [row[place_of] for row in rows])
@@ -292,11 +300,15 @@ def measured(recording: Path) -> dict[str, Any]:
     )
     whole = merged(kept)
     return {
-        "p95": whole.quantile(0.95) / 1e3, "mean": whole.mean / 1e3, "batches_per_minute": 60 * len(kept) / (ended - began),
-        "windows": [value / 1e3 for value in windows if value is not None], "busy": busy / (ended - began),
-        "lost": report["lost"], "duplicated": report["duplicated"],
+        "p95": whole.quantile(0.95) / 1e3,
+        "mean": whole.mean / 1e3,
+        "batches_per_minute": 60 * len(kept) / (ended - began),
+        "windows": [value / 1e3 for value in windows if value is not None],
+        "busy": busy / (ended - began),
+        "lost": report["lost"],
+        "duplicated": report["duplicated"],
         "changes": sum(one.kind in ("apply", "revert") for one in decisions(recording)),
-    }  # fmt: skip
+    }
 
 
 def merged(records: Any) -> Histogram:
@@ -310,14 +322,15 @@ def table(place: Path, bound: float) -> list[str]:
     """A line a run, in the order of what it costs."""
     found = {path.parent.name: json.loads(path.read_text()) for path in place.glob("*/result.json")}
     lines = [
-        f"| | trigger (s) | micro-batches a minute | minutes with a p95 within {bound:g} s | p95 (s) | mean (s) | busy | changes | lost, doubled |",
+        f"| | trigger (s) | micro-batches a minute | minutes with a p95 within {bound:g} s | p95 (s) | mean (s) | busy | "
+        "changes | lost, doubled |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, one in sorted(found.items(), key=lambda item: item[1]["batches_per_minute"]):
         met = np.mean([value <= bound for value in one["windows"]])
         lines.append(
-            f"| {name} | {one['trigger']:g} | {one['batches_per_minute']:.1f} | {met:.0%} | {one['p95']:.2f} | {one['mean']:.2f} | "
-            f"{one['busy']:.0%} | {one['changes']} | {one['lost']}, {one['duplicated']} |"
+            f"| {name} | {one['trigger']:g} | {one['batches_per_minute']:.1f} | {met:.0%} | {one['p95']:.2f} | "
+            f"{one['mean']:.2f} | {one['busy']:.0%} | {one['changes']} | {one['lost']}, {one['duplicated']} |"
         )
     return lines
 

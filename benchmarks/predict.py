@@ -39,18 +39,34 @@ def settings_of(name: str) -> list[dict[str, Any]]:
         return {"id": number, "trigger": trigger, "rate": rate, "arrivals": arrivals, "seed": next(seeds), **gate}
 
     calibrations = [
-        setting("calibration-1", middle, usual), setting("calibration-2", zero, low), setting("calibration-3", long, high),
-    ]  # fmt: skip
+        setting("calibration-1", middle, usual),
+        setting("calibration-2", zero, low),
+        setting("calibration-3", long, high),
+    ]
     asked = [
-        (zero, usual), (zero, high), (short, low), (short, usual), (short, high), (middle, low), (middle, high), (long, low),
-        (long, usual), ((middle + long) / 2, usual), (zero, (usual + high) // 2), (short, (low + usual) // 2),
-        (middle, (usual + high) // 2), (long, (low + usual) // 2),
-    ]  # fmt: skip
+        (zero, usual),
+        (zero, high),
+        (short, low),
+        (short, usual),
+        (short, high),
+        (middle, low),
+        (middle, high),
+        (long, low),
+        (long, usual),
+        ((middle + long) / 2, usual),
+        (zero, (usual + high) // 2),
+        (short, (low + usual) // 2),
+        (middle, (usual + high) // 2),
+        (long, (low + usual) // 2),
+    ]
     further: list[tuple[float, float, str, dict[str, float]]] = [
-        (zero, usual, "bursty", {}), (short, usual, "bursty", {}), (zero, usual, "recorded", {}),
-        (middle, usual, "recorded", {}), (long, usual, "recorded", {}),
+        (zero, usual, "bursty", {}),
+        (short, usual, "bursty", {}),
+        (zero, usual, "recorded", {}),
+        (middle, usual, "recorded", {}),
+        (long, usual, "recorded", {}),
         (zero, usual, "poisson", {"min_rows": round(usual * (1.3 + middle)), "max_delay": 30.0}),
-    ]  # fmt: skip
+    ]
     if not query.scheduled or name == "join":  # whose two sides would each have a gate of its own
         further = [(trigger, rate, "poisson", {}) for trigger in (short + 0.1, middle + 0.1) for rate in query.rates]
     predicted = [setting(f"p{number:02}", trigger, rate) for number, (trigger, rate) in enumerate(asked, 1)]
@@ -92,21 +108,13 @@ def evaluated(directory: Path, queries: list[str]) -> list[str]:
             if not name.endswith("-again"):
                 plain.add(truth, found)
                 followed.add(
-                    truth,
-                    calibration.following(beginning(directory / query / name)).predict(asked(query, truth["setting"])),
+                    truth, calibration.following(beginning(directory / query / name)).predict(asked(query, truth["setting"]))
                 )
             lines.append(row(calibration, truth, found, off, inside))
         lines += ["", floor(truths), ""]
     if plain.errors:
-        lines += [
-            f"{len(plain.errors)} settings were predicted from three others of their query.",
-            "",
-            *plain.table(),
-            "",
-        ]
-        said = (
-            f"The same, each prediction following the first {FOLLOWED_S:g} s of its run, half of which the latency has."
-        )
+        lines += [f"{len(plain.errors)} settings were predicted from three others of their query.", "", *plain.table(), ""]
+        said = f"The same, each prediction following the first {FOLLOWED_S:g} s of its run, half of which the latency has."
         lines += [said, "", *followed.table()]
     return lines
 
@@ -125,10 +133,7 @@ class Record:
 
     def table(self) -> list[str]:
         errors, inside = np.array(self.errors), np.array(self._inside).mean(axis=0)
-        head = [
-            "| error of | median | 90th percentile | worst | within the 90% band |",
-            "| --- | --- | --- | --- | --- |",
-        ]
+        head = ["| error of | median | 90th percentile | worst | within the 90% band |", "| --- | --- | --- | --- | --- |"]
         return head + [
             f"| {figure} | {np.median(values):.1%} | {np.quantile(values, 0.9):.1%} | {values.max():.1%} | {share:.0%} |"
             for figure, values, share in zip(FIGURES, errors.T, inside.tolist(), strict=True)
@@ -162,9 +167,7 @@ def asked(name: str, setting: dict[str, Any]) -> Setting:
     return Setting(trigger=setting["trigger"], rate=setting["rate"], arrivals=arrivals, **gate)
 
 
-def row(
-    calibration: Calibration, truth: dict[str, Any], found: Prediction, off: list[float], inside: list[bool]
-) -> str:
+def row(calibration: Calibration, truth: dict[str, Any], found: Prediction, off: list[float], inside: list[bool]) -> str:
     """One setting, with what others would have said."""
     setting = truth["setting"]
     cells = []
@@ -205,8 +208,7 @@ def floor(truths: dict[str, Any]) -> str:
     if not pairs:
         return "No setting was measured twice."
     apart = [
-        f"{figure} " + " and ".join(f"{abs(two[figure] / one[figure] - 1):.1%}" for one, two in pairs)
-        for figure in FIGURES
+        f"{figure} " + " and ".join(f"{abs(two[figure] / one[figure] - 1):.1%}" for one, two in pairs) for figure in FIGURES
     ]
     return f"The same setting measured twice, some minutes apart: {', '.join(apart)} apart."
 

@@ -82,9 +82,11 @@ def files(read: Reader) -> Frame:
 
 def aggregation(read: Reader) -> Frame:
     """A built-in aggregation: messages per key, and the greatest of a chain of digests."""
-    parsed = read().selectExpr("CAST(value AS STRING) AS value").selectExpr(
-        "get_json_object(value, '$.key') AS key", f"{hashed('value', 60)} AS digest"
-    )  # fmt: skip
+    parsed = (
+        read()
+        .selectExpr("CAST(value AS STRING) AS value")
+        .selectExpr("get_json_object(value, '$.key') AS key", f"{hashed('value', 60)} AS digest")
+    )
     return parsed.groupBy("key").agg({"*": "count", "digest": "max"})
 
 
@@ -130,8 +132,9 @@ def rate(read: Reader) -> Frame:
 
 QUERIES = {
     "keyed": Query("generator", (0, 1, 1.5, 3), (500, 1500, 3000), app="keyed"),
-    "chain": Query("generator", (0, 2, 3, 5), (300, 800, 1500), app="chain",
-                   groups=(("digest", "first"), ("Counter", "second"))),
+    "chain": Query(
+        "generator", (0, 2, 3, 5), (300, 800, 1500), app="chain", groups=(("digest", "first"), ("Counter", "second"))
+    ),
     "stateless": Query("kafka", (0, 0.75, 1, 2), (1000, 3000, 6000), build=stateless),
     "aggregation": Query("kafka", (0, 1, 1.5, 3), (500, 1500, 3000), build=aggregation, mode="update"),
     "files": Query("files", (0, 0.8, 1.2, 2), (500, 1500, 3000), build=files, cores=1),
@@ -141,4 +144,4 @@ QUERIES = {
     "delta": Query("delta", (0, 1, 1.5, 2.5), (500, 1500, 3000), app="sums"),
     "batch": Query("generator", (0, 0.8, 1.2, 2), (1000, 3000, 6000), app="sums_batch", cores=1, partitions=1),
     "query": Query("generator", (0, 0.8, 1.2, 2), (1000, 3000, 6000), app="lengths_query", partitions=3),
-}  # fmt: skip
+}

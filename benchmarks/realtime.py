@@ -60,10 +60,25 @@ def measured(broker, scratch, topology, mode, options, number):
     for created in admin.create_topics([NewTopic(source, 1), NewTopic(sink, 1)]).values():
         created.result()
     command = [
-        sys.executable, "-m", "penstock", "run", f"{APP}:{topology}", "--source", f"Readings=kafka:{broker.brokers}/{source}",
-        "--sink", f"Out=kafka:{broker.brokers}/{sink}", "--runs", str(scratch), "--name", f"run-{number}", "--partitions", "1",
-        "--master", "local[4]", *MODES[mode],
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{APP}:{topology}",
+        "--source",
+        f"Readings=kafka:{broker.brokers}/{source}",
+        "--sink",
+        f"Out=kafka:{broker.brokers}/{sink}",
+        "--runs",
+        str(scratch),
+        "--name",
+        f"run-{number}",
+        "--partitions",
+        "1",
+        "--master",
+        "local[4]",
+        *MODES[mode],
+    ]
     run = spawn(command, scratch / f"run-{number}.log")
     consumer = Consumer({"bootstrap.servers": broker.brokers, "group.id": "latency", "enable.auto.commit": False})
     consumer.assign([TopicPartition(sink, 0, 0)])
@@ -117,14 +132,10 @@ def main():
                     number += 1
                     latencies = measured(broker, Path(directory), topology, mode, options, number)
                     results.setdefault((topology, mode), []).append(np.quantile(latencies, [0.5, 0.95, 0.99, 1]) * 1e3)
-                    print(
-                        f"    {topology}, {mode}: {results[topology, mode][-1].round(1)} ms",
-                        file=sys.stderr,
-                        flush=True,
-                    )
+                    print(f"    {topology}, {mode}: {results[topology, mode][-1].round(1)} ms", file=sys.stderr, flush=True)
     lines = [
-        f"{datetime.date.today()}, {os.cpu_count()} cores, {options.rate:,.0f} events/s, {options.seconds:g} s after {WARM_UP_S:g} s of "
-        f"warm-up, medians of {options.repeats} runs (p99: least to most), in milliseconds:",
+        f"{datetime.date.today()}, {os.cpu_count()} cores, {options.rate:,.0f} events/s, {options.seconds:g} s after "
+        f"{WARM_UP_S:g} s of warm-up, medians of {options.repeats} runs (p99: least to most), in milliseconds:",
         "",
         "| topology | mode | p50 | p95 | p99 | max |",
         "| --- | --- | --- | --- | --- | --- |",

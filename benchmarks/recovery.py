@@ -38,9 +38,24 @@ class Run:
     def __init__(self, directory: Path, name: str, source: str, trigger: float) -> None:
         self.directory = directory / name
         self._command = [
-            sys.executable, "-m", "penstock", "run", str(APP), "--rounds", str(ROUNDS), "--source", f"Readings={source}",
-            "--trigger", f"{trigger} s", "--name", name, "--runs", str(directory), "--master", "local[2]",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "penstock",
+            "run",
+            str(APP),
+            "--rounds",
+            str(ROUNDS),
+            "--source",
+            f"Readings={source}",
+            "--trigger",
+            f"{trigger} s",
+            "--name",
+            name,
+            "--runs",
+            str(directory),
+            "--master",
+            "local[2]",
+        ]
 
     def start(self) -> None:
         self._process = subprocess.Popen(
@@ -167,8 +182,9 @@ def main() -> None:
         found = recover(calibration, Setting(rate=one["rate"], trigger=1), **asked)
         print(
             f"| {one['case']} | {one['rate']:,} | {one['measured']:.1f} s | {found.seconds:.1f} s ({found.low:.1f} to "
-            f"{found.high:.1f}) | {found.seconds / one['measured'] - 1:+.0%} |", flush=True,
-        )  # fmt: skip
+            f"{found.high:.1f}) | {found.seconds / one['measured'] - 1:+.0%} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
     python benchmarks/schemas.py [--events 1000000] [--kills 20] [--trials 1] [--format avro] [--seed 1] [--json FILE]
 
-A sender writes orders to a topic by a schema registry: a third of them by one schema, the next by one with another field that has a
-default, the last by one with a third field that may be null. On a cluster of two workers an application (apps/orders.py) passes
-them on to one topic, and writes sums by customer to another, in transactions, by schemas of its own. At random moments the driver,
-a worker or the broker is killed with kill -9 and started again. Who then reads committed messages must find each order once, with
-the fields that it was sent with, sums of each customer that only grow, and the last of them right. In some places of the topic stands
-what is no message of a registry's: a dead letter each. As root.
+A sender writes orders to a topic by a schema registry: a third of them by one schema, the next by one with another field that
+has a default, the last by one with a third field that may be null. On a cluster of two workers an application (apps/orders.py)
+passes them on to one topic, and writes sums by customer to another, in transactions, by schemas of its own. At random moments
+the driver, a worker or the broker is killed with kill -9 and started again. Who then reads committed messages must find each
+order once, with the fields that it was sent with, sums of each customer that only grow, and the last of them right. In some
+places of the topic stands what is no message of a registry's: a dead letter each. As root.
 """
 
 import argparse
@@ -61,9 +61,12 @@ def order(number: int, events: int) -> dict[str, Any]:
     """The order of a number, in the fields of the version by which it is sent."""
     version = number * len(VERSIONS) // events
     values = {
-        "number": number, "customer": number * 7919 % CUSTOMERS, "amount": number % 1000, "discount": number % 7,
+        "number": number,
+        "customer": number * 7919 % CUSTOMERS,
+        "amount": number % 1000,
+        "discount": number % 7,
         "note": None if number % 3 else f"n{number}",
-    }  # fmt: skip
+    }
     return {field["name"]: values[field["name"]] for field in VERSIONS[version]["fields"]}
 
 
@@ -137,11 +140,30 @@ class Trial:
         topic = f"kafka:{self._broker.brokers}/{{}}?registry={self._registry.url}"
         settings = [part for pair in self._cluster.conf.items() for part in ("--conf", "=".join(pair))]
         command = [
-            sys.executable, "-m", "penstock", "run", str(ROOT / "benchmarks/apps/orders.py"), "--runs", str(WORK / "runs"), "--name", "run",
-            "--source", f"Orders={topic.format('orders')}&max_rows=20000", "--partitions", "2", "--trigger", "1s",
-            *(f"--sink={sink}={topic.format(sink.lower())}&schema={self._form}&transactions=yes" for sink in ("Passed", "Sums")),
-            "--master", self._cluster.master, *settings, *options,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "penstock",
+            "run",
+            str(ROOT / "benchmarks/apps/orders.py"),
+            "--runs",
+            str(WORK / "runs"),
+            "--name",
+            "run",
+            "--source",
+            f"Orders={topic.format('orders')}&max_rows=20000",
+            "--partitions",
+            "2",
+            "--trigger",
+            "1s",
+            *(
+                f"--sink={sink}={topic.format(sink.lower())}&schema={self._form}&transactions=yes"
+                for sink in ("Passed", "Sums")
+            ),
+            "--master",
+            self._cluster.master,
+            *settings,
+            *options,
+        ]
         self.starts += 1
         environment = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": self._cluster.driver.address}
         return self._cluster.driver.spawn(command, WORK / "driver.log", environment)
@@ -177,9 +199,7 @@ def verdict(events: int, passed: list[Any], sums: list[Any], counts: dict[str, A
     """What is wrong."""
     wrong = []
     if sorted(one.number for one in passed) != list(range(events)):
-        wrong.append(
-            f"{len(passed)} orders were passed on, {len({one.number for one in passed})} different ones, of {events}"
-        )
+        wrong.append(f"{len(passed)} orders were passed on, {len({one.number for one in passed})} different ones, of {events}")
     if any(one != Order(**order(one.number, events)) for one in passed):
         wrong.append("an order was changed on its way")
     wanted: dict[int, list[int]] = collections.defaultdict(lambda: [0, 0])
@@ -193,12 +213,7 @@ def verdict(events: int, passed: list[Any], sums: list[Any], counts: dict[str, A
         wrong.append("the last sums are not those of the orders")
     if any(one.orders >= after.orders for some in told.values() for one, after in itertools.pairwise(some)):
         wrong.append("a sum was said twice, or came too late")
-    if (counts["accepted"], counts["dead_lettered"], counts["lost"], counts["duplicated"]) != (
-        events + junk,
-        junk,
-        0,
-        0,
-    ):
+    if (counts["accepted"], counts["dead_lettered"], counts["lost"], counts["duplicated"]) != (events + junk, junk, 0, 0):
         wrong.append(f"the report counts {counts}, and {junk} messages were none")
     return wrong
 
@@ -214,9 +229,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     report: dict[str, Any] = {
-        "day": str(datetime.now(UTC).date()), "cores": os.cpu_count(), "python": platform.python_version(),
-        "command": " ".join(sys.argv), "trials": [],
-    }  # fmt: skip
+        "day": str(datetime.now(UTC).date()),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "command": " ".join(sys.argv),
+        "trials": [],
+    }
     held = True
     for number in range(options.trials):
         shutil.rmtree(WORK, ignore_errors=True)
@@ -228,21 +246,21 @@ def main() -> None:
             registry.demand("BACKWARD")
             admin = AdminClient({"bootstrap.servers": broker.brokers})
             admin.create_topics([NewTopic("orders", 4)])["orders"].result()
-            SchemaRegistryClient({"url": registry.url}).register_schema(
-                "orders-value", Schema(json.dumps(VERSIONS[0]), "AVRO")
-            )
+            SchemaRegistryClient({"url": registry.url}).register_schema("orders-value", Schema(json.dumps(VERSIONS[0]), "AVRO"))
             trial = Trial(cluster, broker, registry, options.format, options.seed + number)
             seconds, junk = trial.run(options.events, options.kills, options.pause)
             known = Registry(registry.url)
-            passed, sums = (
-                committed(broker.brokers, known, topic, kind) for topic, kind in (("passed", Order), ("sums", Sum))
-            )
+            passed, sums = (committed(broker.brokers, known, topic, kind) for topic, kind in (("passed", Order), ("sums", Sum)))
             counts = json.loads((WORK / "runs/run/report.json").read_text())["counts"]
             wrong = verdict(options.events, passed, sums, counts, junk)
             row = {
-                "kills": dict(trial.kills), "starts": trial.starts, "seconds": round(seconds, 1), "wrong": wrong, "counts": counts,
+                "kills": dict(trial.kills),
+                "starts": trial.starts,
+                "seconds": round(seconds, 1),
+                "wrong": wrong,
+                "counts": counts,
                 "batches": len(list(lines_of(WORK / "runs/run/batches-main.jsonl"))),
-            }  # fmt: skip
+            }
         held = held and not wrong
         report["trials"].append(row)
         print(json.dumps(row), flush=True)

@@ -2,9 +2,9 @@
 
     python benchmarks/small.py [--batches 50] [--rounds 3] [--only keyless|counter|divisibility] [--output FILE.md]
 
-A file with one event comes as soon as the one before has been committed. The later half of the micro-batches counts. Each round runs
-an application as it is, and with Spark's own choice of how a checkpoint's files are made on a disk, how Java starts programs, and
-from what Python workers are forked.
+A file with one event comes as soon as the one before has been committed. The later half of the micro-batches counts. Each round
+runs an application as it is, and with Spark's own choice of how a checkpoint's files are made on a disk, how Java starts
+programs, and from what Python workers are forked.
 """
 
 import argparse
@@ -45,9 +45,21 @@ def durations(name: str, number: int, given: tuple[str, ...]) -> list[dict[str, 
     shutil.rmtree(WORK, ignore_errors=True)
     (WORK / "in").mkdir(parents=True)
     command = [
-        sys.executable, "-m", "penstock", "run", str(app), "--name", "run", "--runs", str(WORK), "--master", MASTER,
-        "--source", f"{source}=jsonl:{WORK / 'in'}", *given,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(app),
+        "--name",
+        "run",
+        "--runs",
+        str(WORK),
+        "--master",
+        MASTER,
+        "--source",
+        f"{source}=jsonl:{WORK / 'in'}",
+        *given,
+    ]
     told: list[dict[str, Any]] = []
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -83,9 +95,7 @@ def rows(names: list[str], batches: int, rounds: int) -> Iterator[tuple[str, ...
     for (name, settings), trials in found.items():
         medians = sorted(median(one["triggerExecution"] for one in trial) for trial in trials)
         phases = [f"{median(one.get(phase, 0) for trial in trials for one in trial):.0f}" for phase in PHASES]
-        yield (
-            name, APPLICATIONS[name][3], settings, f"{median(medians):.0f} ({medians[0]:.0f} to {medians[-1]:.0f})", *phases
-        )  # fmt: skip
+        yield (name, APPLICATIONS[name][3], settings, f"{median(medians):.0f} ({medians[0]:.0f} to {medians[-1]:.0f})", *phases)
 
 
 def main() -> None:

@@ -51,8 +51,7 @@ def main() -> None:
     print("| way | planned | committed | over |\n| --- | --- | --- | --- |")
     for way, times in found.items():
         columns = (
-            f"{statistics.median(column):.1f} s ({min(column):.1f} to {max(column):.1f})"
-            for column in zip(*times, strict=True)
+            f"{statistics.median(column):.1f} s ({min(column):.1f} to {max(column):.1f})" for column in zip(*times, strict=True)
         )
         print(f"| {way} | {' | '.join(columns)} |")
 
@@ -61,9 +60,23 @@ def start(place: Path, extra: list[str]) -> tuple[float, float, float]:
     """One start, timed."""
     run = place / "runs" / "start"
     command = [
-        sys.executable, "-m", "penstock", "run", str(APP), "--name", "start", "--runs", str(place / "runs"), "--fresh",
-        "--master", "local[2]", "--source", f"Words=jsonl:{place / 'in'}", "--until-idle", *extra,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(APP),
+        "--name",
+        "start",
+        "--runs",
+        str(place / "runs"),
+        "--fresh",
+        "--master",
+        "local[2]",
+        "--source",
+        f"Words=jsonl:{place / 'in'}",
+        "--until-idle",
+        *extra,
+    ]
     began = time.monotonic()
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     planned = committed = 0.0

@@ -3,11 +3,11 @@
     python benchmarks/stores.py --store s3|hdfs [--kills 20] [--trials 3] [--events 200000] [--files 60] [--json FILE]
     python benchmarks/stores.py --cost [--json FILE]
 
-The cluster is Spark's own standalone one, with a network namespace, an address and an empty private disk for each of its master,
-driver and two workers; the store is HDFS (a NameNode and a DataNode), or S3's API served by the Versity gateway. Two
+The cluster is Spark's own standalone one, with a network namespace, an address and an empty private disk for each of its
+master, driver and two workers; the store is HDFS (a NameNode and a DataNode), or S3's API served by the Versity gateway. Two
 applications: example 1 of the first paper, and a keyed one with timers on event time. At random moments one of them is killed
-with kill -9 and started again: the driver, a worker, or the store's server (of HDFS the DataNode or the NameNode). The results must be
-those of an undisturbed run on a local disk.
+with kill -9 and started again: the driver, a worker, or the store's server (of HDFS the DataNode or the NameNode). The results
+must be those of an undisturbed run on a local disk.
 
 With --cost, the same micro-batches on a local disk, S3 and HDFS: milliseconds each, and what of the store a warm one asks for,
 listed by who asks, about what, and how. As root, but for --cost.
@@ -62,9 +62,7 @@ def inputs(events: int, files: int) -> dict[str, Path]:
         lines = []
         for each in range(number * events // files, (number + 1) * events // files):
             at = start + timedelta(seconds=each * 36_000 / events)
-            lines.append(
-                json.dumps({"shop": random_.randrange(500), "amount": random_.randrange(100), "at": at.isoformat()})
-            )
+            lines.append(json.dumps({"shop": random_.randrange(500), "amount": random_.randrange(100), "at": at.isoformat()}))
         file = sales / f"{number:04d}.jsonl"
         file.write_text("".join(f"{line}\n" for line in lines))
         os.utime(file, (1_700_000_000 + number * 60,) * 2)
@@ -76,9 +74,22 @@ def command(app: str, source: str, runs: str) -> list[str]:
     uri = f"RawWords=text:{source}" if app == "divisibility" else f"Sales=jsonl:{source}"
     own = ["--keys", str(RECEIVERS)] if app == "divisibility" else []
     return [
-        sys.executable, "-m", "penstock", "run", str(APPS[app]), *own, "--source", f"{uri}?max_files=1", "--until-idle",
-        "--partitions", "2", "--runs", runs, "--name", app,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(APPS[app]),
+        *own,
+        "--source",
+        f"{uri}?max_files=1",
+        "--until-idle",
+        "--partitions",
+        "2",
+        "--runs",
+        runs,
+        "--name",
+        app,
+    ]
 
 
 def outcome(app: str, run: Path) -> dict[str, Any]:
@@ -178,9 +189,7 @@ def survive(options: argparse.Namespace, report: dict[str, Any]) -> bool:
         shutil.rmtree(WORK / "cluster", ignore_errors=True)
         shutil.rmtree(WORK / options.store, ignore_errors=True)
         os.environ.update(KEYS)  # each node has its own credentials, as on a real cluster
-        cluster = stack.enter_context(
-            Cluster(nodes=2, directory=WORK / "cluster", isolated=True, private=True, memory=2048)
-        )
+        cluster = stack.enter_context(Cluster(nodes=2, directory=WORK / "cluster", isolated=True, private=True, memory=2048))
         server = stack.enter_context(SERVERS[options.store](WORK / options.store, cluster.broker))
         os.environ.update(server.environment)
         for app, directory in files.items():
@@ -194,9 +203,14 @@ def survive(options: argparse.Namespace, report: dict[str, Any]) -> bool:
                 right = found == wanted[app]
                 held = held and right
                 row = {
-                    "store": options.store, "app": app, "kills": dict(trial.kills), "starts": trial.starts, "seconds": round(took, 1),
-                    "right": right, "counts": found["counts"],
-                }  # fmt: skip
+                    "store": options.store,
+                    "app": app,
+                    "kills": dict(trial.kills),
+                    "starts": trial.starts,
+                    "seconds": round(took, 1),
+                    "right": right,
+                    "counts": found["counts"],
+                }
                 report["trials"].append(row)
                 print(json.dumps(row), flush=True)
                 if not right:
@@ -254,9 +268,11 @@ def main() -> None:
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {
-        "day": str(datetime.now(UTC).date()), "cores": os.cpu_count(), "python": platform.python_version(),
+        "day": str(datetime.now(UTC).date()),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
         "command": " ".join(sys.argv),
-    }  # fmt: skip
+    }
     held = (cost if options.cost else survive)(options, report)
     if options.json:
         options.json.write_text(json.dumps(report, indent=2) + "\n")

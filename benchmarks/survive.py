@@ -31,9 +31,24 @@ def command(master: str, conf: dict[str, str]) -> list[str]:
     source = f"RawWords=text:{(WORK / 'words').absolute()}?max_files=1"
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     return [
-        sys.executable, "-m", "penstock", "run", str(ROOT / "examples/divisibility/app.py"), "--keys", str(KEYS),
-        "--source", source, "--until-idle", "--runs", str(WORK), "--name", "run", "--master", master, *settings,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(ROOT / "examples/divisibility/app.py"),
+        "--keys",
+        str(KEYS),
+        "--source",
+        source,
+        "--until-idle",
+        "--runs",
+        str(WORK),
+        "--name",
+        "run",
+        "--master",
+        master,
+        *settings,
+    ]
 
 
 def start(master: str, conf: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -86,22 +101,14 @@ def wait_for_moment(process: subprocess.Popen[bytes], random_: random.Random, be
 def verdict() -> Row:
     """The run's own counts, and the totals in its output, which must be those of the input."""
     report = json.loads((WORK / "run" / "report.json").read_text())
-    lines = [
-        line for file in sorted((WORK / "run/output/Output").glob("*.jsonl")) for line in file.read_text().splitlines()
-    ]
+    lines = [line for file in sorted((WORK / "run/output/Output").glob("*.jsonl")) for line in file.read_text().splitlines()]
     totals = [json.loads(line) for line in lines]
     final = max(total["count"] for total in totals if total["by"] == "Three")
     counts, three = report["counts"], report["streams"]["Three"]
     good = three == final == WORDS // 4 * KEYS and counts["lost"] == counts["duplicated"] == counts["queued"] == 0
     good = good and counts["accepted"] == counts["processed"] == WORDS
     distinct = len({(total["by"], total["count"]) for total in totals}) == len(totals)
-    return (
-        f"{three:,}",
-        f"{final:,}",
-        str(counts["lost"]),
-        str(counts["duplicated"]),
-        "yes" if good and distinct else "NO",
-    )
+    return (f"{three:,}", f"{final:,}", str(counts["lost"]), str(counts["duplicated"]), "yes" if good and distinct else "NO")
 
 
 def main() -> None:
@@ -111,9 +118,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     words = ROOT / "examples/divisibility/words.py"
-    subprocess.run(
-        [sys.executable, str(words), str(WORK / "words"), "--count", str(WORDS), "--files", str(FILES)], check=True
-    )
+    subprocess.run([sys.executable, str(words), str(WORK / "words"), "--count", str(WORDS), "--files", str(FILES)], check=True)
     random_ = random.Random(options.seed)
     rows: list[Row] = []
     kinds = ["driver", "driver and JVM"] * ((options.trials + 1) // 2)

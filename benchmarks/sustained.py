@@ -41,16 +41,15 @@ def main():
     lines = [
         f"{datetime.date.today()}, {os.cpu_count()} cores, {options.seconds:g} s each, measured:",
         "",
-        "| load | events/s | p99 | p99 at half of that | the same beside 200 consumers that do not read | memory, first and last |",
+        "| load | events/s | p99 | p99 at half of that | the same beside 200 consumers that do not read | memory, first and "
+        "last |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for load, (connections, events) in LOADS.items():
         with tempfile.TemporaryDirectory() as scratch:
             port = free_port()
             command = [sys.executable, "-m", "penstock", "adapter", ROOT / "tests/adapter/app.py"]
-            process = spawn(
-                [*map(str, command), "--spool", f"{scratch}/spool", "--port", str(port)], Path(scratch) / "log"
-            )
+            process = spawn([*map(str, command), "--spool", f"{scratch}/spool", "--port", str(port)], Path(scratch) / "log")
             try:
                 while not listens(port):
                     time.sleep(0.05)
@@ -58,13 +57,7 @@ def main():
                 first = resident(process)
                 full = measured(port, connections, events, options.seconds)
                 half = measured(port, connections, events, options.seconds, full["events_per_s"] / 2)
-                slow = [
-                    sys.executable,
-                    ROOT / "tests/adapter/attacks.py",
-                    str(port),
-                    "unread_results",
-                    str(options.seconds),
-                ]
+                slow = [sys.executable, ROOT / "tests/adapter/attacks.py", str(port), "unread_results", str(options.seconds)]
                 with subprocess.Popen(slow, stdout=subprocess.DEVNULL):
                     beside = measured(port, connections, events, options.seconds / 2, full["events_per_s"] / 2)
                 assert not full["failed"] + half["failed"] + beside["failed"]

@@ -87,12 +87,8 @@ def join(keys: int, rounds: int) -> Iterator[Row]:
     for _ in range(rounds):
         given = f"Words=jsonl:{readings.absolute()}?max_files=1"
         more = ("--shape", "join", "--source", f"Settings=jsonl:{settings.absolute()}?max_files=1")
-        sides["join"].append(
-            contend("penstock", APP, given, WORK / "out" / "join", *more, "--fresh", warm_up=3)["median"]
-        )
-        sides["counter"].append(
-            contend("penstock", COUNTER, given, WORK / "out" / "count", "--fresh", warm_up=3)["median"]
-        )
+        sides["join"].append(contend("penstock", APP, given, WORK / "out" / "join", *more, "--fresh", warm_up=3)["median"])
+        sides["counter"].append(contend("penstock", COUNTER, given, WORK / "out" / "count", "--fresh", warm_up=3)["median"])
     yield (f"interval join, {HELD:,} events held, {keys:,} keys", "a counter per key", *_told(*sides.values()))
 
 

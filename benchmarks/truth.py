@@ -236,13 +236,15 @@ def run(process: Process, setting: Setting, random: Random, arrivals: Arrivals, 
             lasted += process.pause
         while time + lasted > stop:  # of one that began before the micro-batch, what is left
             lasted += max(0.0, min(process.pause, stop + process.pause - time))
-            stop = max(stop + process.pause, time + lasted if stop > time else 0.0) + random.exponential(
-                process.pause_every
-            )
+            stop = max(stop + process.pause, time + lasted if stop > time else 0.0) + random.exponential(process.pause_every)
         taken += rows
         for values, value in (
-            (done.started, time), (done.lasted, lasted), (done.taken, taken), (done.there, ready), (done.planned, planning)
-        ):  # fmt: skip
+            (done.started, time),
+            (done.lasted, lasted),
+            (done.taken, taken),
+            (done.there, ready),
+            (done.planned, planning),
+        ):
             values.append(value)
         grid = (math.floor(time / setting.trigger + 1e-9) + 1) * setting.trigger if setting.trigger else 0.0
         time = max(time + lasted, grid)
@@ -263,13 +265,19 @@ def progress(process: Process, done: Run, number: int) -> Iterator[str]:
             yield told(number, *idle.pop(0), 0, {"latestOffset": LOOK_S, "triggerExecution": LOOK_S}, [])
         work = lasted - planned - PLAN_S - LOG_S - CLOSE_S
         phases = {
-            "latestOffset": planned, "queryPlanning": PLAN_S, "walCommit": LOG_S, "addBatch": work, "commitOffsets": CLOSE_S,
+            "latestOffset": planned,
+            "queryPlanning": PLAN_S,
+            "walCommit": LOG_S,
+            "addBatch": work,
+            "commitOffsets": CLOSE_S,
             "triggerExecution": lasted,
-        }  # fmt: skip
+        }
         source: dict[str, Any] = {
-            "description": "KafkaV2[Subscribe[topic]]", "startOffset": {"topic": {"0": before}},
-            "endOffset": {"topic": {"0": taken}}, "numInputRows": taken - before,
-        }  # fmt: skip
+            "description": "KafkaV2[Subscribe[topic]]",
+            "startOffset": {"topic": {"0": before}},
+            "endOffset": {"topic": {"0": taken}},
+            "numInputRows": taken - before,
+        }
         if process.lag:
             source["latestOffset"] = {"topic": {"0": there}}
         yield told(number, started, batch, taken - before, phases, [source])
@@ -279,12 +287,22 @@ def progress(process: Process, done: Run, number: int) -> Iterator[str]:
 def told(number: int, at: float, batch: int, rows: int, phases: dict[str, float], sources: list[Any]) -> str:
     """One progress."""
     time = datetime.fromtimestamp(BEGAN_S + at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({
-        "id": "5d1b", "runId": f"run-{number}", "name": None, "timestamp": time, "batchId": batch, "numInputRows": rows,
-        "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0,
-        "durationMs": {name: round(1e3 * value) for name, value in phases.items()},
-        "stateOperators": [], "sources": sources, "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "id": "5d1b",
+            "runId": f"run-{number}",
+            "name": None,
+            "timestamp": time,
+            "batchId": batch,
+            "numInputRows": rows,
+            "inputRowsPerSecond": 0.0,
+            "processedRowsPerSecond": 0.0,
+            "durationMs": {name: round(1e3 * value) for name, value in phases.items()},
+            "stateOperators": [],
+            "sources": sources,
+            "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
+        }
+    )
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -319,51 +337,117 @@ ASKED = (Setting(0, 1000), Setting(2, 1000), Setting(10, 1000), Setting(10, 2000
 def processes() -> list[Process]:
     """All of them: what micro-batches last, what arrives, what was recorded, and limits."""
     found = [Process(f"{name}, two recordings", TWO, ASKED, **how) for name, how in SERVICES.items()]
-    found += [
-        Process(f"{name}, switching", TWO, ASKED, arrivals=switching(1, 3, 20), **how) for name, how in SERVICES.items()
-    ]
+    found += [Process(f"{name}, switching", TWO, ASKED, arrivals=switching(1, 3, 20), **how) for name, how in SERVICES.items()]
     for name, (arrivals, seconds) in ARRIVALS.items():
         for trigger in (0.0, 2.0, 10.0):
             asked = tuple(Setting(other, 600) for other in (trigger, 0.0, 5.0, 20.0))
             found.append(
-                Process(
-                    f"{name}, at {trigger:g} s", (Setting(trigger, 600),), asked, arrivals=arrivals, seconds=seconds
-                )
+                Process(f"{name}, at {trigger:g} s", (Setting(trigger, 600),), asked, arrivals=arrivals, seconds=seconds)
             )
     one = (Setting(2, 1000),)
     found += [
-        Process("a file a minute, at 1 s", (Setting(1, 20),), (Setting(1, 20), Setting(10, 20), Setting(60, 20)),
-                arrivals=dripping(60), seconds=7200),
-        Process("a file a minute, at 10 s", (Setting(10, 20),), (Setting(10, 20), Setting(1, 20)), arrivals=dripping(60), seconds=7200),
-        Process("a wave of an hour", (Setting(10, 400),), (Setting(10, 400), Setting(60, 400), Setting(600, 400)),
-                arrivals=wave(3600, 0.8), seconds=4 * 3600),
-        Process("a wave of a day", (Setting(60, 10),), (Setting(60, 10), Setting(600, 10), Setting(4 * 3600, 10)),
-                arrivals=wave(86400, 0.9), fixed=3.0, per_row=2e-2, seconds=2 * 86400),
-        Process("a step up", (Setting(2, 400),), (Setting(2, 400), Setting(10, 400)), arrivals=step(0.5, 0.5), asked_arrivals=poisson),
-        Process("a step down", (Setting(2, 400),), (Setting(2, 400), Setting(10, 400)), arrivals=step(2.0, 0.4), asked_arrivals=poisson),
-        Process("peaks beyond capacity", (Setting(10, 1000),), (Setting(10, 1000), Setting(2, 1000)),
-                arrivals=peaks(300, 30, 3.9), per_row=3.3e-4, seconds=3600),
-        Process("85% of capacity, at 10 s", (Setting(10, 1000),), (Setting(10, 1000), Setting(0, 1000)), fixed=1.0, per_row=7.5e-4),
+        Process(
+            "a file a minute, at 1 s",
+            (Setting(1, 20),),
+            (Setting(1, 20), Setting(10, 20), Setting(60, 20)),
+            arrivals=dripping(60),
+            seconds=7200,
+        ),
+        Process(
+            "a file a minute, at 10 s",
+            (Setting(10, 20),),
+            (Setting(10, 20), Setting(1, 20)),
+            arrivals=dripping(60),
+            seconds=7200,
+        ),
+        Process(
+            "a wave of an hour",
+            (Setting(10, 400),),
+            (Setting(10, 400), Setting(60, 400), Setting(600, 400)),
+            arrivals=wave(3600, 0.8),
+            seconds=4 * 3600,
+        ),
+        Process(
+            "a wave of a day",
+            (Setting(60, 10),),
+            (Setting(60, 10), Setting(600, 10), Setting(4 * 3600, 10)),
+            arrivals=wave(86400, 0.9),
+            fixed=3.0,
+            per_row=2e-2,
+            seconds=2 * 86400,
+        ),
+        Process(
+            "a step up",
+            (Setting(2, 400),),
+            (Setting(2, 400), Setting(10, 400)),
+            arrivals=step(0.5, 0.5),
+            asked_arrivals=poisson,
+        ),
+        Process(
+            "a step down",
+            (Setting(2, 400),),
+            (Setting(2, 400), Setting(10, 400)),
+            arrivals=step(2.0, 0.4),
+            asked_arrivals=poisson,
+        ),
+        Process(
+            "peaks beyond capacity",
+            (Setting(10, 1000),),
+            (Setting(10, 1000), Setting(2, 1000)),
+            arrivals=peaks(300, 30, 3.9),
+            per_row=3.3e-4,
+            seconds=3600,
+        ),
+        Process(
+            "85% of capacity, at 10 s", (Setting(10, 1000),), (Setting(10, 1000), Setting(0, 1000)), fixed=1.0, per_row=7.5e-4
+        ),
         Process("a maximum that is far", (Setting(2, 1000, 5000),), (Setting(2, 1000, 5000), Setting(1, 1000, 5000))),
-        Process("a maximum that bursts reach", (Setting(2, 1000, 4000),), (Setting(2, 1000, 4000), Setting(1, 1000, 4000)),
-                arrivals=peaks(120, 12, 3), seconds=2400),
-        Process("the same without lag", (Setting(2, 1000, 4000),), (Setting(2, 1000, 4000),), arrivals=peaks(120, 12, 3),
-                lag=False, seconds=2400),
+        Process(
+            "a maximum that bursts reach",
+            (Setting(2, 1000, 4000),),
+            (Setting(2, 1000, 4000), Setting(1, 1000, 4000)),
+            arrivals=peaks(120, 12, 3),
+            seconds=2400,
+        ),
+        Process(
+            "the same without lag",
+            (Setting(2, 1000, 4000),),
+            (Setting(2, 1000, 4000),),
+            arrivals=peaks(120, 12, 3),
+            lag=False,
+            seconds=2400,
+        ),
         Process("beyond its maximum", (Setting(0, 700, 1000),), (), fixed=1.9, per_row=1e-4),
         Process("beyond its maximum, without lag", (Setting(0, 700, 1000),), (), fixed=1.9, per_row=1e-4, lag=False),
         Process("beyond its capacity", (Setting(0, 1100),), (), fixed=0.3, per_row=1e-3),
         *(
-            Process(f"one after the other, {share:.0%} busy with rows", (Setting(0, 500), Setting(0, 800)),
-                    (Setting(0, 5000 * share),), noise=0.15)
+            Process(
+                f"one after the other, {share:.0%} busy with rows",
+                (Setting(0, 500), Setting(0, 800)),
+                (Setting(0, 5000 * share),),
+                noise=0.15,
+            )
             for share in (0.3, 0.6, 0.8, 0.9)
         ),
-        *(Process(f"{name}, once at 2 s", one, (*one, Setting(10, 1000)), **how)
-          for name, how in SERVICES.items()),
+        *(Process(f"{name}, once at 2 s", one, (*one, Setting(10, 1000)), **how) for name, how in SERVICES.items()),
         Process("few rows", (Setting(1, 2),), (Setting(1, 2), Setting(0, 2), Setting(10, 2)), seconds=1800),
-        Process("long micro-batches", (Setting(60, 200),), (Setting(60, 200), Setting(120, 200)), fixed=8.0, per_row=1e-3, seconds=7200),
-        Process("24 ms micro-batches", (Setting(0, 100), Setting(1, 100)), (Setting(0.5, 100), Setting(0.25, 200)),
-                fixed=0.16, per_row=1e-5, seconds=600),
-    ]  # fmt: skip
+        Process(
+            "long micro-batches",
+            (Setting(60, 200),),
+            (Setting(60, 200), Setting(120, 200)),
+            fixed=8.0,
+            per_row=1e-3,
+            seconds=7200,
+        ),
+        Process(
+            "24 ms micro-batches",
+            (Setting(0, 100), Setting(1, 100)),
+            (Setting(0.5, 100), Setting(0.25, 200)),
+            fixed=0.16,
+            per_row=1e-5,
+            seconds=600,
+        ),
+    ]
     return found
 
 
@@ -419,9 +503,7 @@ def judged(
     return [{"process": process.name, **row} for row in rows]
 
 
-def predicted(
-    setting: Setting, true: Sequence[dict[str, float]], planner: Planner, files: Sequence[str]
-) -> dict[str, Any]:
+def predicted(setting: Setting, true: Sequence[dict[str, float]], planner: Planner, files: Sequence[str]) -> dict[str, Any]:
     """What is predicted for a setting, and how many of the true runs lie in its bands."""
     answer = planner.ask(files=files, trigger=setting.trigger, rate=setting.rate)
     row = {**answer, "trigger": setting.trigger, "rate": setting.rate}
@@ -470,9 +552,12 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     if not known:
         return "\n".join(lines)
     errors = np.abs([row["p95"] / row["true p95"] - 1 for row in known])
-    lines += ["", f"{len(known)} settings that are identified: error of the p95 {np.median(errors):.1%} in the median, "
-              f"{np.quantile(errors, 0.9):.1%} at the 90th percentile, {errors.max():.1%} at worst; bands of 90% cover "
-              f"{np.mean([row['covered p95'] for row in known]):.0%}."]  # fmt: skip
+    lines += [
+        "",
+        f"{len(known)} settings that are identified: error of the p95 {np.median(errors):.1%} in the median, "
+        f"{np.quantile(errors, 0.9):.1%} at the 90th percentile, {errors.max():.1%} at worst; bands of 90% cover "
+        f"{np.mean([row['covered p95'] for row in known]):.0%}.",
+    ]
     return "\n".join(lines)
 
 
@@ -503,9 +588,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         for done, (number, process) in enumerate(chosen):
             print(f"\r{done}/{len(chosen)} {process.name:<50}", end="", file=sys.stderr, flush=True)
-            rows += judged(
-                process, planner, number, given.recordings, given.runs, Path(directory), tune=not given.points
-            )
+            rows += judged(process, planner, number, given.recordings, given.runs, Path(directory), tune=not given.points)
             if given.json is not None:
                 given.json.write_text("\n".join(map(json.dumps, rows)))
     print("\r" + " " * 70 + "\r", end="", file=sys.stderr)

@@ -34,11 +34,19 @@ HERE = Path(__file__).parent
 
 
 RIGHT = {
-    "healthy": ("healthy",), "too-long": ("trigger too long",), "too-short": ("trigger too short",),
-    "saturated": ("saturated",), "skewed": ("skewed",), "slow-sink": ("slow sink",), "state-growing": ("state growing",),
-    "pauses": ("garbage collection",), "throttled": ("source throttled",), "idle": ("idle",),
-    "rising": ("rate rising",), "cut-off": ("healthy",),
-}  # fmt: skip
+    "healthy": ("healthy",),
+    "too-long": ("trigger too long",),
+    "too-short": ("trigger too short",),
+    "saturated": ("saturated",),
+    "skewed": ("skewed",),
+    "slow-sink": ("slow sink",),
+    "state-growing": ("state growing",),
+    "pauses": ("garbage collection",),
+    "throttled": ("source throttled",),
+    "idle": ("idle",),
+    "rising": ("rate rising",),
+    "cut-off": ("healthy",),
+}
 """The conditions, and the verdicts that are right."""
 
 
@@ -49,9 +57,7 @@ class Source:
         admin = AdminClient({"bootstrap.servers": brokers})
         for made in admin.create_topics([NewTopic(topic, len(shares))]).values():
             made.result()
-        self._producer = Producer(
-            {"bootstrap.servers": brokers, "linger.ms": 5, "queue.buffering.max.messages": 500_000}
-        )
+        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 5, "queue.buffering.max.messages": 500_000})
         self._topic, self._rate, self._shares, self._over = topic, rate, shares, threading.Event()
         self._thread = threading.Thread(target=self._fill, daemon=True)
 
@@ -125,9 +131,13 @@ def record(directory: Path, names: list[str], seconds: float) -> None:
 def run(spark: Any, brokers: str, name: str, scratch: Path, log: Path, seconds: float) -> None:
     """One query, whose log is kept."""
     rates: dict[str, Callable[[float], float]] = {
-        "saturated": lambda _: 6000.0, "rising": lambda at: 300 + 25 * at, "idle": lambda at: 200.0 if at < 4 else 0.0,
-        "throttled": lambda _: 1000.0, "slow-sink": lambda at: 200 + 150 * (int(at / 5) % 2), "too-long": lambda _: 500.0,
-    }  # fmt: skip
+        "saturated": lambda _: 6000.0,
+        "rising": lambda at: 300 + 25 * at,
+        "idle": lambda at: 200.0 if at < 4 else 0.0,
+        "throttled": lambda _: 1000.0,
+        "slow-sink": lambda at: 200 + 150 * (int(at / 5) % 2),
+        "too-long": lambda _: 500.0,
+    }
     shares = [0.88, 0.04, 0.04, 0.04] if name == "skewed" else [0.5, 0.5]
     source = Source(brokers, name, rates.get(name, lambda _: 800.0), shares)
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", name)
@@ -153,10 +163,13 @@ def run(spark: Any, brokers: str, name: str, scratch: Path, log: Path, seconds: 
 
     with penstock.watch(spark, log):
         query = (
-            frame.writeStream.queryName(name.replace("-", "_")).outputMode(mode).foreachBatch(write)
+            frame.writeStream.queryName(name.replace("-", "_"))
+            .outputMode(mode)
+            .foreachBatch(write)
             .option("checkpointLocation", str(scratch / "checkpoint"))
-            .trigger(processingTime=f"{round(trigger.get(name, 1.0) * 1000)} milliseconds").start()
-        )  # fmt: skip
+            .trigger(processingTime=f"{round(trigger.get(name, 1.0) * 1000)} milliseconds")
+            .start()
+        )
         source.start()
         time.sleep(max(seconds, 14 * trigger.get(name, 1.0)))
         source.stop()

@@ -55,8 +55,8 @@ def main() -> None:
     both = {watched: statistics.median(values) for watched, values in durations.items()}
     print(
         f"watched {both[True]:.0f} ms, not {both[False]:.0f} ms: {both[True] / both[False] - 1:+.1%}; round by round "
-        f"{', '.join(f'{ratio - 1:+.1%}' for ratio in ratios)} (median {statistics.median(ratios) - 1:+.1%}); the listener took "
-        f"{statistics.median(processor) * 1e3:.2f} ms of the driver's Python a micro-batch"
+        f"{', '.join(f'{ratio - 1:+.1%}' for ratio in ratios)} (median {statistics.median(ratios) - 1:+.1%}); the listener "
+        f"took {statistics.median(processor) * 1e3:.2f} ms of the driver's Python a micro-batch"
     )
 
 

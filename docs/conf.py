@@ -35,10 +35,14 @@ html_show_sphinx = False
 html_copy_source = True
 html_sidebars = {
     "**": [
-        "sidebar/brand.html", "sidebar/search.html", "sidebar/scroll-start.html", "sidebar/navigation.html",
-        "sidebar/versions.html", "sidebar/scroll-end.html",
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-end.html",
     ]
-}  # fmt: skip
+}
 
 lexers["mermaid"] = TextLexer()  # a picture where the file is read on a forge, its text here
 

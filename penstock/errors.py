@@ -34,7 +34,9 @@ from penstock.visible import visible
 
 
 class PenstockError(Exception):
-    """Base of all errors that Penstock raises on purpose; its text is meant for the user, and holds no secret of an address's."""
+    """Base of all errors that Penstock raises on purpose; its text is meant for the user, and holds no secret of an
+    address's.
+    """
 
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(*(visible(discreet(word)) if isinstance(word, str) else word for word in words), **named)

@@ -3,10 +3,18 @@
 import re
 from collections.abc import Mapping
 
-SECRETS = r"(?i)^kafka\.|secret|passw|pwd|passphrase|token|credential|(api|access|account|shared|signing)[._-]?key|private|keystore|jaas|user[._]info|signature"
-"""Names of settings whose values are nobody's business, as a regular expression that Spark takes, too; of Kafka's own, all may be."""
+SECRETS = (
+    r"(?i)^kafka\.|secret|passw|pwd|passphrase|token|credential|(api|access|account|shared|signing)[._-]?key|private|keystore"
+    r"|jaas|user[._]info|signature"
+)
+"""Names of settings whose values are nobody's business, as a regular expression that Spark takes, too; of Kafka's own, all may
+be.
+"""
 
-PARAMETERS = r"(?i)(^|[._-])(secret|pwd|pass|token|credentials?|sas|signature)$|passw(or)?d|passphrase|(api|access|account|secret|private)[._-]?key$"
+PARAMETERS = (
+    r"(?i)(^|[._-])(secret|pwd|pass|token|credentials?|sas|signature)$|passw(or)?d|passphrase"
+    r"|(api|access|account|secret|private)[._-]?key$"
+)
 """Names of parameters of applications, which may speak of tokens and mean words of a text."""
 
 IN_SENTENCES = re.compile(r"(\b\w[\w.+-]*://[^\s/:@?]*):[^\s?]*@(?=[\w.\[/-])")

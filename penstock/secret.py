@@ -40,7 +40,8 @@ def text_of(name: str, path: str) -> str:
 
 
 def conf_of(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Spark's with the values that are named; ``file:`` is a place but where the setting's name says that it is a secret.
+    """Settings of Spark's with the values that are named; ``file:`` is a place but where the setting's name says that it is a
+    secret.
 
     Raises
     ------

@@ -122,7 +122,7 @@ def joins(**how: Any) -> dict[str, Declared]:
     def declare(parts: Parts) -> Any:
         pair = parts.app.join(
             parts.readings, parts.others, key="key", within=("0 s", "10 s"), emits=parts.totals, dialect=parts.dialect, **how
-        )  # fmt: skip
+        )
         return pair(nothing)
 
     return {"event": declare, "query": declare}
@@ -142,7 +142,8 @@ FEATURES: dict[str, dict[str, Declared]] = {
     "a key, and state of it": {"event": elements(), "batch": in_columns(name="E")},
     "timers": {"event": elements(body=Timed), "batch": in_columns(name="E", on_timer=nothing)},
     "timers on event time": {
-        "event": elements(body=Timed, timers="event"), "batch": in_columns(name="E", on_timer=nothing, timers="event"),
+        "event": elements(body=Timed, timers="event"),
+        "batch": in_columns(name="E", on_timer=nothing, timers="event"),
     },
     "`every=`": {"event": elements(body=Regular, every="1 s")},
     "`expires=`": {"event": elements(expires="1 h"), "batch": in_columns(name="E", expires="1 h")},
@@ -167,15 +168,13 @@ FEATURES: dict[str, dict[str, Declared]] = {
             parts.readings, parts.others, key="key", within="1 min", emits=parts.totals
         )(nothing)
     },
-    "`distinct`": {
-        "event": lambda parts: parts.app.distinct(parts.readings, key="key", within="1 min", into=parts.same)
-    },
+    "`distinct`": {"event": lambda parts: parts.app.distinct(parts.readings, key="key", within="1 min", into=parts.same)},
     "`pattern`": {
         "event": lambda parts: parts.app.pattern(
             parts.readings, key="key", then=[bool, bool], within="1 min", emits=parts.totals
         )(nothing)
     },
-}  # fmt: skip
+}
 DIALECTS = ("event", "batch", "query")
 
 
@@ -204,10 +203,7 @@ def passes(refuse: Callable[[Any], None], topologies: list[Any]) -> str:
 
 def table() -> str:
     """Feature by dialect and mode, as a Markdown table."""
-    rows = [
-        "| what | event | batch | query | `TopologyDriver` | `--real-time` |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = ["| what | event | batch | query | `TopologyDriver` | `--real-time` |", "| --- | --- | --- | --- | --- | --- |"]
     for feature, ways in FEATURES.items():
         found = {dialect: declared(dialect, ways[dialect]) for dialect in DIALECTS if dialect in ways}
         cells = ["no" if found.get(dialect) is None else "yes" for dialect in DIALECTS]

@@ -11,9 +11,19 @@ from penstock.app.picture import svg
 ROOT = Path(__file__).parent.parent
 GALLERY, PAGE, PICTURES = ROOT / "examples/gallery", ROOT / "docs/gallery.md", ROOT / "docs/images/gallery"
 ORDER = (
-    "sessions", "fraud", "conversions", "deduplication", "top_sellers", "anomalies", "change_data", "sensor_windows", "late_data",
-    "dead_letters", "abandoned_carts", "prices",
-)  # fmt: skip
+    "sessions",
+    "fraud",
+    "conversions",
+    "deduplication",
+    "top_sellers",
+    "anomalies",
+    "change_data",
+    "sensor_windows",
+    "late_data",
+    "dead_letters",
+    "abandoned_carts",
+    "prices",
+)
 HEAD = """# Gallery
 
 Small complete applications, each with an input and what comes of it. They lie in
@@ -48,9 +58,11 @@ def section(name: str) -> str:
     short, _, longer = title.partition(": ")
     body = code.split('"""\n\n', 1)[1]
     parts = [
-        f"## {short}\n", textwrap.fill(f"{longer[:1].upper()}{longer[1:]} {' '.join(text.split())}", 120) + "\n",
-        f"![The topology of {name}](images/gallery/{name}.svg)\n", f"```python\n{body}```\n",
-    ]  # fmt: skip
+        f"## {short}\n",
+        textwrap.fill(f"{longer[:1].upper()}{longer[1:]} {' '.join(text.split())}", 120) + "\n",
+        f"![The topology of {name}](images/gallery/{name}.svg)\n",
+        f"```python\n{body}```\n",
+    ]
     for place in sorted((GALLERY / "input" / name).iterdir()):
         parts.append(f"`{place.name}`:\n\n```text\n{(place / '1.jsonl').read_text()}```\n")
     parts.append(f"What comes out:\n\n```text\n{(GALLERY / 'expected' / f'{name}.jsonl').read_text()}```\n")

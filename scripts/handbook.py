@@ -23,9 +23,20 @@ from penstock.cli.main import cli
 
 ROOT = Path(__file__).parent.parent
 PARTS = (
-    "", "app.reducers", "kinds", "testing", "errors", "client", "planner", "queueing", "allocation", "connectors", "schemas",
-    "engine", "adapter",
-)  # fmt: skip
+    "",
+    "app.reducers",
+    "kinds",
+    "testing",
+    "errors",
+    "client",
+    "planner",
+    "queueing",
+    "allocation",
+    "connectors",
+    "schemas",
+    "engine",
+    "adapter",
+)
 
 
 def main() -> None:
@@ -52,15 +63,7 @@ def main() -> None:
 def reference(place: Path) -> None:
     """A page for each part of the library, and one for the commands."""
     place.mkdir()
-    lines = [
-        "# Reference",
-        "",
-        "From the docstrings, and from the commands' own help.",
-        "",
-        "```{toctree}",
-        ":maxdepth: 1",
-        "",
-    ]
+    lines = ["# Reference", "", "From the docstrings, and from the commands' own help.", "", "```{toctree}", ":maxdepth: 1", ""]
     described: set[str] = set()
     for part in PARTS:
         name = f"penstock.{part}".rstrip(".")
@@ -95,12 +98,7 @@ def llms(source: Path) -> str:
     reference, which is made of docstrings, the page itself.
     """
     lines = ["# Penstock", "", f"> {(penstock.__doc__ or '').strip().splitlines()[0]}", ""]
-    for title, folder in (
-        ("Begin", "."),
-        ("How to", "how-to"),
-        ("Background", "background"),
-        ("Reference", "reference"),
-    ):
+    for title, folder in (("Begin", "."), ("How to", "how-to"), ("Background", "background"), ("Reference", "reference")):
         lines += [f"## {title}", ""]
         for page in sorted((source / folder).glob("*.md")):
             text = page.read_text()

@@ -41,9 +41,7 @@ def main() -> None:
                     browser.picture(place / f"runs-{look}.png")
                     browser.open(f"{address}/runs/readings")
                     browser.until("stops && document.querySelector('#predicted a')", 120)
-                    browser.get(
-                        "document.querySelector('g[data-node=element_Counter]').dispatchEvent(new Event('click'))"
-                    )
+                    browser.get("document.querySelector('g[data-node=element_Counter]').dispatchEvent(new Event('click'))")
                     browser.until("document.querySelector('#element table')")
                     browser.picture(place / f"page-{look}.png")
 

@@ -1,4 +1,6 @@
-"""Write the tables of connectors, kinds of fields and rooms in the documents from the code; with --check, only see whether they fit."""
+"""Write the tables of connectors, kinds of fields and rooms in the documents from the code; with --check, only see whether they
+fit.
+"""
 
 import re
 import sys
@@ -45,16 +47,7 @@ def options_of(side: str) -> list[str]:
 
 def kinds_of_fields() -> str:
     """What a field can be, and how each place keeps it, as a Markdown table."""
-    heads = (
-        "field",
-        "column (Arrow, Parquet)",
-        "array of state",
-        "PostgreSQL",
-        "SQLite",
-        "Avro",
-        "Protobuf",
-        "JSON Schema",
-    )
+    heads = ("field", "column (Arrow, Parquet)", "array of state", "PostgreSQL", "SQLite", "Avro", "Protobuf", "JSON Schema")
     rows = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     for kind in kinds():
         avro = kind.avro if isinstance(kind.avro, str) else kind.avro["logicalType"]
@@ -62,9 +55,7 @@ def kinds_of_fields() -> str:
         cells = (kind.arrow(), kind.postgresql, kind.sqlite, avro, kind.protobuf)
         column, postgresql, sqlite, avro, protobuf = (f"`{cell}`" for cell in cells)
         schema = f"`{kind.json_schema}`" if kind.json_schema else ""
-        rows.append(
-            f"| `{kind.name}` | {column} | {array} | {postgresql} | {sqlite} | {avro} | {protobuf} | {schema} |"
-        )
+        rows.append(f"| `{kind.name}` | {column} | {array} | {postgresql} | {sqlite} | {avro} | {protobuf} | {schema} |")
     return "\n".join(rows)
 
 

@@ -1,6 +1,8 @@
-"""Run the tests that start Spark on each version of it: python scripts/versions.py [--only 4.1] [--part 1/4] [--write] [PYTEST'S OPTIONS ...]
+"""Run the tests that start Spark on each version of it: python scripts/versions.py [--only 4.1] [--part 1/4] [--write]
+[PYTEST'S OPTIONS ...]
 
-Each version has an environment below `.versions`, which is kept. With --write the table in docs/how-to/platforms.md is made anew.
+Each version has an environment below `.versions`, which is kept. With --write the table in docs/how-to/platforms.md is made
+anew.
 """
 
 import argparse
@@ -57,17 +59,7 @@ def tried(minor: str, part: str, options: list[str]) -> tuple[str, int]:
     report.unlink(missing_ok=True)
     python = environment(minor)
     chosen = ON_SPARK if not part else share(ON_SPARK, *map(int, part.split("/")))
-    command = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "not servers and not slow",
-        f"--junitxml={report}",
-        *options,
-        *chosen,
-    ]
+    command = [python, "-m", "pytest", "-q", "-m", "not servers and not slow", f"--junitxml={report}", *options, *chosen]
     code = subprocess.run(command, cwd=ROOT).returncode
     counts = ElementTree.parse(report).getroot().find("testsuite")
     assert counts is not None
@@ -93,7 +85,8 @@ def main() -> int:
     results = [tried(minor, given.part, options) for minor in given.only or VERSIONS]
     rows = "\n".join(row for row, _ in results)
     when = f"{datetime.date.today()}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    table = f"| Spark | passed | refused by capability | failed |\n| --- | ---: | ---: | ---: |\n{rows}\n\n{when}; `python scripts/versions.py --write`.\n"
+    head = "| Spark | passed | refused by capability | failed |\n| --- | ---: | ---: | ---: |"
+    table = f"{head}\n{rows}\n\n{when}; `python scripts/versions.py --write`.\n"
     print(table)
     if given.write:
         text = TABLE.read_text()

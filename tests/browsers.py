@@ -27,9 +27,15 @@ class Browser:
     def __enter__(self):
         self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         command = [
-            found(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
-            f"--user-data-dir={self._home.name}", "about:blank",
-        ]  # fmt: skip
+            found(),
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={self._home.name}",
+            "about:blank",
+        ]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         active = Path(self._home.name) / "DevToolsActivePort"
         while not active.exists() or len(active.read_text().splitlines()) < 2:
@@ -42,9 +48,7 @@ class Browser:
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.send("Network.enable")
         width, height = self._size
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
-        )
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if self._dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         return self

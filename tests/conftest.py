@@ -198,9 +198,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
         yield running
 
 
-@pytest.fixture(
-    params=["disk", pytest.param("s3", marks=pytest.mark.servers), pytest.param("hdfs", marks=pytest.mark.servers)]
-)
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.servers), pytest.param("hdfs", marks=pytest.mark.servers)])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A directory of its own in each kind of place that a run may lie in."""
     if request.param == "disk":

@@ -1,4 +1,6 @@
-"""The image without a container runtime: its recipe carried out in a directory of this machine, by the recipe's own commands."""
+"""The image without a container runtime: its recipe carried out in a directory of this machine, by the recipe's own
+commands.
+"""
 
 import os
 import re
@@ -54,9 +56,7 @@ class Image:
         assert given.startswith("python:3.")
 
     def _run(self, given: str) -> None:
-        command = self.moved(given).replace(
-            "--no-cache-dir", "--quiet --disable-pip-version-check"
-        )  # pip has half a GB here
+        command = self.moved(given).replace("--no-cache-dir", "--quiet --disable-pip-version-check")  # pip has half a GB here
         done = subprocess.run(["sh", "-ec", command], env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         self.said += done.stdout.splitlines()

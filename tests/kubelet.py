@@ -1,6 +1,8 @@
-"""A stand-in for Kubernetes: an API server on loopback that knows what Spark asks of one, and Pods as processes of this machine.
+"""A stand-in for Kubernetes: an API server on loopback that knows what Spark asks of one, and Pods as processes of this
+machine.
 
-It is no Kubernetes: nothing is scheduled, isolated, limited or forbidden. What is real is what Spark sends, and what its Pods run.
+It is no Kubernetes: nothing is scheduled, isolated, limited or forbidden. What is real is what Spark sends, and what its Pods
+    run.
 """
 
 import json
@@ -97,9 +99,7 @@ class Kubelet:
         """Start a Pod's container, or start it again."""
         pod = self.resources["pods"][name]
         container = pod["spec"]["containers"][0]
-        mounts = {
-            mount["mountPath"]: str(self._volume(pod, mount["name"])) for mount in container.get("volumeMounts", ())
-        }
+        mounts = {mount["mountPath"]: str(self._volume(pod, mount["name"])) for mount in container.get("volumeMounts", ())}
         given = {each["name"]: self._value(pod, each) for each in container.get("env", ())}
 
         def here(text: str) -> str:
@@ -112,9 +112,14 @@ class Kubelet:
         command = [self.image.entrypoint, *map(here, container.get("args", self.image.command))]
         with self.log(name).open("ab") as log:
             process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.image.work,
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                cwd=self.image.work,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self.processes[name] = process
         pod["status"] |= {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         code = process.wait()
@@ -177,9 +182,7 @@ class Kubelet:
                 "items": items,
             }
         if method == "DELETE":
-            for each in (
-                [name] if name else [n for n, of in known.items() if _selected(of, query.get("labelSelector", ""))]
-            ):
+            for each in [name] if name else [n for n, of in known.items() if _selected(of, query.get("labelSelector", ""))]:
                 self.delete(kind, each)
             return 200, _status(200, "")
         if method in ("PATCH", "PUT"):
@@ -202,9 +205,12 @@ def _selected(resource: Resource, selector: str) -> bool:
 
 def _status(code: int, message: str) -> Resource:
     return {
-        "kind": "Status", "apiVersion": "v1", "code": code, "message": message,
+        "kind": "Status",
+        "apiVersion": "v1",
+        "code": code,
+        "message": message,
         "status": "Success" if code < 400 else "Failure",
-    }  # fmt: skip
+    }
 
 
 def _handler(kubelet: Kubelet) -> type[BaseHTTPRequestHandler]:

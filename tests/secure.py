@@ -1,4 +1,6 @@
-"""A Kafka broker whose clients must prove who they are: with real certificates, passwords, and tokens that a server gives out."""
+"""A Kafka broker whose clients must prove who they are: with real certificates, passwords, and tokens that a server gives
+out.
+"""
 
 import base64
 import json
@@ -23,7 +25,7 @@ from confluent_kafka.admin import (
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
-)  # fmt: skip
+)
 
 from penstock.bench.servers.broker import KafkaBroker
 from penstock.engine.session.java import java_home
@@ -40,10 +42,27 @@ def certificate(directory: Path, name: str, *given: str) -> tuple[Path, Path, Pa
     required(shutil.which("openssl"), "openssl, to make a certificate")
     store, own = directory / f"{name}.p12", ["-storepass", "secret"]
     subprocess.run(
-        [java_home() / "bin" / "keytool", "-genkeypair", "-alias", name, "-keyalg", "RSA", "-dname", f"CN={name}", "-ext",
-         "SAN=ip:127.0.0.1,dns:localhost", "-storetype", "PKCS12", "-keystore", store, *own, *given],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            java_home() / "bin" / "keytool",
+            "-genkeypair",
+            "-alias",
+            name,
+            "-keyalg",
+            "RSA",
+            "-dname",
+            f"CN={name}",
+            "-ext",
+            "SAN=ip:127.0.0.1,dns:localhost",
+            "-storetype",
+            "PKCS12",
+            "-keystore",
+            store,
+            *own,
+            *given,
+        ],
+        check=True,
+        capture_output=True,
+    )
     files = directory / f"{name}.crt", directory / f"{name}.key", directory / f"{name}.pem"
     for file, wanted in zip(files, (["-nokeys"], ["-nocerts", "-nodes"], ["-nodes"]), strict=True):
         command = ["openssl", "pkcs12", "-in", store, "-passin", "pass:secret", *wanted, "-out", file]
@@ -112,8 +131,8 @@ class TokenServer:
 
 
 class SecureBroker:
-    """The broker, with ``alice``, who logs in by SCRAM, PLAIN or a token, or is known by the certificate ``client``, and may do all;
-    and ``carol``, who logs in by SCRAM, and may do what she is allowed."""
+    """The broker, with ``alice``, who logs in by SCRAM, PLAIN or a token, or is known by the certificate ``client``, and may do
+    all; and ``carol``, who logs in by SCRAM, and may do what she is allowed."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -132,15 +151,14 @@ class SecureBroker:
             "oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
         }
         login = {
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER", **oauth,
-            "scram-sha-256.sasl.jaas.config": SCRAM, "scram-sha-512.sasl.jaas.config": SCRAM, "plain.sasl.jaas.config": PLAIN,
-        }  # fmt: skip
-        tls = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(server)}
-        mutual = {
-            "ssl.client.auth": "required",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.client),
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER",
+            **oauth,
+            "scram-sha-256.sasl.jaas.config": SCRAM,
+            "scram-sha-512.sasl.jaas.config": SCRAM,
+            "plain.sasl.jaas.config": PLAIN,
         }
+        tls = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(server)}
+        mutual = {"ssl.client.auth": "required", "ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.client)}
         listeners = {
             "LOGIN": ("SASL_SSL", {**login, **tls}),
             "EXPIRED": ("SASL_SSL", {**login, **tls, "ssl.keystore.location": str(expired)}),
@@ -170,9 +188,7 @@ class SecureBroker:
         """Allow carol something with a topic, or what else ``kind`` says, of a name, or of all names that begin so."""
         pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
         rules = [
-            AclBinding(
-                ResourceType[kind], name, pattern, "User:carol", "*", AclOperation[operation], AclPermissionType.ALLOW
-            )
+            AclBinding(ResourceType[kind], name, pattern, "User:carol", "*", AclOperation[operation], AclPermissionType.ALLOW)
             for operation in operations
         ]
         for done in self._admin.create_acls(rules).values():
@@ -208,15 +224,16 @@ class SecureBroker:
         if listener == "MUTUAL":
             given |= {"ssl.certificate.location": self.client, "ssl.key.location": self.key}
         else:
-            given |= {
-                "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": f"file:{self.password}"
-            }  # fmt: skip
+            given |= {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": f"file:{self.password}"}
         if options.get("sasl_mechanism") == "OAUTHBEARER":
             given |= {
-                "sasl.oauthbearer.client.id": "alice", "sasl.oauthbearer.client.secret": f"file:{self.secret}",
-                "sasl.oauthbearer.token.endpoint.url": f"{self.tokens.url}/token", "sasl.oauthbearer.scope": "kafka",
-                "sasl.username": None, "sasl.password": None,
-            }  # fmt: skip
+                "sasl.oauthbearer.client.id": "alice",
+                "sasl.oauthbearer.client.secret": f"file:{self.secret}",
+                "sasl.oauthbearer.token.endpoint.url": f"{self.tokens.url}/token",
+                "sasl.oauthbearer.scope": "kafka",
+                "sasl.username": None,
+                "sasl.password": None,
+            }
         given |= {name.replace("_", "."): value for name, value in options.items()}
         query = "&".join(f"kafka.{name}={value}" for name, value in given.items() if value is not None)
         return f"kafka:{self.broker.at(listener)}/{topic}?{query}"

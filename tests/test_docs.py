@@ -147,9 +147,7 @@ def test_the_adapter_can_be_used_as_its_page_says(tmp_path):
         assert adapter.get("/results/Counts/gate").json() == {"text": "gate", "seen": 4}
 
 
-@pytest.mark.parametrize(
-    "path", [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"], ids=lambda path: path.name)
 def test_lines_of_prose_end_at_120_characters(path):
     text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
     assert not [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "    "))]

@@ -124,9 +124,12 @@ def test_timers_of_instances_and_of_the_prototype_follow_the_clock():
         driver.batch()
     said = [(event.key, event.what) for event in driver.output("Out")]
     assert sorted(said) == [
-        ("a", "interval at 20"), ("a", "interval at 40"), ("a", "timer at 30"),
-        ("b", "interval at 20"), ("b", "interval at 40"),
-    ]  # fmt: skip
+        ("a", "interval at 20"),
+        ("a", "interval at 40"),
+        ("a", "timer at 30"),
+        ("b", "interval at 20"),
+        ("b", "interval at 40"),
+    ]
 
 
 def test_instances_read_back_by_a_timer_know_their_key():

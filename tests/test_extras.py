@@ -32,9 +32,7 @@ def without(monkeypatch):
     return hide
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"), [("scipy", "models"), ("granian", "adapter"), ("confluent_kafka", "kafka")]
-)
+@pytest.mark.parametrize(("module", "extra"), [("scipy", "models"), ("granian", "adapter"), ("confluent_kafka", "kafka")])
 def test_a_missing_part_names_its_extra(without, module, extra):
     without(module)
     with pytest.raises(MissingExtraError, match=re.escape(f"pip install 'penstock-streams[{extra}]'")), needs():
@@ -52,19 +50,6 @@ def test_what_is_no_extra_is_not_explained_away(without):
 def test_the_command_line_says_it_in_one_sentence(without, capsys):
     without("matplotlib", "penstock.bench.figures")
     with pytest.raises(SystemExit) as exit_:
-        main(
-            [
-                "queue",
-                "sweep",
-                "--arrival-rate",
-                "1",
-                "--service-rate",
-                "2",
-                "--over",
-                "batch-size=1",
-                "--plot",
-                "a.png",
-            ]
-        )
+        main(["queue", "sweep", "--arrival-rate", "1", "--service-rate", "2", "--over", "batch-size=1", "--plot", "a.png"])
     assert exit_.value.code == 2
     assert "pip install 'penstock-streams[models]'" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""The gallery: each application gives what was worked out by hand, in memory and on Spark, whatever the cut into micro-batches."""
+"""The gallery: each application gives what was worked out by hand, in memory and on Spark, whatever the cut into
+micro-batches.
+"""
 
 import json
 import random

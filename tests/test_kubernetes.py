@@ -57,9 +57,7 @@ def settings(name):
     spec = resource["spec"]
     if name == "driver":
         [container] = spec["template"]["spec"]["containers"]
-        pairs = [
-            each.removeprefix("--conf=").partition("=") for each in container["args"] if each.startswith("--conf=")
-        ]
+        pairs = [each.removeprefix("--conf=").partition("=") for each in container["args"] if each.startswith("--conf=")]
         return {key: value for key, _, value in pairs}
     if name == "apache-operator":
         return spec["sparkConf"] | {"spark.submit.pyFiles": spec["pyFiles"]}
@@ -191,11 +189,19 @@ def test_the_recipe_makes_what_it_is_to_make(image):
 @slow
 def test_an_executor_without_a_driver_says_so(image):
     said = start(
-        image, "executor", SPARK_EXECUTOR_MEMORY="256m", SPARK_JAVA_OPT_0="-Dname=of two words", SPARK_EXECUTOR_ID="1",
-        SPARK_JAVA_OPT_1="-XshowSettings:properties", SPARK_DRIVER_URL="spark://CoarseGrainedScheduler@127.0.0.1:9",
-        SPARK_EXECUTOR_CORES="1", SPARK_APPLICATION_ID="spark-1", SPARK_EXECUTOR_POD_IP="127.0.0.1",
-        SPARK_RESOURCE_PROFILE_ID="0", SPARK_EXECUTOR_POD_NAME="executor-1",
-    )  # fmt: skip
+        image,
+        "executor",
+        SPARK_EXECUTOR_MEMORY="256m",
+        SPARK_JAVA_OPT_0="-Dname=of two words",
+        SPARK_EXECUTOR_ID="1",
+        SPARK_JAVA_OPT_1="-XshowSettings:properties",
+        SPARK_DRIVER_URL="spark://CoarseGrainedScheduler@127.0.0.1:9",
+        SPARK_EXECUTOR_CORES="1",
+        SPARK_APPLICATION_ID="spark-1",
+        SPARK_EXECUTOR_POD_IP="127.0.0.1",
+        SPARK_RESOURCE_PROFILE_ID="0",
+        SPARK_EXECUTOR_POD_NAME="executor-1",
+    )
     assert said.returncode
     assert "name = of two words" in said.stderr
     assert "Failed to connect to /127.0.0.1:9" in said.stderr + said.stdout
@@ -278,11 +284,17 @@ def test_a_driver_that_is_submitted_again_goes_on(kubelet, place, s3, tmp_path):
     }
     command = [*(here(each, place, kubelet) for each in arguments(operator)), "--until-idle"]
     submit = [
-        kubelet.image.directory / "opt/spark/bin/spark-submit", "--master", f"k8s://{kubelet.url}",
-        "--deploy-mode", "cluster", "--name", "words",
+        kubelet.image.directory / "opt/spark/bin/spark-submit",
+        "--master",
+        f"k8s://{kubelet.url}",
+        "--deploy-mode",
+        "cluster",
+        "--name",
+        "words",
         *(part for key, value in given.items() for part in ("--conf", f"{key}={value}")),
-        "local:///opt/penstock/__main__.py", *command,
-    ]  # fmt: skip
+        "local:///opt/penstock/__main__.py",
+        *command,
+    ]
 
     def submitted():
         """The Pod that it makes."""

@@ -18,11 +18,18 @@ HUSH = "hu@sh:/x"
 @pytest.mark.parametrize(
     "uri",
     [
-        f"postgres://me:{HUSH}@host/db", f"postgresql://me:{HUSH}@host/db?nope=1", "postgresql:me:hush@host", "postgresql://me:hu'sh x@host/db",
-        "postgresql://me:hush@/db?host=/var/run", "kafka:h:9092/t?kafka.sasl.password=hu;sh,hush", "kafka:h/t?registry.basic.auth.user.info=me:hush",
-        "s3a://KEY:hush@bucket/path", "delta:x?storage.AWS_SECRET_ACCESS_KEY=hush", "a?token=hush&b=c",
+        f"postgres://me:{HUSH}@host/db",
+        f"postgresql://me:{HUSH}@host/db?nope=1",
+        "postgresql:me:hush@host",
+        "postgresql://me:hu'sh x@host/db",
+        "postgresql://me:hush@/db?host=/var/run",
+        "kafka:h:9092/t?kafka.sasl.password=hu;sh,hush",
+        "kafka:h/t?registry.basic.auth.user.info=me:hush",
+        "s3a://KEY:hush@bucket/path",
+        "delta:x?storage.AWS_SECRET_ACCESS_KEY=hush",
+        "a?token=hush&b=c",
     ],
-)  # fmt: skip
+)
 def test_no_address_shows_a_secret(uri):
     for what in (masked(uri), str(Uri.parse(uri)), repr(Uri.parse(uri))):
         assert not any(part in what for part in ("hu@sh", "sh:/x", "hush", "hu'sh", "hu;sh"))
@@ -32,10 +39,11 @@ def test_no_address_shows_a_secret(uri):
 @pytest.mark.parametrize(
     "sentence",
     [
-        f"Source X: could not reach http://me:{HUSH}@registry:8081 (refused)", "'kafka:h/t?kafka.sasl.password=hush&a=b' takes no option a",
+        f"Source X: could not reach http://me:{HUSH}@registry:8081 (refused)",
+        "'kafka:h/t?kafka.sasl.password=hush&a=b' takes no option a",
         "--conf spark.hadoop.fs.s3a.secret.key=hush is not understood",
     ],
-)  # fmt: skip
+)
 def test_no_sentence_shows_a_secret(sentence):
     for what in (str(ConfigurationError(sentence)), str(SinkError(sentence)), repr(SourceError(sentence))):
         assert not any(part in what for part in ("hu@sh", "sh:/x", "hush"))
@@ -45,11 +53,18 @@ def test_no_sentence_shows_a_secret(sentence):
 @pytest.mark.parametrize(
     "text",
     [
-        "jsonl:in?max_files=3", "kafka:h:9092,g:9092/t?header.x-id=a", "postgresql://me@host/db?table=t", "postgresql://host:5432/db?table=a@b",
-        "/a/b:c.jsonl", "file:/data/2026:01@eu/x.csv", "sqlite:/data/a:b@c.db", "kafka:host:9092/topic@v1", "generator:poisson?rate=10",
+        "jsonl:in?max_files=3",
+        "kafka:h:9092,g:9092/t?header.x-id=a",
+        "postgresql://me@host/db?table=t",
+        "postgresql://host:5432/db?table=a@b",
+        "/a/b:c.jsonl",
+        "file:/data/2026:01@eu/x.csv",
+        "sqlite:/data/a:b@c.db",
+        "kafka:host:9092/topic@v1",
+        "generator:poisson?rate=10",
         "kafka:h/t?kafka.sasl.password=env:SECRET",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_secret_is_shown_as_it_is(text):
     assert masked(text) == discreet(text) == text
 
@@ -59,10 +74,22 @@ def test_words_of_a_users_own_stay():
     assert str(RunFailedError(said)) == said
 
 
-@pytest.mark.parametrize(("name", "secret"), [
-    ("api_key", True), ("token", True), ("db_password", True), ("access.key", True), ("max_tokens", False), ("tokens", False), ("tokenizer", False),
-    ("private_only", False), ("keys", False), ("secretary", False), ("keystore_dir", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("api_key", True),
+        ("token", True),
+        ("db_password", True),
+        ("access.key", True),
+        ("max_tokens", False),
+        ("tokens", False),
+        ("tokenizer", False),
+        ("private_only", False),
+        ("keys", False),
+        ("secretary", False),
+        ("keystore_dir", False),
+    ],
+)
 def test_parameters_are_secrets_by_their_names(name, secret):
     assert is_secret(name) == secret
 
@@ -70,9 +97,7 @@ def test_parameters_are_secrets_by_their_names(name, secret):
 def test_starts_keep_settings_without_their_secrets():
     conf = {"spark.hadoop.fs.s3a.secret.key": "hush", "spark.executor.memory": "1g", "spark.ssl.keyPassword": "hush"}
     uri = "postgres://me:hush@host/db"
-    options = RunOptions(
-        conf=conf, sources={"Words": uri}, sinks={"Out": uri}, hops="kafka:h:1?kafka.sasl.password=hush"
-    )
+    options = RunOptions(conf=conf, sources={"Words": uri}, sinks={"Out": uri}, hops="kafka:h:1?kafka.sasl.password=hush")
     where = AppReference("words", "app", (("token", "hush"), ("top", "3")), "/apps")
     environment = Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2)
     kept = start_of(options, where, 1.0, 0.0, environment, resumed=False, changed=False)
@@ -94,11 +119,15 @@ app.sink("Out", app.source("Words", Word))
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--sink", "Out=postgres://me:hush@host/db"], ["--sink", "Out=mysql://me:hush@host/db"], ["--sink", "Out=postgresql://me:hush@host/db?nope=1"],
-        ["--sink", "postgres://me:hush@host/db"], ["--source", "Words=kafka:h:1/t?kafka.sasl.password=hush&nope=1"],
-        ["--conf", "spark.secret.key:hush=1", "--sink", "Out=nope:x"], ["--otlp", "ftp://me:hush@host"],
+        ["--sink", "Out=postgres://me:hush@host/db"],
+        ["--sink", "Out=mysql://me:hush@host/db"],
+        ["--sink", "Out=postgresql://me:hush@host/db?nope=1"],
+        ["--sink", "postgres://me:hush@host/db"],
+        ["--source", "Words=kafka:h:1/t?kafka.sasl.password=hush&nope=1"],
+        ["--conf", "spark.secret.key:hush=1", "--sink", "Out=nope:x"],
+        ["--otlp", "ftp://me:hush@host"],
     ],
-)  # fmt: skip
+)
 def test_a_slip_on_the_command_line_shows_none(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text(APP)

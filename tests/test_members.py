@@ -12,16 +12,49 @@ from penstock.testing import TopologyDriver
 
 ROOMS = ("penstock", "penstock.allocation", "penstock.planner", "penstock.queueing")
 WITHOUT = {
-    "penstock.run", "penstock.watch",  # they need Spark; the tutorial and the guide to tuning run them
+    "penstock.run",
+    "penstock.watch",  # they need Spark; the tutorial and the guide to tuning run them
     "penstock.planner.read_plan",  # of a file that `Plan.write` made: the guide to plans
-}  # fmt: skip
+}
 """Functions whose examples are in documents, which the tests run as well."""
 GIVEN = {
-    "Calibration", "Observation", "Plan", "Planning", "Prediction", "Recovery", "Tuning", "Verdict", "Allocation", "LeastResources",
-    "Shares", "SpdTree", "Distribution", "Estimate", "GateOptimum", "LingerBatch", "MicroBatchSimulation", "MicroBatchState", "Model",
-    "NetworkSimulation", "NetworkState", "NodeState", "Optimum", "Recorded", "ResponseTime", "Setting", "Simulation", "Solution",
-    "SteadyState", "Emission", "Sink", "Source", "States", "Stream", "Topology", "Window",
-}  # fmt: skip
+    "Calibration",
+    "Observation",
+    "Plan",
+    "Planning",
+    "Prediction",
+    "Recovery",
+    "Tuning",
+    "Verdict",
+    "Allocation",
+    "LeastResources",
+    "Shares",
+    "SpdTree",
+    "Distribution",
+    "Estimate",
+    "GateOptimum",
+    "LingerBatch",
+    "MicroBatchSimulation",
+    "MicroBatchState",
+    "Model",
+    "NetworkSimulation",
+    "NetworkState",
+    "NodeState",
+    "Optimum",
+    "Recorded",
+    "ResponseTime",
+    "Setting",
+    "Simulation",
+    "Solution",
+    "SteadyState",
+    "Emission",
+    "Sink",
+    "Source",
+    "States",
+    "Stream",
+    "Topology",
+    "Window",
+}
 """Classes whose objects users are given, by functions that have an example."""
 
 
@@ -38,9 +71,7 @@ def members() -> Iterator[tuple[str, object]]:
 
 
 def methods(owner: type) -> list[tuple[str, FunctionType]]:
-    return [
-        (name, one) for name, one in vars(owner).items() if isinstance(one, FunctionType) and not name.startswith("_")
-    ]
+    return [(name, one) for name, one in vars(owner).items() if isinstance(one, FunctionType) and not name.startswith("_")]
 
 
 @pytest.mark.parametrize(("name", "member"), list(members()))
@@ -49,6 +80,4 @@ def test_it_has_an_example(name, member):
 
 
 def test_the_drivers_example_has_all_its_methods():
-    assert [
-        name for name, _ in methods(TopologyDriver) if f"driver.{name}(" not in (TopologyDriver.__doc__ or "")
-    ] == []
+    assert [name for name, _ in methods(TopologyDriver) if f"driver.{name}(" not in (TopologyDriver.__doc__ or "")] == []

@@ -26,9 +26,7 @@ def delivered(late):
     return sorted(EVENTS, key=lambda event: event.ts + timedelta(seconds=chance.uniform(0, LATENESS_S)))
 
 
-@pytest.mark.parametrize(
-    "late", [pytest.param(False, id="in-order", marks=pytest.mark.slow), pytest.param(True, id="late")]
-)
+@pytest.mark.parametrize("late", [pytest.param(False, id="in-order", marks=pytest.mark.slow), pytest.param(True, id="late")])
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_gives_the_rows_that_duckdb_finds(query, late):
     module = module_of(query)

@@ -81,9 +81,7 @@ def test_what_fails_is_kept_with_its_error_and_leaves_no_trace(outcome_of):
     words = ["fine", "raise", "undeclared", "mistyped", "third", "third", "third", "third", "batch"]
     lines = [*map(t.Word, words), b"{bad json", b'{"text": 5}', b"[]"]
     outcome = outcome_of("failing", [{"Words": lines}, {"Words": [t.Word("third"), t.Word("batch")]}])
-    assert sorted(event.text for event in outcome.outputs["Passed"]) == sorted(
-        ["fine", *["third"] * 5, "batch", "batch"]
-    )
+    assert sorted(event.text for event in outcome.outputs["Passed"]) == sorted(["fine", *["third"] * 5, "batch", "batch"])
     # The third event was undone and became a dead letter; the fourth finds seen == 2, fails alike, and so does the fifth.
     assert latest(outcome.outputs["Out"]) == {"fine": 1, "third": 2}
     letters = [(letter["element"], letter["error"].split(":")[0]) for letter in outcome.dead_letters]
@@ -110,8 +108,11 @@ def test_the_batch_dialect_mixes_and_loses_only_the_rows_at_fault(outcome_of):
     words = ["a", "bb", "skip", "poison", "cc"]
     outcome = outcome_of("vectors", [{"Words": list(map(t.Word, words))}, {"Words": [t.Word("dd")]}])
     assert sorted((event.text, event.length) for event in outcome.outputs["Lengths"]) == [
-        ("a", 1), ("bb", 2), ("cc", 2), ("dd", 2),
-    ]  # fmt: skip
+        ("a", 1),
+        ("bb", 2),
+        ("cc", 2),
+        ("dd", 2),
+    ]
     assert latest(outcome.outputs["Out"]) == {"1": 1, "2": 3}
     assert [letter["event"] for letter in outcome.dead_letters] == [{"text": "poison"}]
 
@@ -150,9 +151,17 @@ def test_late_events_may_be_processed(outcome_of):
 def test_fields_of_every_kind_travel(outcome_of):
     t = module()
     event = t.Everything(
-        flag=True, number=2**53 + 1, ratio=0.1, text="zwölf", raw=b"\x00\xff", at=at(0), colour=t.Colour.BLUE,
-        place=t.Place("dam", 12.5), tags=["x", "y"], scores={"a": 0.5},
-    )  # fmt: skip
+        flag=True,
+        number=2**53 + 1,
+        ratio=0.1,
+        text="zwölf",
+        raw=b"\x00\xff",
+        at=at(0),
+        colour=t.Colour.BLUE,
+        place=t.Place("dam", 12.5),
+        tags=["x", "y"],
+        scores={"a": 0.5},
+    )
     outcome = outcome_of("kinds", [{"Everything": [event]}, {"Everything": [event]}])
     assert outcome.outputs["Out"] == [event, event]
 
@@ -166,9 +175,7 @@ def test_windows_close_with_the_watermark_and_those_behind_them_too(outcome_of):
     assert outcome.dead_letters == []
 
     def found(sink):
-        return sorted(
-            (s.key, (s.start - at(0)).total_seconds(), s.seen) for s in outcome.outputs[sink] if s.key != "end"
-        )
+        return sorted((s.key, (s.start - at(0)).total_seconds(), s.seen) for s in outcome.outputs[sink] if s.key != "end")
 
     def within(start, size):
         return {key: sum(start <= time < start + size for time in own) for key, own in times.items()}
@@ -179,18 +186,23 @@ def test_windows_close_with_the_watermark_and_those_behind_them_too(outcome_of):
 
     assert found("Tumbling") == aligned(60, 60)
     assert found("Sliding") == aligned(60, 20)
-    assert found("Sessions") == [("a", 0, 2), ("a", 31, 2), ("a", 50, 1), ("a", 70, 1), ("a", 95, 1), ("b", 3, 2), ("b", 64, 1),
-                                 ("b", 130, 1)]  # fmt: skip
+    assert found("Sessions") == [
+        ("a", 0, 2),
+        ("a", 31, 2),
+        ("a", 50, 1),
+        ("a", 70, 1),
+        ("a", 95, 1),
+        ("b", 3, 2),
+        ("b", 64, 1),
+        ("b", 130, 1),
+    ]
     assert sorted(found("Most"), key=lambda row: row[1]) == [("a", 0, 5), ("a", 60, 2), ("b", 120, 1)]
 
 
 def test_two_streams_are_joined_by_time(outcome_of):
     t = module()
     batches = [
-        {
-            "Timed": [t.Timed("a", at(0)), t.Timed("b", at(1))],
-            "Others": [t.Other("a", 1, at(10)), t.Other("b", 2, at(30))],
-        },
+        {"Timed": [t.Timed("a", at(0)), t.Timed("b", at(1))], "Others": [t.Other("a", 1, at(10)), t.Other("b", 2, at(30))]},
         {"Timed": [t.Timed("a", at(22))], "Others": [t.Other("a", 3, at(20))]},
     ]
     outcome = outcome_of("meets", batches, ends=True)

@@ -29,12 +29,7 @@ def run(tmp_path):
     shutil.copytree(RECORDED, place)
     letters = place / "dead-letters"
     letters.mkdir()
-    texts = {
-        "element": f"Counter{EVIL}",
-        "stream": f"Readings{EVIL}",
-        "raw": f"{EVIL}\nall is well",
-        "line": f"app.py{EVIL}:3",
-    }
+    texts = {"element": f"Counter{EVIL}", "stream": f"Readings{EVIL}", "raw": f"{EVIL}\nall is well", "line": f"app.py{EVIL}:3"}
     (letters / "main.jsonl").write_text(json.dumps({**texts, "error": f"ValueError: {EVIL}\nall is well"}) + "\n")
     manifest = json.loads((place / "manifest.json").read_text())
     (place / "manifest.json").write_text(json.dumps({**manifest, "application": f"keyed{EVIL}"}))
@@ -44,10 +39,17 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["letters"], ["letters", "--show", "3"], ["letters", "--json"], ["letters", "--of", EVIL], ["status"],
-        ["status", "--json"], ["predict"], ["observe"], ["tune", "--p95", "3s"],
+        ["letters"],
+        ["letters", "--show", "3"],
+        ["letters", "--json"],
+        ["letters", "--of", EVIL],
+        ["status"],
+        ["status", "--json"],
+        ["predict"],
+        ["observe"],
+        ["tune", "--p95", "3s"],
     ],
-)  # fmt: skip
+)
 def test_no_command_prints_what_a_terminal_obeys(run, arguments, capsys):
     with suppress(SystemExit):
         main([arguments[0], str(run), *arguments[1:]])

@@ -322,11 +322,7 @@ class Met(Event):
 
 spans = App("spans")
 spans_timed = spans.source("Timed", Timed, event_time="at", lateness="10 s")
-for _window, _name in (
-    (Sliding("60 s", "20 s"), "Sliding"),
-    (Session("15 s"), "Sessions"),
-    (Tumbling("60 s"), "Tumbling"),
-):
+for _window, _name in ((Sliding("60 s", "20 s"), "Sliding"), (Session("15 s"), "Sessions"), (Tumbling("60 s"), "Tumbling")):
     sold = spans.stream(f"{_name}Sold", Sold)
     spans.aggregate(spans_timed, key="key", window=_window, into=sold, seen=reducers.count())
     spans.sink(_name, sold)

@@ -32,12 +32,7 @@ from penstock import Event
 
 ENGINES = HERE / "engines"
 ENVIRONMENTS = Path("data/nexmark/environments")
-TITLES = {
-    "penstock": "Penstock",
-    "spark": "Structured Streaming SQL",
-    "flink": "Flink SQL 2.3.0",
-    "bytewax": "Bytewax 0.21.1",
-}
+TITLES = {"penstock": "Penstock", "spark": "Structured Streaming SQL", "flink": "Flink SQL 2.3.0", "bytewax": "Bytewax 0.21.1"}
 REQUIREMENTS = {"flink": ["apache-flink==2.3.0"], "bytewax": ["bytewax==0.21.1", "msgspec"]}
 UNORDERED = {"flink"}
 """Engines that read several files in no order, so that most of their events would be late: they get one."""
@@ -74,9 +69,7 @@ def main() -> None:
             left = [query for query in queries if not _kept(options.output, engine, query, number).exists()]
             place = options.output / "run"
             shutil.rmtree(place, ignore_errors=True)
-            for query, said in contend(
-                engine, pythons[engine], given, whole if engine in UNORDERED else inputs, place, left
-            ):
+            for query, said in contend(engine, pythons[engine], given, whole if engine in UNORDERED else inputs, place, left):
                 _kept(options.output, engine, query, number).write_text(json.dumps(said) + "\n")
                 print(f"{number} {engine} {query}: {said}", file=sys.stderr, flush=True)
     table = "\n".join(tell(options.output, options.events))

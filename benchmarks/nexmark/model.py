@@ -20,18 +20,7 @@ HOT_AUCTION, HOT_BIDDER, HOT_SELLER = 2, 4, 4
 """All but one of so many go to the hot one."""
 ACTIVE_PEOPLE, IN_FLIGHT = 1000, 100
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
-CITIES = (
-    "Phoenix",
-    "Los Angeles",
-    "San Francisco",
-    "Boise",
-    "Portland",
-    "Bend",
-    "Redmond",
-    "Seattle",
-    "Kent",
-    "Cheyenne",
-)
+CITIES = ("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne")
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 
 
@@ -86,9 +75,7 @@ def events(count: int, seed: int = 1, rate: float = RATE) -> Iterator[Person | A
         epoch, offset = divmod(number, OF)
         at = T0 + timedelta(microseconds=round(number / rate * 1e6))
         last_person = epoch
-        last_auction = (
-            epoch * AUCTIONS + min(offset - PERSONS, AUCTIONS) - 1 if offset >= PERSONS else epoch * AUCTIONS - 1
-        )
+        last_auction = epoch * AUCTIONS + min(offset - PERSONS, AUCTIONS) - 1 if offset >= PERSONS else epoch * AUCTIONS - 1
         if offset < PERSONS:
             yield Person(FIRST + last_person, f"person {last_person}", chance.choice(CITIES), chance.choice(STATES), at)
         elif offset < PERSONS + AUCTIONS:
@@ -102,9 +89,15 @@ def _auction(chance: random.Random, number: int, own: int, last_person: int, at:
     length = 0.001 + chance.random() * 2 * horizon
     first_price = _price(chance)
     return Auction(
-        FIRST + own, f"item {own}", first_price, first_price + _price(chance), at + timedelta(microseconds=round(length * 1e6)),
-        FIRST + _of_people(chance, last_person, HOT_SELLER, 0), 10 + chance.randrange(5), at,
-    )  # fmt: skip
+        FIRST + own,
+        f"item {own}",
+        first_price,
+        first_price + _price(chance),
+        at + timedelta(microseconds=round(length * 1e6)),
+        FIRST + _of_people(chance, last_person, HOT_SELLER, 0),
+        10 + chance.randrange(5),
+        at,
+    )
 
 
 def _bid(chance: random.Random, last_auction: int, last_person: int, at: datetime) -> Bid:
@@ -113,10 +106,17 @@ def _bid(chance: random.Random, last_auction: int, last_person: int, at: datetim
     else:
         auction = chance.randint(max(0, last_auction - IN_FLIGHT), last_auction)
     channel = chance.choice(CHANNELS) if chance.random() < 0.5 else f"channel-{chance.randrange(10_000)}"
-    url = f"https://www.nexmark.com/{'/'.join(_word(chance) for _ in range(3))}/item.htm?query=1&channel_id={chance.randrange(100)}"
+    path = "/".join(_word(chance) for _ in range(3))
+    url = f"https://www.nexmark.com/{path}/item.htm?query=1&channel_id={chance.randrange(100)}"
     return Bid(
-        FIRST + auction, FIRST + _of_people(chance, last_person, HOT_BIDDER, 1), _price(chance), channel, url, _word(chance, 20), at
-    )  # fmt: skip
+        FIRST + auction,
+        FIRST + _of_people(chance, last_person, HOT_BIDDER, 1),
+        _price(chance),
+        channel,
+        url,
+        _word(chance, 20),
+        at,
+    )
 
 
 def _of_people(chance: random.Random, last: int, hot: int, shift: int) -> int:

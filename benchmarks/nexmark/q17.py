@@ -33,9 +33,17 @@ app = App("q17")
 days = app.stream("Days", Day)
 app.sink("Out", days)
 app.aggregate(
-    bids(app), key="auction", window=Tumbling("1 day"), into=days, results="updates", bids=reducers.count(),
+    bids(app),
+    key="auction",
+    window=Tumbling("1 day"),
+    into=days,
+    results="updates",
+    bids=reducers.count(),
     low=reducers.count().where(lambda bid: bid.price < 10_000),
     middle=reducers.count().where(lambda bid: 10_000 <= bid.price < 1_000_000),
     high=reducers.count().where(lambda bid: bid.price >= 1_000_000),
-    least=reducers.min("price"), most=reducers.max("price"), mean=reducers.mean("price"), total=reducers.sum("price"),
-)  # fmt: skip
+    least=reducers.min("price"),
+    most=reducers.max("price"),
+    mean=reducers.mean("price"),
+    total=reducers.sum("price"),
+)

@@ -7,9 +7,10 @@ from model import bids
 from penstock import App, Event
 
 SQL = """
-SELECT auction, bidder, price, channel, CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2'
-    WHEN 'baidu' THEN '3' ELSE regexp_extract(url, '(&|^)channel_id=([^&]*)', 2) END AS channel_id
-FROM bid WHERE regexp_extract(url, '(&|^)channel_id=([^&]*)', 2) <> '' OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')
+SELECT auction, bidder, price, channel, CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1'
+    WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3' ELSE regexp_extract(url, '(&|^)channel_id=([^&]*)', 2) END AS channel_id
+FROM bid WHERE regexp_extract(url, '(&|^)channel_id=([^&]*)', 2) <> ''
+    OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')
 """
 NUMBERS = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
 

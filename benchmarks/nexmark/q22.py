@@ -5,7 +5,8 @@ from model import bids
 from penstock import App, Event
 
 SQL = """
-SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS one, split_part(url, '/', 5) AS two, split_part(url, '/', 6) AS three
+SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS one, split_part(url, '/', 5) AS two,
+    split_part(url, '/', 6) AS three
 FROM bid
 """
 

@@ -96,9 +96,24 @@ def measure(query: str, given: Sequence[Event], inputs: Path, kills: int, runs: 
     app = module_of(query).app
     shutil.rmtree(runs, ignore_errors=True)
     command = [
-        sys.executable, "-m", "penstock", "run", f"{HERE / query}.py", "--name", "run", "--runs", str(runs), "--master", "local[2]", *BY_THE_CLOCK.get(query, ("--until-idle",)),
-        *(part for source in app.topology().sources for part in ("--source", f"{source.name}=jsonl:{inputs / source.name}?max_files=1")),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{HERE / query}.py",
+        "--name",
+        "run",
+        "--runs",
+        str(runs),
+        "--master",
+        "local[2]",
+        *BY_THE_CLOCK.get(query, ("--until-idle",)),
+        *(
+            part
+            for source in app.topology().sources
+            for part in ("--source", f"{source.name}=jsonl:{inputs / source.name}?max_files=1")
+        ),
+    ]
     if query == "q10":
         command += ["--sink", f"Out=parquet:{runs / 'log'}"]
     runs.mkdir(parents=True)
@@ -123,9 +138,15 @@ def measure(query: str, given: Sequence[Event], inputs: Path, kills: int, runs: 
     report = json.loads((runs / "run" / "report.json").read_text())
     want, have = wanted(query, given), found(query, _results(app, runs))
     return {
-        "query": query, "kills": number, "rows": want.total(), "missing": (want - have).total(), "extra": (have - want).total(),
-        "events_per_s": report["throughput_events_per_s"] or 0.0, "counts": report["counts"], "lines": lines_of_module(HERE / f"{query}.py"),
-    }  # fmt: skip
+        "query": query,
+        "kills": number,
+        "rows": want.total(),
+        "missing": (want - have).total(),
+        "extra": (have - want).total(),
+        "events_per_s": report["throughput_events_per_s"] or 0.0,
+        "counts": report["counts"],
+        "lines": lines_of_module(HERE / f"{query}.py"),
+    }
 
 
 def _planned(runs: Path) -> int:
@@ -154,8 +175,9 @@ def _table(directory: Path) -> Iterable[str]:
         one = json.loads(path.read_text())
         counts = one["counts"]
         yield (
-            f"| {one['query']} | {path.stem.partition('-')[2].rpartition('-')[0]} | {one['kills']} | {one['rows']:,} | {one['missing']} | {one['extra']} | {counts['late']} | "
-            f"{counts['lost']} | {one['events_per_s']:,.0f} | {one['lines']} |"
+            f"| {one['query']} | {path.stem.partition('-')[2].rpartition('-')[0]} | {one['kills']} | {one['rows']:,} | "
+            f"{one['missing']} | {one['extra']} | {counts['late']} | {counts['lost']} | {one['events_per_s']:,.0f} | "
+            f"{one['lines']} |"
         )
 
 

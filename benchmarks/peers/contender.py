@@ -31,7 +31,8 @@ class Contender:
     python: requirements of its environment; the clone's own environment where there are none.
     maven: coordinates of Java libraries. java: a directory of sources to compile.
     programs: that the machine must have.
-    command: with placeholders, see contenders.toml. share: of the words that wait it gets, where all of them would take minutes. options: whether it takes the contract's options, or names them in its command.
+    command: with placeholders, see contenders.toml. share: of the words that wait it gets, where all of them would take
+        minutes. options: whether it takes the contract's options, or names them in its command.
     """
 
     name: str
@@ -49,9 +50,7 @@ class Contender:
         """Make its environment unless it is there; returns what stands for the placeholders."""
         for program in self.programs:
             if shutil.which(program) is None:
-                sys.exit(
-                    f"{self.title} needs {program}: install it (Debian has it as {program}), or name others with --only."
-                )
+                sys.exit(f"{self.title} needs {program}: install it (Debian has it as {program}), or name others with --only.")
         place = ENVIRONMENTS / self.name
         values = {"java": str(java_home() / "bin" / "java"), "python": sys.executable}
         if self.python:

@@ -64,11 +64,22 @@ def _measure(contender: Contender, words: list[str], bulk: int, path: Path) -> N
 
 def _table(contenders: Iterable[Contender], directory: Path) -> Iterable[str]:
     yield (
-        f"{datetime.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}; medians (least to greatest) of trials."
+        f"{datetime.date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}; medians (least to greatest) of "
+        "trials."
     )
     yield ""
-    head = ("", "words/s", "CPU-s per million words", "cold start (s)", "memory (GB)", "p99 at half the rate (s)", "lost", "counted twice",
-            "first count after the kill (s)", "trials")  # fmt: skip
+    head = (
+        "",
+        "words/s",
+        "CPU-s per million words",
+        "cold start (s)",
+        "memory (GB)",
+        "p99 at half the rate (s)",
+        "lost",
+        "counted twice",
+        "first count after the kill (s)",
+        "trials",
+    )
     yield f"| {' | '.join(head)} |"
     yield f"| {' | '.join(['---'] * len(head))} |"
     for contender in contenders:
@@ -83,10 +94,16 @@ def _row(contender: Contender, trials: list[dict[str, Any]]) -> list[str]:
         return f"{middle} ({least} to {most})"
 
     return [
-        contender.title, shown("words_per_s", ",.0f"), shown("processor_s_per_million", ".0f"), shown("cold_start_s", ".1f"),
-        shown("memory_bytes", ".2f", 1e-9), shown("p99_s", ".2f"), *(", ".join(f"{trial[name]:,}" for trial in trials) for name in ("lost", "doubled")),
-        shown("recovery_s", ".0f"), str(len(trials)),
-    ]  # fmt: skip
+        contender.title,
+        shown("words_per_s", ",.0f"),
+        shown("processor_s_per_million", ".0f"),
+        shown("cold_start_s", ".1f"),
+        shown("memory_bytes", ".2f", 1e-9),
+        shown("p99_s", ".2f"),
+        *(", ".join(f"{trial[name]:,}" for trial in trials) for name in ("lost", "doubled")),
+        shown("recovery_s", ".0f"),
+        str(len(trials)),
+    ]
 
 
 if __name__ == "__main__":

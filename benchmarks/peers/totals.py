@@ -12,9 +12,13 @@ class Totals:
 
     def __init__(self, brokers: str, topic: str) -> None:
         self._settings = {
-            "bootstrap.servers": brokers, "group.id": f"{topic}-reader", "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed", "enable.auto.commit": False, "fetch.wait.max.ms": 10,
-        }  # fmt: skip
+            "bootstrap.servers": brokers,
+            "group.id": f"{topic}-reader",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+        }
         self._topic = topic
         self._counts: dict[tuple[str, str], int] = {}
         self.times: list[float] = []
@@ -26,9 +30,7 @@ class Totals:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
         self._thread.join()
 

@@ -37,9 +37,7 @@ class Trial:
     directory: for the contender's state and what it says.
     """
 
-    def __init__(
-        self, contender: Contender, broker: KafkaBroker, words: Sequence[str], bulk: int, directory: Path
-    ) -> None:
+    def __init__(self, contender: Contender, broker: KafkaBroker, words: Sequence[str], bulk: int, directory: Path) -> None:
         self._contender, self._broker, self._bulk = contender, broker, round(bulk * contender.share)
         self._words = cycle(words)
         self._wanted = {"Three": 0, "Eleven": 0}
@@ -73,9 +71,15 @@ class Trial:
             latency = self._schedule(rate / 2)
         lost, doubled, recovery = self._kill(rate)
         return {
-            "cold_start_s": cold, "words_per_s": rate, "processor_s_per_million": processor, "memory_bytes": tree.peak_bytes,
-            **latency, "lost": lost, "doubled": doubled, "recovery_s": recovery,
-        }  # fmt: skip
+            "cold_start_s": cold,
+            "words_per_s": rate,
+            "processor_s_per_million": processor,
+            "memory_bytes": tree.peak_bytes,
+            **latency,
+            "lost": lost,
+            "doubled": doubled,
+            "recovery_s": recovery,
+        }
 
     def _drain(self, tree: Tree) -> tuple[float, float]:
         """Words per second, and seconds of processor for a million of them, once it is warm."""
@@ -140,9 +144,7 @@ class Trial:
     def _start(self) -> Process:
         state = self._directory / "state"
         state.mkdir(exist_ok=True)
-        self._process = self._contender.start(
-            self._broker.brokers, self._topic, self._totals_topic, KEYS, state, self._log
-        )
+        self._process = self._contender.start(self._broker.brokers, self._topic, self._totals_topic, KEYS, state, self._log)
         return self._process
 
     def _await(self) -> float:

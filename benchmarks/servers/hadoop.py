@@ -44,7 +44,6 @@ def daemon(settings: Path, main: str, *arguments: str, told: str = "") -> list[o
 def configuration(settings: Mapping[str, str]) -> str:
     """Settings as Hadoop reads them."""
     entries = (
-        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
-        for name, value in settings.items()
+        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n" for name, value in settings.items()
     )
     return f"<configuration>\n{''.join(entries)}</configuration>\n"

@@ -53,9 +53,7 @@ class PostgresServer(Server):
             account = self._account()
             os.chown(data, account.pw_uid, account.pw_gid)
         arguments = ["-D", str(data), "-U", "penstock", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync"]
-        made = subprocess.run(
-            [*self._as_account(), self._programs / "initdb", *arguments], capture_output=True, text=True
-        )
+        made = subprocess.run([*self._as_account(), self._programs / "initdb", *arguments], capture_output=True, text=True)
         if made.returncode:
             raise ClusterError(f"initdb failed: {made.stderr.strip().splitlines()[-1]}")
         self.start()
@@ -84,7 +82,9 @@ class PostgresServer(Server):
                 return
 
     def _let_through(self) -> None:
-        """Let the server's account get to its data; at each start, for every pytest that begins closes its temporary directory."""
+        """Let the server's account get to its data; at each start, for every pytest that begins closes its temporary
+        directory.
+        """
         for path in (self._directory, *self._directory.parents):
             if os.geteuid() == 0 and path.stat().st_uid == 0 and path != Path("/"):
                 path.chmod(path.stat().st_mode | 0o011)

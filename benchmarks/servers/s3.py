@@ -1,6 +1,7 @@
 """A real server of S3's API on this machine, a process to be killed: the Versity gateway before a directory.
 
-It is built from its Go module when it is first needed; it has what runs need of a store, files created only where there are none.
+It is built from its Go module when it is first needed; it has what runs need of a store, files created only where there are
+none.
 """
 
 import os
@@ -36,8 +37,12 @@ def gateway() -> Path | None:
     if go is None:
         return None
     built = subprocess.run(
-        [go, "install", f"{MODULE}@{VERSION}"], env={**os.environ, "GOBIN": str(cache)}, capture_output=True, text=True, timeout=BUILD_S
-    )  # fmt: skip
+        [go, "install", f"{MODULE}@{VERSION}"],
+        env={**os.environ, "GOBIN": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S,
+    )
     if built.returncode:
         raise ClusterError(f"{MODULE}@{VERSION} cannot be built: {built.stderr.strip()[-500:]}")
     return program
@@ -84,9 +89,15 @@ class S3(Server):
     def start(self) -> None:
         """Start it, and wait until it answers."""
         command = [
-            gateway(), "--port", f"{self._host}:{self._port}", "--keep-alive", "--access-log", self.access_log, "posix",
+            gateway(),
+            "--port",
+            f"{self._host}:{self._port}",
+            "--keep-alive",
+            "--access-log",
+            self.access_log,
+            "posix",
             self._directory / "data",
-        ]  # fmt: skip
+        ]
         keys = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
         log = self._directory / "s3.log"
         self._process = self._spawn(command, log, keys)

@@ -31,17 +31,7 @@ class Yarn(Server):
         self._directory, self._hdfs = directory, hdfs
         self._ports = {
             name: free_port()
-            for name in (
-                "scheduler",
-                "tracker",
-                "manager",
-                "admin",
-                "web",
-                "node",
-                "localizer",
-                "node-web",
-                "collector",
-            )
+            for name in ("scheduler", "tracker", "manager", "admin", "web", "node", "localizer", "node-web", "collector")
         }
         self._started: dict[str, Process] = {}
 
@@ -60,10 +50,7 @@ class Yarn(Server):
 
     def start(self) -> None:
         """Start what does not run, and wait until a node is there."""
-        for name, main in (
-            ("resourcemanager", "resourcemanager.ResourceManager"),
-            ("nodemanager", "nodemanager.NodeManager"),
-        ):
+        for name, main in (("resourcemanager", "resourcemanager.ResourceManager"), ("nodemanager", "nodemanager.NodeManager")):
             if name not in self._started:
                 self._started[name] = spawn(daemon(self._directory, f"{DAEMONS}.{main}"), self._log(name))
         for name, process in self._started.items():

@@ -13,9 +13,7 @@ def build(spark, source, sink, checkpoint):
     def write(frame, batch):
         one = frame.write.format("delta").option("txnVersion", batch).option("txnAppId", APPLICATION)
         one.mode("append").save(f"{sink}/one")
-        two = (
-            frame.where("amount > 10").write.format("delta").option("txnVersion", batch).option("txnAppId", APPLICATION)
-        )
+        two = frame.where("amount > 10").write.format("delta").option("txnVersion", batch).option("txnAppId", APPLICATION)
         two.mode("append").save(f"{sink}/two")
 
     return source.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()

@@ -35,10 +35,7 @@ def clean(spark, sink):
 
 def _place(sink):
     at = urlsplit(PG)
-    return (
-        f"jdbc:postgresql://{at.hostname}:{at.port or 5432}{at.path}",
-        f"sales_{sha256(sink.encode()).hexdigest()[:16]}",
-    )
+    return (f"jdbc:postgresql://{at.hostname}:{at.port or 5432}{at.path}", f"sales_{sha256(sink.encode()).hexdigest()[:16]}")
 
 
 def _options():

@@ -1,7 +1,7 @@
 """What public sinks make of a crash, each by its own documentation's example: python benchmarks/sinks/run.py [NAME ...]
 
-Each runs on a Spark that its jars are made for, in an environment of `scripts/versions.py`; duckdb and pylance are to be installed
-there for the sinks that use them. Prints a table; docs/how-to/prove.md has one.
+Each runs on a Spark that its jars are made for, in an environment of `scripts/versions.py`; duckdb and pylance are to be
+installed there for the sinks that use them. Prints a table; docs/how-to/prove.md has one.
 """
 
 import json
@@ -59,7 +59,11 @@ SINKS = (
     Sink("spark_memory_complete", "Spark's memory sink, complete", "4.2", "a restart makes the table anew"),
     Sink("spark_python_datasource", "the stream writer of Spark's tutorial on Python data sources", "4.2", NOTHING),
     Sink(
-        "jdbc_postgresql", "JDBC into PostgreSQL, foreachBatch", "4.2", LEAST, "org.postgresql:postgresql:42.7.14",
+        "jdbc_postgresql",
+        "JDBC into PostgreSQL, foreachBatch",
+        "4.2",
+        LEAST,
+        "org.postgresql:postgresql:42.7.14",
         server=("PG", "postgresql"),
     ),
     Sink("delta_sink", "Delta 4.4.0", "4.2", ONCE, DELTA, DELTA_CONF),
@@ -74,20 +78,28 @@ SINKS = (
     Sink("duckdb_insert", "DuckDB, insert in foreachBatch", "4.2", NOTHING),
     Sink("lance_append", "Lance, append in foreachBatch", "4.2", "appending twice can double rows"),
     Sink("lance_merge_insert", "Lance, merge_insert in foreachBatch", "4.2", NOTHING),
-)  # fmt: skip
+)
 
 
 def verdict(sink: Sink, variables: dict[str, str]) -> tuple[str, float]:
     """What `penstock prove --query` says of it, and how long that takes."""
     command = [
-        str(environment(sink.spark)), "-m", "penstock", "prove", "--query", f"{sink.name}.py:build", "--sample", "sales.jsonl",
-        "--seconds", "240", "--json", *(["--packages", sink.packages] if sink.packages else []),
+        str(environment(sink.spark)),
+        "-m",
+        "penstock",
+        "prove",
+        "--query",
+        f"{sink.name}.py:build",
+        "--sample",
+        "sales.jsonl",
+        "--seconds",
+        "240",
+        "--json",
+        *(["--packages", sink.packages] if sink.packages else []),
         *(part for setting in sink.conf for part in ("--conf", setting)),
-    ]  # fmt: skip
+    ]
     begun = time.monotonic()
-    done = subprocess.run(
-        command, cwd=HERE, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600
-    )
+    done = subprocess.run(command, cwd=HERE, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
     took = time.monotonic() - begun
     try:
         return str(json.loads(done.stdout)["verdict"]), took
@@ -109,9 +121,7 @@ def main() -> None:
                 variable, kind = sink.server
                 variables[variable] = stack.enter_context(running(kind, base / kind))["at"]
             found, took = verdict(sink, variables)
-            row = (
-                f"| {sink.title} (`{sink.name}.py`) | {VERSIONS[sink.spark]} | {sink.promise} | {found} | {took:.0f} |"
-            )
+            row = f"| {sink.title} (`{sink.name}.py`) | {VERSIONS[sink.spark]} | {sink.promise} | {found} | {took:.0f} |"
             print(row, flush=True)
 
 

@@ -16,6 +16,4 @@ def build(spark, source, sink, checkpoint):
 def read(spark, sink):
     import duckdb
 
-    return [
-        list(row) for row in duckdb.sql(f"SELECT id, amount, city FROM read_parquet('{sink}/*.parquet')").fetchall()
-    ]
+    return [list(row) for row in duckdb.sql(f"SELECT id, amount, city FROM read_parquet('{sink}/*.parquet')").fetchall()]

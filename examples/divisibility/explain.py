@@ -12,7 +12,8 @@ streams, counts = report["streams"], report["counts"]
 copies = streams["ThreeCandidates"] // max(1, streams["RawWords"] - streams["RawWords"] // 100)
 print(f"""
 Of {streams["RawWords"]:,} words, each checked under {copies} keys, {streams["Three"]:,} candidates were divisible by three
-(Three = {streams["Three"]:,}) and {streams["Eleven"]:,} by eleven; {counts["lost"]} events were lost and {counts["duplicated"]} counted twice.
+(Three = {streams["Three"]:,}) and {streams["Eleven"]:,} by eleven;
+{counts["lost"]} events were lost and {counts["duplicated"]} counted twice.
 
 Try next:
   make run KEYS=8 NAME=eight                       the same with eight keys, as a run of its own

@@ -49,10 +49,7 @@ def limiter() -> AsyncLimiter:
 
 
 @retry(
-    retry=retry_if_exception_type(ClientConnectionError),
-    stop=stop_after_attempt(3),
-    wait=wait_exponential(0.1),
-    reraise=True,
+    retry=retry_if_exception_type(ClientConnectionError), stop=stop_after_attempt(3), wait=wait_exponential(0.1), reraise=True
 )
 async def rate(currency: str) -> float:
     """Ask the service, and ask again where it could not be reached."""

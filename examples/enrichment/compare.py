@@ -21,9 +21,7 @@ def seconds_of(at_once: int, events: int, service: str) -> float:
     begun = time.monotonic()
     driver.batch({"Orders": [orders.sample(number) for number in range(events)]})
     took = time.monotonic() - begun
-    assert [priced.id for priced in driver.output("Output")] == list(range(events)), (
-        "a result is missing, or out of order"
-    )
+    assert [priced.id for priced in driver.output("Output")] == list(range(events)), "a result is missing, or out of order"
     return took
 
 
@@ -39,7 +37,8 @@ def main() -> None:
         finally:
             service.terminate()
     print(
-        f"{events} events: {one_by_one:.1f} s one by one, {at_once:.1f} s with 50 at once: {one_by_one / at_once:.0f} times faster (measured)"
+        f"{events} events: {one_by_one:.1f} s one by one, {at_once:.1f} s with 50 at once: {one_by_one / at_once:.0f} times "
+        "faster (measured)"
     )
 
 

@@ -1,7 +1,7 @@
 """Change data to a table: inserts, updates and deletes of a database become the present rows, and what each account has.
 
-A change names a version; an older one that comes later is passed over. With `--sink Accounts=sqlite:accounts.db?table=accounts` the
-sink is a table with one row an account.
+A change names a version; an older one that comes later is passed over. With `--sink Accounts=sqlite:accounts.db?table=accounts`
+the sink is a table with one row an account.
 """
 
 from typing import Literal

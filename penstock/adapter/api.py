@@ -43,9 +43,15 @@ class Api:
     """
 
     def __init__(
-        self, title: str, inputs: Mapping[str, Input], outputs: Mapping[str, Output], guard: Guard, limits: Limits,
-        metrics: Metrics, origins: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        title: str,
+        inputs: Mapping[str, Input],
+        outputs: Mapping[str, Output],
+        guard: Guard,
+        limits: Limits,
+        metrics: Metrics,
+        origins: tuple[str, ...] = (),
+    ) -> None:
         self._inputs, self._outputs, self._guard = inputs, outputs, guard
         self._stopping = asyncio.Event()
         room = Room(limits.held, Memory(limits.memory))
@@ -54,11 +60,21 @@ class Api:
         self._consumers = consumers = Consumers(metrics, room, self.sockets, self._stopping)
         asked = Operations(title, inputs, outputs, limits, metrics, self._stopping, producers, room)
         self._handlers: Mapping[str, Handler] = {
-            "events in": producers.post, "events out": consumers.send_events, "result": consumers.last_result,
-            "index": asked.index, "docs": asked.docs, "health": asked.health, "metrics": asked.metrics,
-            "openapi": asked.openapi, "streams": asked.streams, "schema": asked.schema, "gate": asked.gate,
-            "set gate": asked.set_gate, "arrivals": asked.arrivals, "transfers": asked.transfers,
-        }  # fmt: skip
+            "events in": producers.post,
+            "events out": consumers.send_events,
+            "result": consumers.last_result,
+            "index": asked.index,
+            "docs": asked.docs,
+            "health": asked.health,
+            "metrics": asked.metrics,
+            "openapi": asked.openapi,
+            "streams": asked.streams,
+            "schema": asked.schema,
+            "gate": asked.gate,
+            "set gate": asked.set_gate,
+            "arrivals": asked.arrivals,
+            "transfers": asked.transfers,
+        }
         by_path: dict[str, dict[str, Route]] = {}
         for route in ROUTES:
             by_path.setdefault(route.path, {})[route.method] = route
@@ -117,9 +133,7 @@ class Api:
     def _output(self, asked: HTTPConnection) -> Output:
         stream = self._stream(asked)
         if not isinstance(stream, Output):
-            raise Problem(
-                405, f"Stream {stream.name} comes in here; it can be sent to, not received.", {"Allow": "POST"}
-            )
+            raise Problem(405, f"Stream {stream.name} comes in here; it can be sent to, not received.", {"Allow": "POST"})
         return stream
 
     def _stream(self, asked: HTTPConnection) -> Input | Output:

@@ -86,9 +86,17 @@ class Arrivals:
             error = size_mean * math.sqrt(requests * max(0.0, gap_scv + size_scv)) / window
             event_gap_scv = size_mean * (1 + gap_scv) - 1
         return Measured(
-            round(window, 3), requests, round(size), size / window, error, requests / window, gap_scv, size_mean,
-            size_scv, event_gap_scv,
-        )  # fmt: skip
+            round(window, 3),
+            requests,
+            round(size),
+            size / window,
+            error,
+            requests / window,
+            gap_scv,
+            size_mean,
+            size_scv,
+            event_gap_scv,
+        )
 
     def _forget(self, now: float) -> None:
         while self._seconds and self._seconds[0].number < now - self._window:

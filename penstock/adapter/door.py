@@ -42,9 +42,7 @@ class Door:
     memory: bytes of events that may wait.
     """
 
-    def __init__(
-        self, store: Store, gate: Gate, note: Callable[[Transfer], None], patience: float, memory: int
-    ) -> None:
+    def __init__(self, store: Store, gate: Gate, note: Callable[[Transfer], None], patience: float, memory: int) -> None:
         self.gate = gate
         self._patience, self._memory = patience, memory
         self._bytes = 0

@@ -9,16 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from penstock.connectors.kafka.place import KafkaPlace
 from penstock.connectors.kafka.refusal import FAILED, cause_of
-from penstock.connectors.kafka.topic import (
-    ID_HEADER,
-    PATIENCE_S,
-    PRODUCER,
-    SETTLED_S,
-    UNCOMMITTED,
-    Topic,
-    name_of,
-    place_of,
-)
+from penstock.connectors.kafka.topic import ID_HEADER, PATIENCE_S, PRODUCER, SETTLED_S, UNCOMMITTED, Topic, name_of, place_of
 from penstock.connectors.log import CONFLICT, Parcel, StreamLog
 from penstock.errors import SinkError
 
@@ -131,7 +122,9 @@ class KafkaStore:
             raise SinkError(f"The adapter stops, and {self._topic.place} has not answered.")
 
     def _open(self) -> Producer:
-        """A producer, once all ids that the topic holds are known: those, too, that others' open transactions keep from readers."""
+        """A producer, once all ids that the topic holds are known: those, too, that others' open transactions keep from
+        readers.
+        """
         positions = {int(partition): offset for partition, offset in self._index.positions().items()}
         ends = self._settled()
         begin = {**self._topic.offsets_at(time.time() - self._remember), **positions}

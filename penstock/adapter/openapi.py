@@ -73,23 +73,30 @@ def description(title: str, inputs: Mapping[str, Input], outputs: Mapping[str, O
     }
 
 
-def _about(
-    route: Route, inputs: Mapping[str, Input], outputs: Mapping[str, Output]
-) -> Mapping[str, Input | Output | None]:
+def _about(route: Route, inputs: Mapping[str, Input], outputs: Mapping[str, Output]) -> Mapping[str, Input | Output | None]:
     """What a route is there for, by name."""
     keyed = {name: output for name, output in outputs.items() if output.key}
     of: dict[str, Mapping[str, Input | Output | None]] = {
-        "adapter": {"": None}, "stream": {**inputs, **outputs}, "input": inputs, "output": outputs, "keyed": keyed
-    }  # fmt: skip
+        "adapter": {"": None},
+        "stream": {**inputs, **outputs},
+        "input": inputs,
+        "output": outputs,
+        "keyed": keyed,
+    }
     return of[route.of]
 
 
 def _schema(route: Route, event: Json | None, schema_of: Mapping[Any, Json]) -> Json | None:
     schemas: dict[str, Json | None] = {
-        "object": {"type": "object"}, "schema": {"type": "object"}, "list": {"type": "array", "items": {"type": "object"}},
-        "answer": {"$ref": "#/components/schemas/Answer"}, "gate": GATE, "event": event,
-        "arrivals": schema_of[Measured], "transfers": schema_of[MeasuredTransfers],
-    }  # fmt: skip
+        "object": {"type": "object"},
+        "schema": {"type": "object"},
+        "list": {"type": "array", "items": {"type": "object"}},
+        "answer": {"$ref": "#/components/schemas/Answer"},
+        "gate": GATE,
+        "event": event,
+        "arrivals": schema_of[Measured],
+        "transfers": schema_of[MeasuredTransfers],
+    }
     return schemas.get(route.content)
 
 
@@ -127,9 +134,12 @@ def _posting(event: Json, max_body: int) -> Json:
 
 def _key(stream: Output) -> Json:
     return {
-        "name": "key", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1},
+        "name": "key",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "minLength": 1},
         "description": f"The value of {', '.join(stream.key)}; several are divided by slashes.",
-    }  # fmt: skip
+    }
 
 
 def _operation(route: Route, name: str, schema: Json | None) -> Json:

@@ -19,13 +19,7 @@ from penstock.kinds.coding import json_schema
 from penstock.runs.gate import Gate
 from penstock.web.problem import refusal
 
-PLACES = {
-    "docs": "/docs",
-    "openapi": "/openapi.json",
-    "streams": "/streams",
-    "metrics": "/metrics",
-    "health": "/health",
-}
+PLACES = {"docs": "/docs", "openapi": "/openapi.json", "streams": "/streams", "metrics": "/metrics", "health": "/health"}
 
 
 class GateSetting(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,16 +33,17 @@ class Operations:
     """Answers what is asked about the adapter and its streams."""
 
     def __init__(
-        self, title: str, inputs: Mapping[str, Input], outputs: Mapping[str, Output], limits: Limits, metrics: Metrics,
-        stopping: asyncio.Event, producers: Producers, room: Room,
-    ) -> None:  # fmt: skip
-        self._limits, self._metrics, self._stopping, self._producers, self._room = (
-            limits,
-            metrics,
-            stopping,
-            producers,
-            room,
-        )
+        self,
+        title: str,
+        inputs: Mapping[str, Input],
+        outputs: Mapping[str, Output],
+        limits: Limits,
+        metrics: Metrics,
+        stopping: asyncio.Event,
+        producers: Producers,
+        room: Room,
+    ) -> None:
+        self._limits, self._metrics, self._stopping, self._producers, self._room = (limits, metrics, stopping, producers, room)
         described = description(title, inputs, outputs, limits.body)
         self._openapi, self._docs = msgspec.json.encode(described), page(described)
         directions: tuple[tuple[str, Mapping[str, Input | Output]], ...] = (("in", inputs), ("out", outputs))

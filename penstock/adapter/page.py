@@ -11,9 +11,7 @@ Json = dict[str, Any]
 def page(openapi: Json) -> str:
     """The page for an OpenAPI document."""
     info = openapi["info"]
-    programs = (
-        f'<p>The same for programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {openapi["openapi"]}).</p>'
-    )
+    programs = f'<p>The same for programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI {openapi["openapi"]}).</p>'
     operations = [
         _operation(path, method, operation, openapi)
         for path, methods in openapi["paths"].items()

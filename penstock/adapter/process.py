@@ -44,9 +44,7 @@ class AdapterProcess:
             time.sleep(0.2)
         if self._listens():
             host, port = self._address
-            raise PortInUseError(
-                f"Something listens on {host}:{port} already; stop it, or choose another port with --port."
-            )
+            raise PortInUseError(f"Something listens on {host}:{port} already; stop it, or choose another port with --port.")
         self._start()
         deadline = time.monotonic() + STARTING_S
         while not self._listens():
@@ -60,9 +58,7 @@ class AdapterProcess:
         self._watch.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._leaving.set()
         self._watch.join()
         assert self._process is not None

@@ -49,7 +49,7 @@ class Producers:
 
     def __init__(
         self, limits: Limits, room: Room, client: Callable[[HTTPConnection], str], sockets: Sockets, stopping: asyncio.Event
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._limits, self._room, self._client = limits, room, client
         self._sockets, self._stopping = sockets, stopping
         self._aside = ThreadPoolExecutor(1)
@@ -97,9 +97,7 @@ class Producers:
                         break
                     chunks += chunk
         except TimeoutError:
-            raise refusal(
-                408, f"The body did not come within {self._limits.receive:g} s; nothing was accepted."
-            ) from None
+            raise refusal(408, f"The body did not come within {self._limits.receive:g} s; nothing was accepted.") from None
         body = body or bytes(chunks)
         if packed == "identity":
             return body
@@ -118,9 +116,7 @@ class Producers:
             if len(body) <= READ_ASIDE:
                 parsed = stream.reader.read(body, lines=lines)
             else:
-                reading = asyncio.get_running_loop().run_in_executor(
-                    self._aside, lambda: stream.reader.read(body, lines=lines)
-                )
+                reading = asyncio.get_running_loop().run_in_executor(self._aside, lambda: stream.reader.read(body, lines=lines))
                 parsed = await asyncio.wait_for(reading, self._limits.answer)
         except Malformed as error:
             raise refusal(400, str(error)) from None

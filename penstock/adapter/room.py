@@ -26,9 +26,7 @@ class Room:
         Problem: the process has all the memory that it may have.
         """
         if self.memory.is_full:
-            raise refusal(
-                503, f"The adapter has {self.memory.resident >> 20} MB, more than --max-memory; try again later."
-            )
+            raise refusal(503, f"The adapter has {self.memory.resident >> 20} MB, more than --max-memory; try again later.")
 
 
 class Hold:
@@ -54,7 +52,5 @@ class Hold:
     def __enter__(self) -> "Hold":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._room.held -= self._mine

@@ -153,11 +153,15 @@ class Adapter:
         options, metrics = self._options, Metrics()
         inputs = {
             source.name: Input(
-                source.name, source.event_type, self._inputs[source.name], options.gates.get(source.name, Gate()),
-                self._limits(source.name), metrics,
+                source.name,
+                source.event_type,
+                self._inputs[source.name],
+                options.gates.get(source.name, Gate()),
+                self._limits(source.name),
+                metrics,
             )
             for source in self._topology.sources
-        }  # fmt: skip
+        }
         outputs = {
             name: Output(name, event_type, LogStore(self._outputs[name]), key)
             for name, (event_type, key) in outputs_of(self._topology).items()
@@ -228,23 +232,18 @@ def _told_to_stop(*, leash: bool) -> tuple[asyncio.Event, asyncio.Event]:
 
 def _check(topology: Topology, options: AdapterOptions) -> None:
     check_exposure(
-        "the adapter",
-        options.host,
-        tokens=not options.access.open,
-        secret=options.tls is not None or options.behind_proxy,
+        "the adapter", options.host, tokens=not options.access.open, secret=options.tls is not None or options.behind_proxy
     )
     limits = options.limits
     if limits.memory < LEAST_MEMORY or limits.held >= limits.memory:
         raise ConfigurationError(
-            f"--max-memory {limits.memory} is too little: the adapter starts with some 100 MB, so give at least {LEAST_MEMORY}, and "
-            f"more than --max-held ({limits.held})."
+            f"--max-memory {limits.memory} is too little: the adapter starts with some 100 MB, so give at least "
+            f"{LEAST_MEMORY}, and more than --max-held ({limits.held})."
         )
     inputs, outputs = [source.name for source in topology.sources], list(outputs_of(topology))
     for name in (*options.kafka, *options.gates):
         if name not in inputs and (name not in outputs or name in options.gates):
-            raise ConfigurationError(
-                f"There is no such stream here as {name}; there are {', '.join((*inputs, *outputs))}."
-            )
+            raise ConfigurationError(f"There is no such stream here as {name}; there are {', '.join((*inputs, *outputs))}.")
     for name, gate in options.gates.items():
         options.limits.check(name, gate.flush_timer)
 

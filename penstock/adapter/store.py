@@ -76,9 +76,7 @@ class LogStore:
         if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) <= end):
             raise ConfigurationError(f"offset={text[:40]} is none of earliest, latest and a number up to {end}.")
         if int(text) < oldest:
-            raise LookupError(
-                f"The events before offset {oldest} have been trimmed; ask for offset={oldest} or earliest."
-            )
+            raise LookupError(f"The events before offset {oldest} have been trimmed; ask for offset={oldest} or earliest.")
         return int(text)
 
     def read(self, position: int, limit: int) -> list[Stored]:

@@ -52,9 +52,7 @@ class Limits:
 class Input:
     """A stream that clients send events into."""
 
-    def __init__(
-        self, name: str, event_type: type[Event], store: Store, gate: Gate, limits: Limits, metrics: Metrics
-    ) -> None:
+    def __init__(self, name: str, event_type: type[Event], store: Store, gate: Gate, limits: Limits, metrics: Metrics) -> None:
         self.name, self.event_type, self.store = name, event_type, store
         self.reader = BodyReader(event_type, limits.event)
         self.arrivals, self.transfers = Arrivals(), Transfers()
@@ -70,9 +68,7 @@ class Input:
 
         self.door = Door(store, gate, note, limits.answer, limits.held)
         metrics.watch("waiting_events", "Events that wait for a transfer", name, lambda: self.door.waiting)
-        metrics.watch(
-            "arrival_rate", "Events per second over the last minute", name, lambda: self.arrivals.measured().rate
-        )
+        metrics.watch("arrival_rate", "Events per second over the last minute", name, lambda: self.arrivals.measured().rate)
         metrics.watch("store_bytes", "Bytes on this machine's disk", name, store.size)
 
 

@@ -117,9 +117,7 @@ class Allocation:
             if following is not None and self.assignment[following] != resource:
                 sent = self.graph.transfers[task, following]
                 pair = (self.resources.index[resource], self.resources.index[self.assignment[following]])
-                lines.append(
-                    f"  {resource} -> {self.assignment[following]}: {sent * self.resources.slowness[pair]:.6g}"
-                )
+                lines.append(f"  {resource} -> {self.assignment[following]}: {sent * self.resources.slowness[pair]:.6g}")
         for resource in self.resources.names:
             tasks = [str(task) for task, place in self.assignment.items() if place == resource]
             lines.append(f"{resource} (capacity {self.resources.capacities[resource]:g}): {', '.join(tasks) or 'idle'}")
@@ -229,13 +227,17 @@ def allocate(
 
 
 def _result(
-    given: Problem, graph: StreamGraph, where: Resources, sharing: Sharing, place: Ints, bound: float, method: str,
+    given: Problem,
+    graph: StreamGraph,
+    where: Resources,
+    sharing: Sharing,
+    place: Ints,
+    bound: float,
+    method: str,
     interrupted: bool,
-) -> Allocation:  # fmt: skip
+) -> Allocation:
     cost, path = evaluated(graph, place, where, given.presence)
     total = objective(given, place)
     assignment = dict(zip(graph.tasks, (where.names[p] for p in place), strict=True))
     moved = tuple(task for task, p, home in zip(graph.tasks, place, given.home, strict=True) if home not in (-1, p))
-    return Allocation(
-        graph, where, sharing, assignment, cost, path, min(bound, total), total, moved, method, interrupted
-    )
+    return Allocation(graph, where, sharing, assignment, cost, path, min(bound, total), total, moved, method, interrupted)

@@ -108,8 +108,9 @@ def arc_network(count: int, starts: Ints, ends: Ints, costs: Floats) -> ArcNetwo
     free = costs == 0
     names, sizes = _names_of_sets(count, starts, ends, free)
     # Tasks with equal free predecessors share one node: its number is that of their set, 0 for the empty one.
-    _, representative, joint = np.unique(np.stack([sizes.astype(np.uint64), names]), axis=1, return_index=True,
-                                         return_inverse=True)  # fmt: skip
+    _, representative, joint = np.unique(
+        np.stack([sizes.astype(np.uint64), names]), axis=1, return_index=True, return_inverse=True
+    )
     joint = joint.reshape(-1)
     sets = len(representative)
     priced_in, priced_out = np.zeros(count, bool), np.zeros(count, bool)

@@ -53,8 +53,9 @@ def companions_bound(given: Problem, place: Ints, flow: Floats | None = None, ro
     crowd = np.bincount(place, minlength=len(given.speeds))
     arc_costs(network, given.weights * crowd[place] / given.speeds[place], place, given.slowness, cost)
     known = [] if flow is None else [flow]
-    flow = max([*known, *(soft_flow(network, cost, sharp) for sharp in (20.0, 80.0, 320.0))],
-               key=lambda flow: evaluated(flow)[0])  # fmt: skip
+    flow = max(
+        [*known, *(soft_flow(network, cost, sharp) for sharp in (20.0, 80.0, 320.0))], key=lambda flow: evaluated(flow)[0]
+    )
     best, crowds, spared = evaluated(flow)
     step, sharp = 0.5, 40.0
     for _ in range(rounds):

@@ -87,8 +87,10 @@ def _evaluate(
     if not all(map(is_name, assignment.values())):
         raise ConfigurationError("A resource's label in the assignment is a list or the like; give strings or numbers.")
     used = (
-        Resources(dict.fromkeys(dict.fromkeys(assignment.values()), 1.0)) if resources is None else resources
-    ) if assignment else 1  # fmt: skip
+        (Resources(dict.fromkeys(dict.fromkeys(assignment.values()), 1.0)) if resources is None else resources)
+        if assignment
+        else 1
+    )
     where = Resources.of(used)
     place = placed(graph, assignment, where)
     return evaluated(graph, place, where, presences(graph, sharing))
@@ -112,9 +114,7 @@ def placed(graph: StreamGraph, assignment: Mapping[Task, Any], resources: Resour
     return np.array([resources.index[assignment[task]] for task in graph.tasks], np.int64)
 
 
-def evaluated(
-    graph: StreamGraph, place: Ints, resources: Resources, presence: Floats
-) -> tuple[float, tuple[Task, ...]]:
+def evaluated(graph: StreamGraph, place: Ints, resources: Resources, presence: Floats) -> tuple[float, tuple[Task, ...]]:
     """The streaming cost and a worst path of tasks at positions of resources."""
     network = graph.network
     processing, cost = np.empty(len(place)), np.empty(len(network.task))

@@ -61,22 +61,16 @@ def draw_graph(path: Path, graph: StreamGraph, allocation: Allocation | None = N
         outline = {"edgecolor": INK, "linewidth": 2.6 if task in worst else 0.7}
         if texts[task]:
             box = {"boxstyle": "round,pad=0.35", "facecolor": fill, **outline}
-            boxes[task] = axes.text(
-                x, -y, texts[task], ha="center", va="center", fontsize=FONT, color=INK, bbox=box, zorder=3
-            )
+            boxes[task] = axes.text(x, -y, texts[task], ha="center", va="center", fontsize=FONT, color=INK, bbox=box, zorder=3)
         else:
-            axes.plot(
-                x, -y, "o", markersize=9, markerfacecolor=fill, markeredgecolor=INK, markeredgewidth=0.7, zorder=2
-            )
+            axes.plot(x, -y, "o", markersize=9, markerfacecolor=fill, markeredgecolor=INK, markeredgewidth=0.7, zorder=2)
     _frame(axes, columns, rows)
     figure.canvas.draw()  # boxes have their sizes from here on, which the arrows end at
     path_steps = set(itertools.pairwise(worst))
     for (start, end), cost in graph.transfers.items():
         moved = allocation is None or allocation.assignment[start] != allocation.assignment[end]
         label = f"{cost:.3g}" if moved and len(graph.tasks) <= LEGIBLE else ""
-        patches = {
-            side: boxes[task].get_bbox_patch() for side, task in (("patchA", start), ("patchB", end)) if task in boxes
-        }
+        patches = {side: boxes[task].get_bbox_patch() for side, task in (("patchA", start), ("patchB", end)) if task in boxes}
         _arrow(axes, place[start], place[end], (start, end) in path_steps, moved, label, patches)
     if allocation is not None:
         _legend(figure, axes, allocation, colour)
@@ -146,10 +140,19 @@ def draw_tree(path: Path, tree: SpdTree) -> None:
         for child in node.children:
             axes.plot([x, place[id(child)][0]], [-y, -place[id(child)][1]], "-", color=LINE, linewidth=1, zorder=1)
         axes.text(
-            x, -y, str(node.task) if node.kind == "task" else node.kind, ha="center", va="center", fontsize=8,
-            bbox={"boxstyle": "round,pad=0.35", "facecolor": {"task": "#eef1f5", "series": "#fde3cf",
-                  "parallel": "#cfe8d5"}[node.kind], "edgecolor": INK, "linewidth": 0.8},
-        )  # fmt: skip
+            x,
+            -y,
+            str(node.task) if node.kind == "task" else node.kind,
+            ha="center",
+            va="center",
+            fontsize=8,
+            bbox={
+                "boxstyle": "round,pad=0.35",
+                "facecolor": {"task": "#eef1f5", "series": "#fde3cf", "parallel": "#cfe8d5"}[node.kind],
+                "edgecolor": INK,
+                "linewidth": 0.8,
+            },
+        )
     _frame(axes, leaves, height)
     _save(figure, path)
 
@@ -178,17 +181,25 @@ def _layout(graph: StreamGraph) -> Mapping[Task, tuple[float, float]]:
 
 
 def _arrow(
-    axes: Axes, start: tuple[float, float], end: tuple[float, float], worst: bool, moved: bool, label: str,
+    axes: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    worst: bool,
+    moved: bool,
+    label: str,
     patches: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     colour, width = (INK, 2.2) if worst else (LINE, 1.0)
     bend = 0.0 if end[0] - start[0] <= 1 else 0.15  # past the columns between
     style = {"color": colour, "linewidth": width, "linestyle": "-" if moved else ":", "shrinkA": 2, "shrinkB": 2}
     style["arrowstyle"] = "-|>,head_length=0.45,head_width=0.2"
     axes.annotate(
-        "", xy=(end[0], -end[1]), xytext=(start[0], -start[1]), zorder=1,
+        "",
+        xy=(end[0], -end[1]),
+        xytext=(start[0], -start[1]),
+        zorder=1,
         arrowprops={"connectionstyle": f"arc3,rad={bend}", "mutation_scale": 12, **style, **patches},
-    )  # fmt: skip
+    )
     if label:
         x, y = (start[0] + end[0]) / 2, -(start[1] + end[1]) / 2 + bend
         behind = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}

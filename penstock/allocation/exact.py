@@ -27,8 +27,9 @@ def _least_left(problem, tied, order, depth, heavy, crowd):  # type: ignore[no-u
         for place in range(places):
             if problem.pinned[unit] >= 0 and problem.pinned[unit] != place:
                 continue
-            added = (tied[0, unit] * (1 + crowd[place] + tied[1, unit]) - tied[2, unit] + heavy[place] * tied[1, unit]
-                     ) / problem.speeds[place]  # fmt: skip
+            added = (
+                tied[0, unit] * (1 + crowd[place] + tied[1, unit]) - tied[2, unit] + heavy[place] * tied[1, unit]
+            ) / problem.speeds[place]
             if added < least:
                 least = added
         total += least
@@ -172,6 +173,5 @@ class Proof:
     def proceed(self, nodes: int) -> None:
         """Try so many more placements."""
         self.best, self.complete = branch(
-            self._problem, self._order, self._tied, self._crowd, self._state, self._place, self.best_place,
-            self.best, nodes,
-        )  # fmt: skip
+            self._problem, self._order, self._tied, self._crowd, self._state, self._place, self.best_place, self.best, nodes
+        )

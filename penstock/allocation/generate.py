@@ -12,16 +12,14 @@ WEIGHTS = ("equal", "uniform", "lognormal", "heavy")
 FAMILIES = ("spd", "chain", "fork", "stages", "layered", "dag")
 
 
-def random_graph(
-    family: str, tasks: int, *, weights: str = "lognormal", transfer: float = 0.0, seed: int = 0
-) -> StreamGraph:
+def random_graph(family: str, tasks: int, *, weights: str = "lognormal", transfer: float = 0.0, seed: int = 0) -> StreamGraph:
     """A random graph.
 
     Parameters
     ----------
     family: "spd", a random composition; "chain"; "fork", a chain of fork-joins; "stages", operators in series
-        with some tens of parallel tasks each, as Storm and Spark run them; "layered", tasks in layers with one to three successors
-        in the next; "dag", tasks with one to three successors among the next sqrt(n).
+        with some tens of parallel tasks each, as Storm and Spark run them; "layered", tasks in layers with one to three
+        successors in the next; "dag", tasks with one to three successors among the next sqrt(n).
     tasks: how many.
     weights: "equal" (1), "uniform" (0.5 to 1.5), "lognormal" (sigma 1) or "heavy" (Pareto, tail index 1.5); mean near 1.
     transfer: the mean of the transfer costs, which are uniform from 0 to twice that.

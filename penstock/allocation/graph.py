@@ -132,7 +132,9 @@ class StreamGraph:
         return dict(zip(self.tasks, values, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as plain data, names as strings: ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads": {...}}``."""
+        """The graph as plain data, names as strings: ``{"tasks": {name: weight}, "transfers": [[from, to, cost]], "loads":
+        {...}}``.
+        """
         data: dict[str, Any] = {
             "tasks": {str(task): weight for task, weight in self.tasks.items()},
             "transfers": [[str(start), str(end), cost] for (start, end), cost in self.transfers.items()],

@@ -88,8 +88,12 @@ class Problem(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether costs are all there is: no constraint and no price of moving."""
-        return len(self.pinned) == len(self.weights) and not (self.pinned >= 0).any() and not len(self.apart_units) \
-            and self.price == 0  # fmt: skip
+        return (
+            len(self.pinned) == len(self.weights)
+            and not (self.pinned >= 0).any()
+            and not len(self.apart_units)
+            and self.price == 0
+        )
 
 
 def problem(
@@ -114,9 +118,7 @@ def problem(
     count, names = len(graph.tasks), list(graph.tasks)
     unit_of = _units(graph, given.together)
     distinct = int(unit_of.max()) + 1
-    members = (
-        [np.flatnonzero(unit_of == unit) for unit in range(distinct)] if distinct < count else np.arange(count)[:, None]
-    )
+    members = [np.flatnonzero(unit_of == unit) for unit in range(distinct)] if distinct < count else np.arange(count)[:, None]
     pinned = np.full(len(members), -1)
     for task, label in given.pinned.items():
         unit = unit_of[_position(graph, task, "pinned")]
@@ -219,9 +221,7 @@ def feasible(given: Problem, names: list[str] | None = None) -> Ints:
     ------
     InfeasibleAllocationError: there is none.
     """
-    neighbours = [
-        given.apart_units[a:b].tolist() for a, b in zip(given.apart_begin, given.apart_begin[1:], strict=False)
-    ]
+    neighbours = [given.apart_units[a:b].tolist() for a, b in zip(given.apart_begin, given.apart_begin[1:], strict=False)]
     chosen = given.pinned.copy()
     resources = len(given.speeds)
 
@@ -317,5 +317,13 @@ def moving_cost(problem, place):  # type: ignore[no-untyped-def]
 def objective(given: Problem, place: Ints) -> float:
     """:func:`true_cost` without scratch."""
     network = given.network
-    return float(true_cost(given, place, np.empty(len(given.speeds)), np.empty(len(given.weights)),
-                           np.empty(len(network.task)), np.empty(network.nodes)))  # fmt: skip
+    return float(
+        true_cost(
+            given,
+            place,
+            np.empty(len(given.speeds)),
+            np.empty(len(given.weights)),
+            np.empty(len(network.task)),
+            np.empty(network.nodes),
+        )
+    )

@@ -48,9 +48,7 @@ class Shares:
     flows: Mapping[Task, float] = field(repr=False)
 
 
-def continuous_shares(
-    graph: StreamGraph, resources: Any, cap: float | None = None, *, sharing: Sharing = "count"
-) -> Shares:
+def continuous_shares(graph: StreamGraph, resources: Any, cap: float | None = None, *, sharing: Sharing = "count") -> Shares:
     """The shares of a capacity that make the worst path cost least (Problem III.1), exactly, for any graph.
 
     Parameters
@@ -107,10 +105,12 @@ def _closed_form(graph: StreamGraph, tree: SpdTree, capacity: float) -> Shares:
     for node in order:
         below = [weight[id(child)] for child in node.children]
         weight[id(node)] = (
-            graph.tasks[node.task] if node.kind == "task"
-            else sum(below) if node.kind == "parallel"
+            graph.tasks[node.task]
+            if node.kind == "task"
+            else sum(below)
+            if node.kind == "parallel"
             else sum(map(math.sqrt, below)) ** 2
-        )  # fmt: skip
+        )
     share, flow = {id(tree): capacity}, {id(tree): 1.0}
     found: dict[Task, tuple[float, float]] = {}
     for node in reversed(order):

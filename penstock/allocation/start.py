@@ -15,9 +15,7 @@ from penstock.allocation.resources import Resources
 from penstock.allocation.reweighting import reweighted
 
 
-def starts(
-    given: Problem, graph: StreamGraph, resources: Resources, shares: Floats, flows: Floats, rounds: int
-) -> list[Ints]:
+def starts(given: Problem, graph: StreamGraph, resources: Resources, shares: Floats, flows: Floats, rounds: int) -> list[Ints]:
     """Legal placements, the best first: by shares, by shares of tasks clustered along heavy transfers, and others.
 
     The best of those by shares is reweighted for a number of rounds.
@@ -37,7 +35,9 @@ def starts(
 
 
 def _clusterings(given: Problem, graph: StreamGraph, resources: Resources) -> Iterator[Problem]:
-    """The problem with tasks joined along the heaviest transfers: where that pays, and into clusters of 2, 4, 8, ... at most."""
+    """The problem with tasks joined along the heaviest transfers: where that pays, and into clusters of 2, 4, 8, ... at
+    most.
+    """
     yield _joined(given, _paying(given, graph, resources))
     most = 2
     while most < 2 * len(graph.tasks):

@@ -32,9 +32,15 @@ class Strategy:
     """The best placement so far, and what it takes to better it."""
 
     def __init__(
-        self, given: Problem, graph: StreamGraph, where: Resources, seed: int, limit: float, progress: Progress | None,
+        self,
+        given: Problem,
+        graph: StreamGraph,
+        where: Resources,
+        seed: int,
+        limit: float,
+        progress: Progress | None,
         interrupts: Interrupts,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._given, self._graph, self._progress, self._limit = given, graph, progress, limit
         self._interrupts = interrupts
         self._begun = time.perf_counter()
@@ -88,9 +94,15 @@ class Strategy:
             self.interrupted = True
 
     def _anneal(
-        self, given: Problem, here: Ints, steps: int, heats: tuple[float, float], sharps: tuple[float, float],
-        batch: int = 1, candidates: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        given: Problem,
+        here: Ints,
+        steps: int,
+        heats: tuple[float, float],
+        sharps: tuple[float, float],
+        batch: int = 1,
+        candidates: int = 1,
+    ) -> None:
         self.cost = anneal(given, here, self.place, self.cost, steps, heats, sharps, batch, candidates, self._state)
 
     def _anneal_often(self, most: int) -> None:

@@ -32,8 +32,8 @@ Value = TypeVar("Value", bool, int, float, str)
 Streams = Stream[Any] | Sequence[Stream[Any]]
 
 NO_ASYNC_THERE = (
-    "windows and events in order (window=, ordered=) await no calls, so concurrency=, timeout= and async def are not for it: make the "
-    "calls in an element before it or behind it."
+    "windows and events in order (window=, ordered=) await no calls, so concurrency=, timeout= and async def are not for it: "
+    "make the calls in an element before it or behind it."
 )
 
 
@@ -66,9 +66,7 @@ class App:
     [Word(text='HELLO')]
     """
 
-    def __init__(
-        self, name: str, *, on_error: Literal["dead-letter", "stop"] = "dead-letter", trigger: Duration = 0.0
-    ) -> None:
+    def __init__(self, name: str, *, on_error: Literal["dead-letter", "stop"] = "dead-letter", trigger: Duration = 0.0) -> None:
         if on_error not in ("dead-letter", "stop"):
             raise ConfigurationError(f"App {name}: on_error={on_error!r}; choose 'dead-letter' or 'stop'.")
         self.name = name
@@ -95,9 +93,7 @@ class App:
         100
         """
         if not (isinstance(name, str) and name.replace("-", "_").isidentifier()):
-            raise ConfigurationError(
-                f"Parameter {name!r} cannot be an option of a command: write letters, digits, - and _."
-            )
+            raise ConfigurationError(f"Parameter {name!r} cannot be an option of a command: write letters, digits, - and _.")
         self.parameters[name] = Parameter(name, default, help, tuple(choices or ()))
         value: Value = self.parameters[name].read(given_value(name))
         self.values[name] = value
@@ -123,8 +119,8 @@ class App:
         uri: where from, unless ``--source NAME=URI`` says otherwise: a URI, or a connector.
         event_time, lateness, late: the field that holds the event's own time, how long after the
             greatest one seen an event may still come, and what becomes of one that comes later.
-        idle: how long the source may be silent, in processing time, before the watermark goes on without it; it holds the others
-            back for as long as it takes unless given. One that wakes is judged by the common watermark.
+        idle: how long the source may be silent, in processing time, before the watermark goes on without it; it holds the
+            others back for as long as it takes unless given. One that wakes is judged by the common watermark.
         sample: makes the n-th event, for runs whose source is the generator.
 
         Examples
@@ -165,12 +161,7 @@ class App:
 
     @checked()
     def sink(
-        self,
-        name: str,
-        stream: Stream[Any],
-        *,
-        uri: str | Connection | None = None,
-        key: str | Sequence[str] | None = None,
+        self, name: str, stream: Stream[Any], *, uri: str | Connection | None = None, key: str | Sequence[str] | None = None
     ) -> Sink:
         """Declare where a stream leaves; without a URI it is JSON Lines in the run's directory.
 
@@ -194,9 +185,7 @@ class App:
                 f"Sink {name} is of {stream!r}, which is no stream: give what app.stream(...) or app.source(...) returned."
             )
         if not name:
-            raise TopologyError(
-                f"The sink of {stream.name} has no name: give it one, for files and sentences call it by that."
-            )
+            raise TopologyError(f"The sink of {stream.name} has no name: give it one, for files and sentences call it by that.")
         sink = Sink(name, stream, uri, (key,) if isinstance(key, str) else tuple(key or ()))
         self._sinks.append(sink)
         return sink
@@ -220,8 +209,8 @@ class App:
     ) -> Callable[[Body], Body]:
         """Declare a PE in the event dialect: a function of one event, or a `ProcessingElement`.
 
-        An ``async`` function, or an ``async`` ``on_event``, is awaited for many events at once; those of one key one by one. What
-        they emit comes out in the order of the events.
+        An ``async`` function, or an ``async`` ``on_event``, is awaited for many events at once; those of one key one by one.
+        What they emit comes out in the order of the events.
 
         Parameters
         ----------
@@ -264,16 +253,26 @@ class App:
             )
         if at is not None and window is None and not ordered:
             raise TopologyError(
-                f"Element {name or ''}: at={at!r} names the time of windows, or of events in order; give window= or ordered=, or leave it out."
+                f"Element {name or ''}: at={at!r} names the time of windows, or of events in order; give window= or ordered=, "
+                "or leave it out."
             )
         clock: Literal["processing", "event"] = "event" if ordered else timers
 
         def decorate(body: Body) -> Body:
             if window is None:
                 element = declare(
-                    body, "event", inputs, emits, key=key, name=name, every=every, expires=expires, timers=clock,
-                    concurrency=concurrency, timeout=timeout,
-                )  # fmt: skip
+                    body,
+                    "event",
+                    inputs,
+                    emits,
+                    key=key,
+                    name=name,
+                    every=every,
+                    expires=expires,
+                    timers=clock,
+                    concurrency=concurrency,
+                    timeout=timeout,
+                )
                 field = at
             else:
                 if concurrency is not None or timeout is not None:
@@ -378,7 +377,8 @@ class App:
             for each of several streams, in a list, or one for all.
         how: ``"inner"``; ``"left"``, which also calls the function for a left event once nothing more can meet it, with None
             for each side that has not; or, of two streams, ``"full"``, which does so for both sides.
-        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``, the left one's first.
+        at: the fields that hold the events' times, where the streams are no sources with an ``event_time``, the left one's
+            first.
         max_held: the most events that an instance may hold; one more is dead-lettered, with its error. As many as come, unless
             given.
         dialect: ``"query"`` has Spark plan it, with the same results; the function is then called once, with objects whose
@@ -421,8 +421,15 @@ class App:
         intervals = _one_each(within, rights)
         note = f"join {', '.join(map(interval_text, dict.fromkeys(intervals)))}, {how}"
         if not _asks_for_query(f"Join of {left.name}", dialect):
-            return self._joined(streams, key, emits, at, name, note,
-                                lambda label, pair, times: interval_join(label, pair, streams, times, intervals, how, max_held))  # fmt: skip
+            return self._joined(
+                streams,
+                key,
+                emits,
+                at,
+                name,
+                note,
+                lambda label, pair, times: interval_join(label, pair, streams, times, intervals, how, max_held),
+            )
 
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "join"))
@@ -499,8 +506,15 @@ class App:
         [1.1]
         """
         streams = (left, table)
-        return self._joined(streams, key, emits, at, name, f"join with the latest, {how}",
-                            lambda label, pair, times: latest_join(label, pair, streams, times, within, how, max_held))  # fmt: skip
+        return self._joined(
+            streams,
+            key,
+            emits,
+            at,
+            name,
+            f"join with the latest, {how}",
+            lambda label, pair, times: latest_join(label, pair, streams, times, within, how, max_held),
+        )
 
     @checked()
     def lookup(
@@ -555,9 +569,7 @@ class App:
         columns = (key,) if isinstance(key, str) else tuple(key)
         fields = columns if by is None else (by,) if isinstance(by, str) else tuple(by)
         if not columns or len(fields) != len(columns):
-            raise TopologyError(
-                f"A lookup by {', '.join(fields)} needs as many columns as key= names ({', '.join(columns)})."
-            )
+            raise TopologyError(f"A lookup by {', '.join(fields)} needs as many columns as key= names ({', '.join(columns)}).")
         found = Table(table, row, columns, refresh)
 
         def decorate(pair: Pair) -> Pair:
@@ -673,17 +685,21 @@ class App:
         """
         label = name or f"{into.name}Once"
         if into.event_type is not inputs.event_type:
-            raise TopologyError(
-                f"Element {label}: {into.name} must carry {inputs.event_type.__name__}, as {inputs.name} does."
-            )
+            raise TopologyError(f"Element {label}: {into.name} must carry {inputs.event_type.__name__}, as {inputs.name} does.")
         body = once(label, into, own_time(label, inputs, at), within)
         element = declare(body, "event", inputs, into, key=key, name=label, timers="event")
         self._elements.append(replace(element, note=f"once within {within}"))
 
     def _joined(
-        self, streams: Sequence[Stream[Any]], key: str | Sequence[str], emits: Streams, at: Sequence[str | None], name: str | None,
-        note: str, make: Callable[[str, Any, Sequence[str]], type[Any]],
-    ) -> Callable[[Pair], Pair]:  # fmt: skip
+        self,
+        streams: Sequence[Stream[Any]],
+        key: str | Sequence[str],
+        emits: Streams,
+        at: Sequence[str | None],
+        name: str | None,
+        note: str,
+        make: Callable[[str, Any, Sequence[str]], type[Any]],
+    ) -> Callable[[Pair], Pair]:
         def decorate(pair: Pair) -> Pair:
             label = str(name or getattr(pair, "__name__", "join"))
             if not isinstance(at, list | tuple) or len(at) > len(streams):
@@ -713,10 +729,10 @@ class App:
     ) -> Callable[[Body], Body]:
         """Declare a PE in the batch dialect: ``pyarrow.RecordBatch`` in, ``RecordBatch`` out, or a dict of columns.
 
-        With ``key`` and ``state`` the function gets three arguments, and may return None where it emits nothing: the batch, whose
-        events are in the order of their delivery; ``at``, an ``int64`` array with the place of each event's instance; and the
-        `States` of these instances. Batches may be cut anywhere, so what it does for two in turn must be what it does for both
-        in one. Rows of the result as many as the events, or as the instances, are taken to descend from these, in order.
+        With ``key`` and ``state`` the function gets three arguments, and may return None where it emits nothing: the batch,
+        whose events are in the order of their delivery; ``at``, an ``int64`` array with the place of each event's instance; and
+        the `States` of these instances. Batches may be cut anywhere, so what it does for two in turn must be what it does for
+        both in one. Rows of the result as many as the events, or as the instances, are taken to descend from these, in order.
 
         Parameters
         ----------

@@ -16,8 +16,13 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 WORDS = {
     "Stream": "stream, as app.stream(...) and app.source(...) return one",
     "Windowing": "window, as Tumbling('10 s'), Sliding, Session, Count or Global",
-    "Connection": "connector", "NoneType": "None", "str": "text", "int": "whole number", "float": "number", "bool": "True or False",
-}  # fmt: skip
+    "Connection": "connector",
+    "NoneType": "None",
+    "str": "text",
+    "int": "whole number",
+    "float": "number",
+    "bool": "True or False",
+}
 """What classes are called, by their names."""
 
 
@@ -61,11 +66,7 @@ def checked(*later: str) -> Callable[[Call], Call]:
 
 
 def _misfits(
-    call: Any,
-    signature: inspect.Signature,
-    hints: dict[str, Any],
-    bound: inspect.BoundArguments,
-    later: tuple[str, ...],
+    call: Any, signature: inspect.Signature, hints: dict[str, Any], bound: inspect.BoundArguments, later: tuple[str, ...]
 ) -> Iterator[str]:
     """What is said of each argument that is not what its annotation says."""
     called = bound.arguments.get("name")
@@ -156,10 +157,4 @@ def shown(value: Any) -> str:
 
 
 def _class_of(hint: Any) -> type:
-    return (
-        cast(type, hint.__bound__ or object)
-        if isinstance(hint, TypeVar)
-        else hint
-        if isinstance(hint, type)
-        else object
-    )
+    return cast(type, hint.__bound__ or object) if isinstance(hint, TypeVar) else hint if isinstance(hint, type) else object

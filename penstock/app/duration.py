@@ -6,13 +6,21 @@ from datetime import timedelta
 from penstock.errors import ConfigurationError
 
 SECONDS_PER_UNIT = {
-    "us": 1e-6, "microsecond": 1e-6,
-    "ms": 1e-3, "millisecond": 1e-3,
-    "s": 1.0, "sec": 1.0, "second": 1.0,
-    "m": 60.0, "min": 60.0, "minute": 60.0,
-    "h": 3600.0, "hour": 3600.0,
-    "d": 86400.0, "day": 86400.0,
-}  # fmt: skip
+    "us": 1e-6,
+    "microsecond": 1e-6,
+    "ms": 1e-3,
+    "millisecond": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+}
 
 Duration = str | float | int | timedelta
 
@@ -49,6 +57,4 @@ def _parse(text: str) -> float:
                 return float(number) * factor
         except ValueError:
             pass
-    raise ConfigurationError(
-        f"{text!r} is not a duration: write a number and a unit, such as '250 ms', '10 s' or '1 hour'."
-    )
+    raise ConfigurationError(f"{text!r} is not a duration: write a number and a unit, such as '250 ms', '10 s' or '1 hour'.")

@@ -29,7 +29,8 @@ class EarlierForm(msgspec.Struct, frozen=True):
     ----------
     fields: of the stored state, in their order. by_place: whether it lies as a list of their values.
     fitting: the fields that today's class has, too, and reads as they are. whole: whether it is today's shape again.
-    tag: the field that held the class's tag, if it had one. omitted: MessagePack of the defaults that were left out of what is stored.
+    tag: the field that held the class's tag, if it had one. omitted: MessagePack of the defaults that were left out of what is
+        stored.
     """
 
     fields: tuple[str, ...]
@@ -69,9 +70,13 @@ def _form(old: Shape, new: Shape) -> EarlierForm:
     fitting = [name for name, (shape, _) in before.items() if name in now and _fits(shape, now[name])]
     tag = old[1].get("tag")
     return EarlierForm(
-        tuple(before), old[0] == "places", frozenset(fitting), is_same(old, new), None if tag is None else tag[0],
+        tuple(before),
+        old[0] == "places",
+        frozenset(fitting),
+        is_same(old, new),
+        None if tag is None else tag[0],
         tuple((name, bytes.fromhex(value)) for name, value in old[1].get("omitted", {}).items() if HEX.fullmatch(value)),
-    )  # fmt: skip
+    )
 
 
 def _fits(shape: Shape, field: Sequence[Any]) -> bool:

@@ -81,9 +81,7 @@ class WindowContext:
 
     @due.setter
     def due(self, due: float | None) -> None:
-        raise TypeError(
-            "A window has no timer but its end: use an element without a window for set_timer and cancel_timer."
-        )
+        raise TypeError("A window has no timer but its end: use an element without a window for set_timer and cancel_timer.")
 
 
 class ProcessingElement(msgspec.Struct, dict=True):
@@ -138,10 +136,10 @@ class ProcessingElement(msgspec.Struct, dict=True):
 
         Parameters
         ----------
-        old: the stored fields by the names that are stored (of ``rename=``, the encoded ones), whichever version has stored them. Those that this class has, too, and reads, are
-            of its types; the others as MessagePack has them: texts for decimals, UUIDs and durations, lists for sets and tuples, dicts
-            for events; one that cannot be had without its type (a dict whose keys are events) is absent. What is put into a field
-            so is read as the field's type.
+        old: the stored fields by the names that are stored (of ``rename=``, the encoded ones), whichever version has stored
+            them. Those that this class has, too, and reads, are of its types; the others as MessagePack has them: texts for
+            decimals, UUIDs and durations, lists for sets and tuples, dicts for events; one that cannot be had without its type
+            (a dict whose keys are events) is absent. What is put into a field so is read as the field's type.
         """
         raise NotImplementedError
 
@@ -312,8 +310,8 @@ def _awaiting(element: Element, concurrency: int | None, timeout: Duration | Non
         if concurrency is None and timeout is None:
             return element
         raise TopologyError(
-            f"Element {element.name}: concurrency= and timeout= are bounds of asynchronous calls, and it makes none: write async def, "
-            "or leave them out."
+            f"Element {element.name}: concurrency= and timeout= are bounds of asynchronous calls, and it makes none: write "
+            "async def, or leave them out."
         )
     at_once = CONCURRENCY if concurrency is None else concurrency
     longest = TIMEOUT_S if timeout is None else seconds(timeout)
@@ -383,9 +381,11 @@ def _check_hooks(element: Element) -> None:
             check_function(element.on_timer, 1, f"Element {name}: on_timer", "it must accept the states that are due")
         return
     for hook, given, example in (
-        ("on_event", 2, "def on_event(self, event)"), ("on_batch", 1, "def on_batch(self)"),
-        ("on_timer", 1, "def on_timer(self)"), ("on_interval", 1, "def on_interval(self)"),
-    ):  # fmt: skip
+        ("on_event", 2, "def on_event(self, event)"),
+        ("on_batch", 1, "def on_batch(self)"),
+        ("on_timer", 1, "def on_timer(self)"),
+        ("on_interval", 1, "def on_interval(self)"),
+    ):
         if overrides(prototype, hook):
             awaited = hook == "on_event"
             check_function(
@@ -395,7 +395,8 @@ def _check_hooks(element: Element) -> None:
     if overrides(prototype, "migrate"):
         if not isinstance(getattr_static(prototype, "migrate"), classmethod):
             raise TopologyError(
-                f"Element {name}: migrate makes an instance, so there is none yet: write it as @classmethod def migrate(cls, old)."
+                f"Element {name}: migrate makes an instance, so there is none yet: write it as @classmethod def migrate(cls, "
+                "old)."
             )
         check_function(prototype.migrate, 1, f"Element {name}: migrate", "write it as def migrate(cls, old)")
 
@@ -408,9 +409,7 @@ def refuse_migrate(name: str, body: type[ProcessingElement], what: str) -> None:
     TopologyError: names the element.
     """
     if overrides(body, "migrate"):
-        raise TopologyError(
-            f"Element {name} has migrate, which would never be called: {what} is kept as it is; leave it out."
-        )
+        raise TopologyError(f"Element {name} has migrate, which would never be called: {what} is kept as it is; leave it out.")
 
 
 def check_cases(element: Element) -> None:
@@ -426,8 +425,8 @@ def check_cases(element: Element) -> None:
             other = by_case.setdefault(field.lower(), field)
             if other != field:
                 raise TopologyError(
-                    f"Element {element.name}: {other} and {field} of {stream.event_type.__name__} differ in case alone, and Spark, which "
-                    "plans the query dialect, takes them for one: rename one of them, or use another dialect."
+                    f"Element {element.name}: {other} and {field} of {stream.event_type.__name__} differ in case alone, and "
+                    "Spark, which plans the query dialect, takes them for one: rename one of them, or use another dialect."
                 )
 
 
@@ -454,9 +453,7 @@ def check_methods(name: str, prototype: type[ProcessingElement], hooks: Sequence
     """
     for method in vars(prototype):
         if method in WINDOW_HOOKS[2:4] and method not in hooks:
-            raise TopologyError(
-                f"Element {name} has {method} but no window to close: add window=, as window=Tumbling('10 s')."
-            )
+            raise TopologyError(f"Element {name} has {method} but no window to close: add window=, as window=Tumbling('10 s').")
         meant = did_you_mean(method, hooks)
         if method not in hooks and callable(getattr(prototype, method)) and (meant or method.startswith("on_")):
             raise TopologyError(
@@ -502,6 +499,8 @@ def check_state(element: Element) -> None:
         missing = untold(field.type)
         if missing is not None:
             raise StateError(
-                f"Element {element.name}: state {field.name!r} holds {missing}, which would not come back as it was stored (an event "
-                "as a dict, a Decimal as a text): say what it holds by types that are kept, as list[float] or dict[str, Decimal]."
+                f"Element {element.name}: state {field.name!r} holds {missing}, which would not come back as it was stored "
+                "(an event "
+                "as a dict, a Decimal as a text): say what it holds by types that are kept, as list[float] or dict[str, "
+                "Decimal]."
             )

@@ -27,9 +27,7 @@ def check_function(function: Any, given: int, what: str, mend: str, *, awaited: 
     if not callable(function):
         raise TopologyError(f"{what} is {function!r}, which cannot be called: {mend}.")
     if is_asynchronous(function) and not awaited:
-        raise TopologyError(
-            f"{what} is asynchronous, and nothing here awaits it: {mend}, with def in place of async def."
-        )
+        raise TopologyError(f"{what} is asynchronous, and nothing here awaits it: {mend}, with def in place of async def.")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of what is not written in Python nothing is known

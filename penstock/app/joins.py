@@ -83,8 +83,8 @@ class Joining(Stepwise):
         """
         if self.max_held is not None and held >= self.max_held:
             raise StateError(
-                f"The join holds {held} events of the key {self.key!r}, which is as many as max_held= allows: raise it, or make "
-                "within= shorter."
+                f"The join holds {held} events of the key {self.key!r}, which is as many as max_held= allows: raise it, or "
+                "make within= shorter."
             )
 
 
@@ -174,7 +174,9 @@ class IntervalJoin(Joining):
         return [self.left, *map(self._held, self.sides)]
 
     def _ends(self) -> list[tuple[int, int]]:
-        """Until when the earliest of each list may be matched, and whose that is; a left one goes before what it may go with."""
+        """Until when the earliest of each list may be matched, and whose that is; a left one goes before what it may go
+        with.
+        """
         longest = max(0, *(side.upper for side in self.sides)) if len(self.sides) > 1 else 0
         last = max(side.upper for side in self.sides)
         ends = [(held.time + last, 0) for held in self.left[:1]]
@@ -236,9 +238,7 @@ class LatestJoin(Joining):
 
     def rearm(self) -> None:
         """Drop versions that are out of force."""
-        in_force = (
-            bisect_right(self.right, min([self._mark, *(held.time for held in self.left[:1])]), key=held_time) - 1
-        )
+        in_force = bisect_right(self.right, min([self._mark, *(held.time for held in self.left[:1])]), key=held_time) - 1
         del self.right[: max(0, in_force)]
         self._arm()
 
@@ -297,9 +297,14 @@ class Once(Stepwise):
 
 
 def interval_join(
-    name: str, pair: Pairing, streams: Sequence[Stream[Any]], times: Sequence[str], intervals: Sequence[Interval], how: How,
+    name: str,
+    pair: Pairing,
+    streams: Sequence[Stream[Any]],
+    times: Sequence[str],
+    intervals: Sequence[Interval],
+    how: How,
     max_held: int | None,
-) -> type[IntervalJoin]:  # fmt: skip
+) -> type[IntervalJoin]:
     """The prototype of an interval join.
 
     Parameters
@@ -313,10 +318,7 @@ def interval_join(
     check_how(name, how, ("inner", "left", "full") if len(streams) == 2 else ("inner", "left"))
     sides = tuple(
         Side(
-            "right" if len(streams) == 2 else f"right{number}",
-            stream.event_type,
-            attrgetter(time),
-            *interval_of(name, within),
+            "right" if len(streams) == 2 else f"right{number}", stream.event_type, attrgetter(time), *interval_of(name, within)
         )
         for number, (stream, time, within) in enumerate(zip(streams[1:], times[1:], intervals, strict=True))
     )
@@ -327,9 +329,14 @@ def interval_join(
 
 
 def latest_join(
-    name: str, pair: Pairing, streams: Sequence[Stream[Any]], times: Sequence[str], within: Duration | None, how: How,
+    name: str,
+    pair: Pairing,
+    streams: Sequence[Stream[Any]],
+    times: Sequence[str],
+    within: Duration | None,
+    how: How,
     max_held: int | None,
-) -> type[LatestJoin]:  # fmt: skip
+) -> type[LatestJoin]:
     """The prototype of a join with the latest version.
 
     Raises
@@ -340,9 +347,17 @@ def latest_join(
     bound = None if within is None else round(seconds(within) * SECOND)
     left_time, right_time = map(attrgetter, times)
     return _joining(
-        LatestJoin, name, pair, streams, ["right"], how,
-        left_time=left_time, right_time=right_time, within=bound, max_held=max_held,
-    )  # fmt: skip
+        LatestJoin,
+        name,
+        pair,
+        streams,
+        ["right"],
+        how,
+        left_time=left_time,
+        right_time=right_time,
+        within=bound,
+        max_held=max_held,
+    )
 
 
 def once(name: str, into: Stream[Any], time: str, within: Duration) -> type[Once]:
@@ -367,9 +382,7 @@ def interval_of(name: str, within: Interval) -> tuple[int, int]:
     """
     lower, upper = map(_signed, within)
     if lower > upper:
-        raise TopologyError(
-            f"Join {name}: within=({within[0]!r}, {within[1]!r}) is no interval; give the lesser end first."
-        )
+        raise TopologyError(f"Join {name}: within=({within[0]!r}, {within[1]!r}) is no interval; give the lesser end first.")
     return lower, upper
 
 
@@ -379,22 +392,26 @@ def interval_text(within: Interval) -> str:
 
 
 def _joining(
-    base: type[Any], name: str, pair: Pairing, streams: Sequence[Stream[Any]], held: Sequence[str], how: How, *, max_held: int | None,
+    base: type[Any],
+    name: str,
+    pair: Pairing,
+    streams: Sequence[Stream[Any]],
+    held: Sequence[str],
+    how: How,
+    *,
+    max_held: int | None,
     **more: Any,
-) -> type[Any]:  # fmt: skip
+) -> type[Any]:
     kinds = [stream.event_type for stream in streams]
     for place, stream in enumerate(streams):
         if stream.event_type in kinds[:place]:
             first = streams[kinds.index(stream.event_type)]
             raise TopologyError(
-                f"Join {name}: {first.name} and {stream.name} both carry {stream.event_type.__name__}, by which they cannot be told "
-                "apart: give one of them an event type of its own."
+                f"Join {name}: {first.name} and {stream.name} both carry {stream.event_type.__name__}, by which they cannot "
+                "be told apart: give one of them an event type of its own."
             )
     check_function(
-        pair,
-        len(streams),
-        f"Join {name}",
-        "decorate a function of an event of each stream, which yields what they make",
+        pair, len(streams), f"Join {name}", "decorate a function of an event of each stream, which yields what they make"
     )
     if max_held is not None and (type(max_held) is not int or max_held < 1):
         raise TopologyError(f"Join {name}: max_held={max_held!r}; give a whole number above zero.")
@@ -403,9 +420,12 @@ def _joining(
         for field, kind in zip(("left", *held), kinds, strict=True)
     ]
     made: type[Any] = msgspec.defstruct(
-        name, fields, bases=(base,), dict=True,
+        name,
+        fields,
+        bases=(base,),
+        dict=True,
         namespace={"left_type": kinds[0], "pair": staticmethod(pair), "how": how, "max_held": max_held, **more},
-    )  # fmt: skip
+    )
     return made
 
 

@@ -52,9 +52,7 @@ def check_fields(name: str, stream: Stream[Any], fields: Sequence[str], table: T
     own, theirs = field_types(stream.event_type), field_types(table.row)
     for field, column in zip(fields, table.key, strict=True):
         if field not in own:
-            raise TopologyError(
-                f"Element {name}: {stream.name} has no field {field!r} to look up by; it has {', '.join(own)}."
-            )
+            raise TopologyError(f"Element {name}: {stream.name} has no field {field!r} to look up by; it has {', '.join(own)}.")
         if own[field] != theirs[column]:
             raise TopologyError(
                 f"Element {name}: {field} of {stream.name} is {own[field]}, and {column} of the table is {theirs[column]}, so "

@@ -65,9 +65,7 @@ class Ordered(Stepwise):
         name, time_of = self.times[type(event)]
         time = microseconds(time_of(event))
         if time < of_watermark(self._context.fired):
-            raise LateEventError(
-                f"the event is of {moment(time).isoformat()}, and later ones have been handled in order"
-            )
+            raise LateEventError(f"the event is of {moment(time).isoformat()}, and later ones have been handled in order")
         insort(getattr(self, name), Held(event, time), key=held_time)
         self.in_a_row = 0
         self.rearm()
@@ -121,7 +119,9 @@ class Ordered(Stepwise):
         self._context.due = min([*ends, *([] if self.wake is None else [self.wake])], default=None)
 
     def _next(self) -> tuple[int, str | None] | None:
-        """The time of what comes next, and the field of its event; None for the body's timer, which comes before events of its time."""
+        """The time of what comes next, and the field of its event; None for the body's timer, which comes before events of its
+        time.
+        """
         mark = of_watermark(self._context.watermark)
         heads = [(held[0].time, name) for name, held in self._held().items() if held and held[0].time < mark]
         first = min(heads, default=None)
@@ -170,14 +170,9 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
             "or on_timer, and not in on_batch or on_interval."
         )
     if element.expires is not None:
-        raise TopologyError(
-            f"Element {element.name} holds events until they are in order, which expires= would lose: drop it."
-        )
+        raise TopologyError(f"Element {element.name} holds events until they are in order, which expires= would lose: drop it.")
     kinds = [stream.event_type for stream in element.inputs]
-    times = {
-        kind: (f"held{number}", attrgetter(field))
-        for number, (kind, field) in enumerate(zip(kinds, fields, strict=True))
-    }
+    times = {kind: (f"held{number}", attrgetter(field)) for number, (kind, field) in enumerate(zip(kinds, fields, strict=True))}
     if len(times) < len(kinds):
         raise TopologyError(
             f"Element {element.name} gets its events in order: give each of its inputs an event type of its own."
@@ -187,8 +182,12 @@ def in_order(element: Element, fields: Sequence[str]) -> Element:
         for number, kind in enumerate(kinds)
     ]
     made: Any = msgspec.defstruct(
-        prototype.__name__, [("inner", prototype, msgspec.field(default_factory=prototype)), *held], bases=(Ordered,),
-        module=prototype.__module__, dict=True, namespace={"body": prototype, "times": times},
-    )  # fmt: skip
+        prototype.__name__,
+        [("inner", prototype, msgspec.field(default_factory=prototype)), *held],
+        bases=(Ordered,),
+        module=prototype.__module__,
+        dict=True,
+        namespace={"body": prototype, "times": times},
+    )
     note = f"{element.note}, in order" if element.note else "in order"
     return replace(element, body=made, timers="event", note=note, ordered=True)

@@ -44,9 +44,7 @@ class Parameter:
                 return {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}[text.lower()]
             return kind(text)
         except (ValueError, KeyError):
-            raise ConfigurationError(
-                f"--{self.name} {self._shown(text)}: a value of type {kind.__name__} is needed."
-            ) from None
+            raise ConfigurationError(f"--{self.name} {self._shown(text)}: a value of type {kind.__name__} is needed.") from None
 
     def _shown(self, value: Any) -> str:
         return "***" if is_secret(self.name) else str(value)

@@ -86,9 +86,14 @@ class Matching(Stepwise):
 
 
 def matching(
-    name: str, event: type[Event], time: str, then: Sequence[Condition], without: Condition | None, within: Duration,
+    name: str,
+    event: type[Event],
+    time: str,
+    then: Sequence[Condition],
+    without: Condition | None,
+    within: Duration,
     found: Callable[..., Emitted],
-) -> type[Matching]:  # fmt: skip
+) -> type[Matching]:
     """The prototype of a pattern.
 
     Raises
@@ -103,7 +108,8 @@ def matching(
         or not (without is None or callable(without))
     ):
         raise TopologyError(
-            f"Pattern {name}: give two or more functions of an event as steps, as then=[is_small, is_large], and without= as one."
+            f"Pattern {name}: give two or more functions of an event as steps, as then=[is_small, is_large], and without= as "
+            "one."
         )
     for number, condition in enumerate((*then, *(() if without is None else (without,))), 1):
         label = f"step {number}" if number <= len(then) else "without="
@@ -114,11 +120,17 @@ def matching(
     if not span:
         raise TopologyError(f"Pattern {name}: within={within!r} is no time; give a longer one.")
     made: Any = msgspec.defstruct(
-        name, [("begun", list[list[event]], msgspec.field(default_factory=list))], bases=(Matching,), dict=True,  # type: ignore[valid-type]
+        name,
+        [("begun", list[list[event]], msgspec.field(default_factory=list))],  # type: ignore[valid-type]
+        bases=(Matching,),
+        dict=True,
         namespace={
-            "then": tuple(then), "without": None if without is None else staticmethod(without), "within": span,
-            "time_of": attrgetter(time), "found": staticmethod(found),
+            "then": tuple(then),
+            "without": None if without is None else staticmethod(without),
+            "within": span,
+            "time_of": attrgetter(time),
+            "found": staticmethod(found),
         },
-    )  # fmt: skip
+    )
     prototype: type[Matching] = made
     return prototype

@@ -138,9 +138,7 @@ def _size(node: Node, routes: list[Route]) -> tuple[float, float]:
 
 def _width(text: str, size: int) -> float:
     """About how wide a text is in a sans-serif font, rather too wide."""
-    em = sum(
-        0.34 if c in "iljtfr.,:;'|!()[] " else 0.95 if c in "mwMW@" else 0.74 if c.isupper() else 0.6 for c in text
-    )
+    em = sum(0.34 if c in "iljtfr.,:;'|!()[] " else 0.95 if c in "mwMW@" else 0.74 if c.isupper() else 0.6 for c in text)
     return em * size
 
 
@@ -174,7 +172,8 @@ def _arrows(routes: list[Route], places: dict[str, Place], groups: dict[str, str
     for (box, label), y in leaving.items():
         x = places[box].x + places[box].width + PAD / 4
         lines.append(
-            f'<text x="{x:.0f}" y="{y - 5:.0f}" data-stream="{escape(label)}" font-size="{LABEL}" fill="{INK}">{escape(label)}</text>\n'
+            f'<text x="{x:.0f}" y="{y - 5:.0f}" data-stream="{escape(label)}" font-size="{LABEL}" '
+            f'fill="{INK}">{escape(label)}</text>\n'
         )
     return "".join(lines)
 
@@ -193,8 +192,9 @@ def _box(node: Node, place: Place) -> str:
         else ""
     )
     return (
-        f'<g data-node="{escape(node.identity)}" class="{node.kind}">{_shape(node.kind, place)}\n{text} y="{middle - 3:.0f}" font-size="{TITLE}" fill="{INK}">{escape(node.title)}</text>\n'
-        f'{text} y="{middle + 16:.0f}" font-size="{NOTE}" fill="{FAINT}">{escape(node.note)}</text>{group}</g>\n'
+        f'<g data-node="{escape(node.identity)}" class="{node.kind}">{_shape(node.kind, place)}\n{text} y="{middle - 3:.0f}" '
+        f'font-size="{TITLE}" fill="{INK}">{escape(node.title)}</text>\n{text} y="{middle + 16:.0f}" font-size="{NOTE}" '
+        f'fill="{FAINT}">{escape(node.note)}</text>{group}</g>\n'
     )
 
 

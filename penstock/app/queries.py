@@ -1,4 +1,6 @@
-"""Windows and joins that Spark is to plan: what is declared, in the words of the event dialect, and what Spark has no words for."""
+"""Windows and joins that Spark is to plan: what is declared, in the words of the event dialect, and what Spark has no words
+for.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +17,20 @@ WordsOf = Literal["event", "query"]
 """The dialects in which windows and joins can be declared."""
 
 PLANNED: frozenset[type[Reducer[Any]]] = frozenset(
-    (ours.count, ours.sum, ours.mean, ours.min, ours.max, ours.first, ours.last, ours.top, ours.distinct, ours.approx_distinct,
-     ours.collect)
-)  # fmt: skip
+    (
+        ours.count,
+        ours.sum,
+        ours.mean,
+        ours.min,
+        ours.max,
+        ours.first,
+        ours.last,
+        ours.top,
+        ours.distinct,
+        ours.approx_distinct,
+        ours.collect,
+    )
+)
 """The reducers that Spark has functions for; others are Python."""
 
 
@@ -57,14 +70,20 @@ class JoinQuery:
 
 
 def window_query(
-    name: str, source: Stream[Any], key: tuple[str, ...], window: Windowing, into: Stream[Any],
-    reducers: Mapping[str, Reducer[Any]], results: str,
-) -> Element:  # fmt: skip
+    name: str,
+    source: Stream[Any],
+    key: tuple[str, ...],
+    window: Windowing,
+    into: Stream[Any],
+    reducers: Mapping[str, Reducer[Any]],
+    results: str,
+) -> Element:
     """An element that Spark plans; what does not fit in any dialect has been refused.
 
     Raises
     ------
-    TopologyError: Spark has no such window or reducer, or judges lateness otherwise; or the source has no event time, or keeps what is late.
+    TopologyError: Spark has no such window or reducer, or judges lateness otherwise; or the source has no event time, or keeps
+        what is late.
     """
     event_dialect = "leave out dialect='query', for the event dialect has it"
     planned = window.planned()
@@ -79,9 +98,7 @@ def window_query(
     for each, reducer in reducers.items():
         if type(reducer) not in PLANNED:
             kind = type(reducer).__name__
-            raise TopologyError(
-                f"Aggregate {name}: {each}={kind}(...) is Python, which Spark cannot plan; {event_dialect}."
-            )
+            raise TopologyError(f"Aggregate {name}: {each}={kind}(...) is Python, which Spark cannot plan; {event_dialect}.")
     time = _time(f"Aggregate {name}", source, window.at)
     spans = tuple(span for span in ("start", "end") if span in into.event_type.__struct_fields__)
     spans = tuple(span for span in spans if span not in reducers and span not in key)
@@ -90,9 +107,16 @@ def window_query(
 
 
 def join_query(
-    name: str, pair: Any, sides: tuple[Stream[Any], ...], key: tuple[str, ...], at: tuple[str | None, ...],
-    interval: tuple[int, int], how: Any, emits: Stream[Any] | Sequence[Stream[Any]], note: str,
-) -> Element:  # fmt: skip
+    name: str,
+    pair: Any,
+    sides: tuple[Stream[Any], ...],
+    key: tuple[str, ...],
+    at: tuple[str | None, ...],
+    interval: tuple[int, int],
+    how: Any,
+    emits: Stream[Any] | Sequence[Stream[Any]],
+    note: str,
+) -> Element:
     """An element that Spark plans.
 
     Raises

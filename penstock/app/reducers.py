@@ -1,8 +1,8 @@
 """What is made of the events of a window: counts, sums, extremes, lists. See `App.aggregate`.
 
 Each reducer keeps a state for a window and merges the states of two parts of one. Results do not depend on the order in
-which events come, except for ties of `first`, `last` and `top` within a microsecond, the last digits of sums of floats, and a `fold`
-whose step does not commute.
+which events come, except for ties of `first`, `last` and `top` within a microsecond, the last digits of sums of floats, and a
+`fold` whose step does not commute.
 """
 
 # ruff: noqa: N801 - they are called as the functions whose names they have
@@ -58,10 +58,7 @@ class Reducer(ABC, Generic[State]):
     def where(self, wanted: Callable[[Any], Any]) -> Self:
         """A reducer of those events only for which a function is true; of several functions, all."""
         check_plain_function(
-            wanted,
-            1,
-            f"{type(self).__name__}().where(...)",
-            "give a function of an event, as lambda bid: bid.price > 10",
+            wanted, 1, f"{type(self).__name__}().where(...)", "give a function of an event, as lambda bid: bid.price > 10"
         )
         made = copy.copy(self)
         made.wanted = wanted if self.wanted is None else _Both(self.wanted, wanted)
@@ -204,9 +201,7 @@ class _Chosen(Reducer[Any]):
         return None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
-        return (
-            value if state is None or (value is not None and self._better(in_order(value), in_order(state))) else state
-        )
+        return value if state is None or (value is not None and self._better(in_order(value), in_order(state))) else state
 
     def merge(self, state: Any, later: Any) -> Any:
         return self.add(state, later, 0)
@@ -354,8 +349,8 @@ class distinct(Reducer[set[Any]]):
 class approx_distinct(Reducer[bytes]):
     """About how many values a field has, by a sketch of at most 4.2 kB however many they are.
 
-    It is exact to some hundred values; beyond, the standard error is 1.6% (HyperLogLog with 4,096 registers; Flajolet et al., AofA
-    2007, as DataSketches has it). It needs the extra ``sketches``.
+    It is exact to some hundred values; beyond, the standard error is 1.6% (HyperLogLog with 4,096 registers; Flajolet et al.,
+    AofA 2007, as DataSketches has it). It needs the extra ``sketches``.
 
     Raises
     ------
@@ -374,9 +369,7 @@ class approx_distinct(Reducer[bytes]):
         members = _without_none(self.value_type(event))
         if len(members) != 1 or members[0] not in _COUNTABLE:
             names = ", ".join(kind.__name__ for kind in _COUNTABLE if kind is not type(None))
-            raise TopologyError(
-                f"approx_distinct({self.field!r}) is of {event.__name__}, where that is none of {names}."
-            )
+            raise TopologyError(f"approx_distinct({self.field!r}) is of {event.__name__}, where that is none of {names}.")
         return bytes
 
     def start(self) -> bytes:
@@ -436,16 +429,10 @@ class fold(Reducer[Any]):
 
     @checked()
     def __init__(
-        self,
-        initial: Any,
-        step: Callable[[Any, Any], Any],
-        merge: Callable[[Any, Any], Any] | None = None,
-        kind: Any = None,
+        self, initial: Any, step: Callable[[Any, Any], Any], merge: Callable[[Any, Any], Any] | None = None, kind: Any = None
     ) -> None:
         super().__init__()
-        check_plain_function(
-            step, 2, "fold(): its step", "give a function of the state and an event that returns the state"
-        )
+        check_plain_function(step, 2, "fold(): its step", "give a function of the state and an event that returns the state")
         if merge is not None:
             check_plain_function(merge, 2, "fold(): its merge", "give a function of two states that returns one")
         self._initial, self._step, self._merge = initial, step, merge
@@ -459,7 +446,8 @@ class fold(Reducer[Any]):
     def kind(self, event: type[Event]) -> Any:
         if self._kind in (list, dict, set, tuple, type(None)):
             raise TopologyError(
-                f"fold({self._initial!r}, ...) keeps a {self._kind.__name__} and does not say of what: add kind=, as kind=list[float]."
+                f"fold({self._initial!r}, ...) keeps a {self._kind.__name__} and does not say of what: add kind=, as "
+                "kind=list[float]."
             )
         return self._kind
 

@@ -1,7 +1,8 @@
 """The shape in which a type's values are stored, in full, and whether values of one shape can be read as another.
 
-Values lie in MessagePack as msgspec writes them: fields of events by name, those of tuples by place, an enumeration's member as its
-value. What is stored is never rewritten as a whole, so a type must be able to read what any earlier version of it has written.
+Values lie in MessagePack as msgspec writes them: fields of events by name, those of tuples by place, an enumeration's member as
+its value. What is stored is never rewritten as a whole, so a type must be able to read what any earlier version of it has
+written.
 """
 
 from collections.abc import Mapping
@@ -19,14 +20,28 @@ WIDER = {("int", "float")}
 """Scalars, the first of which is read as the second, as Python would."""
 
 SCALARS: Mapping[type[inspect.Type], str] = {
-    inspect.AnyType: "any", inspect.NoneType: "none", inspect.BoolType: "bool", inspect.IntType: "int", inspect.FloatType: "float",
-    inspect.StrType: "str", inspect.BytesType: "bytes", inspect.ByteArrayType: "bytes", inspect.MemoryViewType: "bytes",
-    inspect.DateType: "date", inspect.TimeDeltaType: "timedelta", inspect.UUIDType: "UUID", inspect.DecimalType: "Decimal",
-    inspect.RawType: "raw", inspect.ExtType: "ext",
-}  # fmt: skip
+    inspect.AnyType: "any",
+    inspect.NoneType: "none",
+    inspect.BoolType: "bool",
+    inspect.IntType: "int",
+    inspect.FloatType: "float",
+    inspect.StrType: "str",
+    inspect.BytesType: "bytes",
+    inspect.ByteArrayType: "bytes",
+    inspect.MemoryViewType: "bytes",
+    inspect.DateType: "date",
+    inspect.TimeDeltaType: "timedelta",
+    inspect.UUIDType: "UUID",
+    inspect.DecimalType: "Decimal",
+    inspect.RawType: "raw",
+    inspect.ExtType: "ext",
+}
 LISTS: Mapping[type[inspect.Type], str] = {
-    inspect.ListType: "list", inspect.SetType: "set", inspect.FrozenSetType: "set", inspect.VarTupleType: "tuple of any length"
-}  # fmt: skip
+    inspect.ListType: "list",
+    inspect.SetType: "set",
+    inspect.FrozenSetType: "set",
+    inspect.VarTupleType: "tuple of any length",
+}
 UNTOLD = {"any": "anything", "raw": "msgspec.Raw", "ext": "msgspec.msgpack.Ext"}
 BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
 LOWER, UPPER = ("gt", "ge", "min_length"), ("lt", "le", "max_length")
@@ -225,7 +240,9 @@ def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
     for name, (shape, required) in before["fields"].items():
         now = after["fields"].get(name)
         if now is None:
-            return f"{at} has stored the field {name!r} ({words(shape)}), which {after['name']} no longer has: it is {words(new)}"
+            return (
+                f"{at} has stored the field {name!r} ({words(shape)}), which {after['name']} no longer has: it is {words(new)}"
+            )
         if now[1] and not required:
             return f"{at}: field {name!r} had a default, which not every stored value holds, and has none now"
         trouble = misfit(shape, now[0], f"{at}.{name}")
@@ -233,7 +250,8 @@ def _misfit_by_name(old: Shape, new: Shape, at: str) -> str | None:
             return trouble
     for name, (shape, required) in after["fields"].items():
         if name not in before["fields"] and required:
-            return f"{at}: {after['name']} has a new field {name!r} ({words(shape)}) without a default, and what is stored lacks it"
+            new = f"{at}: {after['name']} has a new field {name!r} ({words(shape)})"
+            return f"{new} without a default, and what is stored lacks it"
     return _misfit_of_settings(before, after, at)
 
 
@@ -242,9 +260,7 @@ def _misfit_of_settings(before: Mapping[str, Any], after: Mapping[str, Any], at:
         if before.get(what) != after.get(what):
             return f"{at}: {'the tag' if what == 'tag' else 'forbid_unknown_fields'} of {after['name']} has changed"
     if not _only_more(before, after):
-        return (
-            f"{at}: omit_defaults of {after['name']}, or a default that it has left out of what is stored, has changed"
-        )
+        return f"{at}: omit_defaults of {after['name']}, or a default that it has left out of what is stored, has changed"
     return None
 
 
@@ -273,7 +289,5 @@ def _misfit_by_place(old: Shape, new: Shape, at: str) -> str | None:
 def _misfit_of_enum(old: Shape, new: Shape, at: str) -> str | None:
     gone = [name for name, value in old[2].items() if new[2].get(name) != value]
     return (
-        f"{_changed(old, new, at)}; what is stored of a member is its value, and {gone[0]} has that no longer"
-        if gone
-        else None
+        f"{_changed(old, new, at)}; what is stored of a member is its value, and {gone[0]} has that no longer" if gone else None
     )

@@ -18,9 +18,9 @@ MAKING_S, ENDING_S = 60.0, 5.0
 
 
 def shared(make: Callable[[], AsyncIterator[Thing]]) -> Callable[[], Awaitable[Thing]]:
-    """Decorate an async generator that makes something for all calls of a process: it is made when it is first awaited, and what
-    follows the ``yield`` is run when the process ends by itself; Spark ends its workers without that. If making it fails, so does
-    the call that awaits it, and the next tries again.
+    """Decorate an async generator that makes something for all calls of a process: it is made when it is first awaited, and
+    what follows the ``yield`` is run when the process ends by itself; Spark ends its workers without that. If making it fails,
+    so does the call that awaits it, and the next tries again.
 
     >>> @shared
     ... async def numbers():

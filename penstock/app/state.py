@@ -111,17 +111,13 @@ def _schema_of_query(element: Element, body: WindowQuery | JoinQuery) -> Schema:
     else:
         state = [shape_of(stream.event_type) for stream in element.inputs]
         means = {
-            "form": f"{body.how} join", "interval (us)": [body.lower, body.upper],
-            "fields of the times": [time.field for time in body.times], "inputs": [stream.name for stream in element.inputs],
+            "form": f"{body.how} join",
+            "interval (us)": [body.lower, body.upper],
+            "fields of the times": [time.field for time in body.times],
+            "inputs": [stream.name for stream in element.inputs],
             "late events": "by the micro-batch's own watermark",
-        }  # fmt: skip
-    return {
-        "stage": 0,
-        "kept": BY_SPARK,
-        "key": _key_of(element.inputs[0], body.key),
-        "means": means,
-        "state": state,
-    }
+        }
+    return {"stage": 0, "kept": BY_SPARK, "key": _key_of(element.inputs[0], body.key), "means": means, "state": state}
 
 
 def _key_of(stream: Stream[Any], fields: Sequence[str]) -> list[Any]:

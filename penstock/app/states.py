@@ -24,7 +24,8 @@ class States:
 
     Each field of the state is an attribute, an array with one place for each instance: ``int64``, ``float64`` and ``bool`` for
     numbers, ``datetime64[us]`` (UTC) and ``timedelta64[us]`` for times, where NaT stands for None, and ``object`` for texts and
-    bytes. Change the arrays in place, or assign others of the same length. Whole numbers wrap around beyond 64 bits, as NumPy's do.
+    bytes. Change the arrays in place, or assign others of the same length. Whole numbers wrap around beyond 64 bits, as NumPy's
+    do.
 
     Attributes
     ----------
@@ -93,15 +94,13 @@ def check_states(element: "Element") -> None:
             "those of all streams into one."
         )
     if element.on_timer is not None and not callable(element.on_timer):
-        raise TopologyError(
-            f"Element {name}: on_timer={element.on_timer!r} cannot be called; give a function of states."
-        )
+        raise TopologyError(f"Element {name}: on_timer={element.on_timer!r} cannot be called; give a function of states.")
     fields = field_types(element.inputs[0].event_type, annotated=True)
     for field in element.key:
         if field in fields and kind_of(fields[field]) is None:
             raise TopologyError(
-                f"Element {name}: key={field!r} is a list, a dict or an event, by which the batch dialect cannot tell rows apart; give "
-                "it a key of one value, or use the event dialect."
+                f"Element {name}: key={field!r} is a list, a dict or an event, by which the batch dialect cannot tell rows "
+                "apart; give it a key of one value, or use the event dialect."
             )
     _check_fields(name, state)
 
@@ -118,8 +117,8 @@ def _check_fields(name: str, state: Any) -> None:
         )
     if demanding(state):
         raise StateError(
-            f"Element {name}: {state.__name__} asks more of its fields than their types, and in arrays nothing asks: give it plain "
-            "types and no __post_init__, and test the values in the body; or use the event dialect."
+            f"Element {name}: {state.__name__} asks more of its fields than their types, and in arrays nothing asks: give it "
+            "plain types and no __post_init__, and test the values in the body; or use the event dialect."
         )
     annotations = field_types(state)
     for field in msgspec.structs.fields(state):
@@ -133,7 +132,8 @@ def _check_fields(name: str, state: Any) -> None:
         kind = array_kind(annotations[field.name])
         if kind is not None and not _fits(field.default, kind):
             raise StateError(
-                f"Element {name}: state {field.name!r} has the default {field.default!r}, which no array of {kind.name} can hold."
+                f"Element {name}: state {field.name!r} has the default {field.default!r}, which no array of {kind.name} can "
+                "hold."
             )
         if kind is None:
             numbers, others = (

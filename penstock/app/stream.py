@@ -35,9 +35,7 @@ class Stream(Generic[E]):
     def __init__(self, name: str, event_type: type[E]) -> None:
         check_event_type(event_type)
         if not name:
-            raise TopologyError(
-                "A stream has no name: give it one, for files, recordings and sentences call it by that."
-            )
+            raise TopologyError("A stream has no name: give it one, for files, recordings and sentences call it by that.")
         self.name = name
         self.event_type = event_type
 
@@ -88,9 +86,7 @@ class Source(Stream[E]):
         self.sample = sample
         self.event_time: EventTime | None = None
         if late not in ("dead-letter", "process", "drop"):
-            raise ConfigurationError(
-                f"Source {name}: late={late!r} is no policy; choose 'dead-letter', 'process' or 'drop'."
-            )
+            raise ConfigurationError(f"Source {name}: late={late!r} is no policy; choose 'dead-letter', 'process' or 'drop'.")
         wait = seconds(lateness)
         if event_time is not None:
             annotation = field_types(event_type).get(event_time)
@@ -103,9 +99,7 @@ class Source(Stream[E]):
         elif idle is not None:
             raise TopologyError(f"Source {name}: idle= lets the watermark go on, so it needs event_time='field'.")
         elif wait:
-            raise TopologyError(
-                f"Source {name}: lateness= is of the events' own times, so it needs event_time='field'."
-            )
+            raise TopologyError(f"Source {name}: lateness= is of the events' own times, so it needs event_time='field'.")
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ class Table:
         for name in self.key:
             if name not in field_types(row):
                 raise TopologyError(
-                    f"Table {self.shown}: its rows have no field {name!r} to be looked up by; they have {', '.join(field_types(row))}."
+                    f"Table {self.shown}: its rows have no field {name!r} to be looked up by; they have "
+                    f"{', '.join(field_types(row))}."
                 )
 
     def get(self, key: tuple[Any, ...]) -> Event | None:
@@ -156,8 +157,8 @@ class Table:
                     raise SourceError(f"Table {self.shown}: row {number} cannot be read: {records.fault}.")
                 if len(fields) > len(header):
                     raise SourceError(
-                        f"Table {self.shown}: row {number} has {len(fields)} fields, and its first line names {len(header)}; quote what "
-                        "holds a comma."
+                        f"Table {self.shown}: row {number} has {len(fields)} fields, and its first line names {len(header)}; "
+                        "quote what holds a comma."
                     )
                 if STRANGE in records.raw:
                     raise SourceError(f"Table {self.shown} cannot be read: row {number} is not in UTF-8; write it so.")
@@ -174,7 +175,9 @@ class Table:
             raise SourceError(f"Table {self.shown} does not fit {self.row.__name__}: {reason}.")
 
     def _columns(self) -> list[dict[str, Any]]:
-        """The rows of a Parquet file, by the columns that it has; one of another type is left as it is, for the rows to be refused."""
+        """The rows of a Parquet file, by the columns that it has; one of another type is left as it is, for the rows to be
+        refused.
+        """
         import pyarrow as pa  # only here, for the commands that need none of it are quick to start
         import pyarrow.parquet as pq
 
@@ -187,9 +190,7 @@ class Table:
         table = pq.read_table(self._place, columns=names, coerce_int96_timestamp_unit="us").combine_chunks()
         for number, field in enumerate(table.schema):
             kind = wanted.field(field.name).type
-            if (
-                pa.types.is_timestamp(field.type) and field.type.tz is None
-            ):  # a row's time has a zone where the file says so
+            if pa.types.is_timestamp(field.type) and field.type.tz is None:  # a row's time has a zone where the file says so
                 kind = pa.timestamp("us")
             if fits(field.type, kind, lengths=True):
                 parts = [fitted(part, kind) for part in table.column(number).chunks]
@@ -219,8 +220,10 @@ class Table:
 
     def _unreadable(self, error: Exception) -> SourceError:
         what = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        return SourceError(f"The table {self.shown} cannot be read ({what}); put it where this machine sees it, with columns "
-                           f"{', '.join(field_types(self.row))}.")  # fmt: skip
+        return SourceError(
+            f"The table {self.shown} cannot be read ({what}); put it where this machine sees it, with columns "
+            f"{', '.join(field_types(self.row))}."
+        )
 
 
 def _identity(key: tuple[Any, ...]) -> bytes:

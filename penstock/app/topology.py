@@ -8,13 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.description import (
-    Description,
-    ElementDescription,
-    EventTimeDescription,
-    SinkDescription,
-    StreamDescription,
-)
+from penstock.app.description import Description, ElementDescription, EventTimeDescription, SinkDescription, StreamDescription
 from penstock.app.element import Element, check_cases
 from penstock.app.stream import Sink, Source, Stream
 from penstock.errors import CyclicTopologyError, TopologyError
@@ -156,22 +150,31 @@ class Topology:
             self.application,
             [
                 StreamDescription(
-                    stream.name, stream.event_type.__name__,
+                    stream.name,
+                    stream.event_type.__name__,
                     {name: _spell(kind) for name, kind in field_types(stream.event_type).items()},
-                    isinstance(stream, Source), _event_time(stream),
+                    isinstance(stream, Source),
+                    _event_time(stream),
                 )
                 for stream in self.streams
             ],
             [
                 ElementDescription(
-                    element.name, element.dialect, list(element.key), [stream.name for stream in element.inputs],
-                    [stream.name for stream in element.emits], self.depths[element.name], element.every, element.expires,
-                    element.timers, element.note,
+                    element.name,
+                    element.dialect,
+                    list(element.key),
+                    [stream.name for stream in element.inputs],
+                    [stream.name for stream in element.emits],
+                    self.depths[element.name],
+                    element.every,
+                    element.expires,
+                    element.timers,
+                    element.note,
                 )
                 for element in self.elements
             ],
             [SinkDescription(sink.name, sink.stream.name) for sink in self.sinks],
-        )  # fmt: skip
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The description in JSON's types, for other tools."""
@@ -196,10 +199,7 @@ class Topology:
                         f"{stream.name}) has only {', '.join(fields)}."
                     )
 
-        kinds = {
-            tuple(field_types(stream.event_type)[part] for part in element.key): stream.name
-            for stream in element.inputs
-        }
+        kinds = {tuple(field_types(stream.event_type)[part] for part in element.key): stream.name for stream in element.inputs}
         if len(kinds) > 1:
             raise TopologyError(
                 f"Element {element.name} is keyed by {', '.join(element.key)}, whose types differ between the streams "
@@ -210,8 +210,8 @@ class Topology:
         timed = [source.event_time for source in self.sources if source.event_time is not None]
         if element.waits_for_watermark and not timed:
             raise TopologyError(
-                f"Element {element.name} ({element.note or 'timers on event time'}) waits for a watermark, which would never come: "
-                "declare a source with event_time='field'."
+                f"Element {element.name} ({element.note or 'timers on event time'}) waits for a watermark, which would never "
+                "come: declare a source with event_time='field'."
             )
         if element.judges_lateness and any(event_time.late == "process" for event_time in timed):
             raise TopologyError(
@@ -223,8 +223,7 @@ class Topology:
         if stream not in self.streams:
             known = ", ".join(known.name for known in self.streams)
             raise TopologyError(
-                f"{who} names stream {stream.name}, which is not of application {self.application}; its streams are "
-                f"{known}."
+                f"{who} names stream {stream.name}, which is not of application {self.application}; its streams are {known}."
             )
 
     def _check_cycles(self) -> None:
@@ -241,9 +240,7 @@ class Topology:
         for stream in self.streams:
             used = self.consumers(stream) or self.sinks_of(stream)
             if not used and isinstance(stream, Source):
-                raise TopologyError(
-                    f"Nothing listens to source {stream.name}: add an element or a sink for it, or drop it."
-                )
+                raise TopologyError(f"Nothing listens to source {stream.name}: add an element or a sink for it, or drop it.")
             if used and not isinstance(stream, Source) and not self.producers(stream):
                 reader = used[0].name
                 raise TopologyError(
@@ -257,9 +254,7 @@ def _check_names(kind: str, names: list[str]) -> None:
         if names.count(name) > 1:
             raise TopologyError(f"Two {kind}s are named {name}: give one of them another name=.")
         if not name or not all(character.isalnum() or character in "-_." for character in name):
-            raise TopologyError(
-                f"The {kind} name {name!r} holds a character other than letters, digits, '-', '_' and '.'."
-            )
+            raise TopologyError(f"The {kind} name {name!r} holds a character other than letters, digits, '-', '_' and '.'.")
 
 
 def _event_time(stream: Stream[Any]) -> EventTimeDescription | None:

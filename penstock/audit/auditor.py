@@ -1,4 +1,6 @@
-"""The auditor: reads a run's sources again, runs its elements in memory, and compares what comes of it with what its sinks hold."""
+"""The auditor: reads a run's sources again, runs its elements in memory, and compares what comes of it with what its sinks
+hold.
+"""
 
 import fcntl
 import json
@@ -50,9 +52,16 @@ class Auditor:
     """
 
     def __init__(
-        self, run: Path, app: App, reference: AppReference, *, sources: Mapping[str, str], sinks: Mapping[str, str],
-        since: float | None = None, advance: Advance | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        run: Path,
+        app: App,
+        reference: AppReference,
+        *,
+        sources: Mapping[str, str],
+        sinks: Mapping[str, str],
+        since: float | None = None,
+        advance: Advance | None = None,
+    ) -> None:
         self._run, self._app, self._since, self._advance = run, app, since, advance
         self._manifest = manifest_of(run)
         self._topology = app.topology()
@@ -64,9 +73,7 @@ class Auditor:
         self._sinks = bind_sinks(self._topology.sinks, sinks, run / OUTPUT)
         for name, bound in self._sources.items():
             bound.begin_at(self._manifest.beginnings.get(name))
-        self._groups = [
-            Committed(run, self._manifest, name, reads.sources) for name, reads in self._manifest.reads.items()
-        ]
+        self._groups = [Committed(run, self._manifest, name, reads.sources) for name, reads in self._manifest.reads.items()]
         self._unknown = [*self._cannot_be_run_again()]
         self._origins: list[tuple[Example, Origin]] = []
 
@@ -79,7 +86,8 @@ class Auditor:
             exact = False
         if not exact and _goes_by_time(self._topology):
             self._unknown.append(
-                "how its micro-batches were divided is not known, or it has several groups, and windows, timers and late events go by that"
+                "how its micro-batches were divided is not known, or it has several groups, and windows, timers and "
+                "late events go by that"
             )
         count = sum((group.last or 0) + (group.last is not None) for group in self._groups)
         audit = Audit(str(self._run), count, exact, {}, {}, {}, self._unknown)
@@ -142,7 +150,8 @@ class Auditor:
         for name in self._manifest.reads[group.checkpoint.name].handed_on:
             place = self._run / HOPS / name
             if not place.exists():
-                yield f"what group {group.checkpoint.name} was handed of {name} went by a topic: run it until it is idle, and audit its sinks by hand"
+                handed = f"what group {group.checkpoint.name} was handed of {name} went by a topic"
+                yield f"{handed}: run it until it is idle, and audit its sinks by hand"
                 continue
             source = HopSource(Source(name, self._topology.stream(name).event_type), place)
             if not source.drained(group.end(name)):
@@ -182,9 +191,7 @@ class Auditor:
         self, sink: Sink, bound: BoundSink, rows: list[Row], unstable: bool, moments: tuple[str, ...] | None
     ) -> SinkAudit:
         if unstable:
-            return SinkAudit(
-                bound.uri, len(rows), 0, unknown="two runs of the same input differ; `penstock prove` says why"
-            )
+            return SinkAudit(bound.uri, len(rows), 0, unknown="two runs of the same input differ; `penstock prove` says why")
         try:
             bound.recall(self._manifest.run)
             held = bound.read()
@@ -194,10 +201,7 @@ class Auditor:
         owed = any(group.owed(bound.files.label, path_of(bound.files.directory)) for group in self._groups)
         if owed and (bound.keeps_last or len(self._groups) > 1):
             return SinkAudit(
-                bound.uri,
-                len(rows),
-                len(held),
-                unknown="its last micro-batch is not delivered yet: start the run once more",
+                bound.uri, len(rows), len(held), unknown="its last micro-batch is not delivered yet: start the run once more"
             )
         if moments is not None and not bound.keeps_last:
             if not moments:
@@ -207,16 +211,16 @@ class Auditor:
                     len(held),
                     unknown="its rows depend on the micro-batches, which are not known any more",
                 )
-            found = self._compared(
-                bound.uri, _last_rows(rows, moments), _last_events(held, moments), self._excused(owed=owed)
-            )
+            found = self._compared(bound.uri, _last_rows(rows, moments), _last_events(held, moments), self._excused(owed=owed))
             found.by_key = True
             return found
         expected = _last_rows(rows, sink.key) if bound.keeps_last else rows
         return self._compared(bound.uri, expected, held, self._excused(owed=owed))
 
     def _excused(self, *, owed: bool) -> Callable[[Row], bool]:
-        """Whether a row need not be there: one of before the time that is asked for, or of a micro-batch that is not delivered yet."""
+        """Whether a row need not be there: one of before the time that is asked for, or of a micro-batch that is not delivered
+        yet.
+        """
         committed = {number: us for group in self._groups for number, us in group.committed_us.items()}
         last, since = max(committed, default=None), self._since
 
@@ -269,10 +273,7 @@ class Auditor:
         strange = more - doubled
         kinds = {"missing": missing, "too many": doubled, "of no input": strange}
         examples = {
-            kind: [
-                self._example(there.get(name), times, by_name.get(name))
-                for name, times in counted.most_common(EXAMPLES)
-            ]
+            kind: [self._example(there.get(name), times, by_name.get(name)) for name, times in counted.most_common(EXAMPLES)]
             for kind, counted in kinds.items()
             if counted
         }
@@ -304,9 +305,7 @@ class Auditor:
                     for part in parts:
                         self._note_inputs(part, names.index(name), name, microbatch.number, wanted)
 
-    def _note_inputs(
-        self, part: Reread, number: int, name: str, batch: int, wanted: dict[Origin, list[Example]]
-    ) -> None:
+    def _note_inputs(self, part: Reread, number: int, name: str, batch: int, wanted: dict[Origin, list[Example]]) -> None:
         for row, (major, minor) in enumerate(zip(part.major.tolist(), part.minor.tolist(), strict=True)):
             for one in wanted.get((major, minor | (number << SOURCE_SHIFT)), ()):
                 if one.batch == batch and one.input is None:
@@ -353,7 +352,9 @@ def _goes_by_time(topology: Topology) -> bool:
 
 
 def _moments(topology: Topology) -> dict[str, tuple[str, ...]]:
-    """Streams whose rows may stand for moments, one with each micro-batch, with the fields that name an instance; none where none do."""
+    """Streams whose rows may stand for moments, one with each micro-batch, with the fields that name an instance; none where
+    none do.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for element in topology.in_order:
         own = says_moments(element) or (element.dialect == "batch" and element.keyed)

@@ -62,7 +62,9 @@ class Committed:
         records = list(records_in(ledger_of(run, group)))
         self.last = records[-1].batch if records else None
         self.staged: dict[str, list[str]] = {}
-        """Of the last micro-batch, the names of staged files by the output's label: those that are still there were not delivered."""
+        """Of the last micro-batch, the names of staged files by the output's label: those that are still there were not
+        delivered.
+        """
         for file in records[-1].files if records else ():
             self.staged.setdefault(file.sink, []).append(path_of(file.staged).name)
         self.committed_us = {record.batch: record.committed_us for record in records}
@@ -82,9 +84,7 @@ class Committed:
                 offsets = [None if line == "-" else json.loads(line) for line in lines[2:]]
                 found[number] = offsets, about["batchTimestampMs"] / 1e3, about["batchWatermarkMs"] / 1e3 or None
             except (IndexError, KeyError, ValueError) as error:
-                raise SourceError(
-                    f"{self.checkpoint}/offsets/{number} is damaged, and says what was read no more."
-                ) from error
+                raise SourceError(f"{self.checkpoint}/offsets/{number} is damaged, and says what was read no more.") from error
         return found
 
     def _in_progress(self) -> Iterator[tuple[int, tuple[list[Any], float | None, float | None]]]:

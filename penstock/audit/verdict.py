@@ -32,7 +32,8 @@ class SinkAudit(msgspec.Struct):
     ----------
     expected: results of all input that was read. held: what the sink has.
     missing: results that it has not. doubled: those that it has too often. strange: rows that no input comes to.
-    unknown: why nothing can be said of it; empty, where something can. by_key: whether only the last row of each key was compared.
+    unknown: why nothing can be said of it; empty, where something can. by_key: whether only the last row of each key was
+        compared.
     """
 
     place: str
@@ -51,7 +52,8 @@ class SourceAudit(msgspec.Struct):
 
     Parameters
     ----------
-    read: rows that were read again. accepted: events in them. counted: events that the run has counted in its committed micro-batches.
+    read: rows that were read again. accepted: events in them. counted: events that the run has counted in its committed
+        micro-batches.
     """
 
     read: int
@@ -97,17 +99,13 @@ class Audit(msgspec.Struct):
         lines = [f"{self.run}: {self.microbatches} committed micro-batches were run again in memory, {how}."]
         for name, source in self.sources.items():
             told = (
-                "as the run has counted"
-                if source.accepted == source.counted
-                else f"but the run has counted {source.counted:,}"
+                "as the run has counted" if source.accepted == source.counted else f"but the run has counted {source.counted:,}"
             )
             lines.append(f"  source {name}: {source.accepted:,} events are there, {told}")
         for name, sink in self.sinks.items():
             lines += _said(name, sink)
         for place, found in self.dead_letters.items():
-            lines.append(
-                f"  dead letters of {place}: {found['missing']} are missing, {found['strange']} come of no input"
-            )
+            lines.append(f"  dead letters of {place}: {found['missing']} are missing, {found['strange']} come of no input")
         lines += [f"  not known: {reason}" for reason in self.unknown]
         return "\n".join([*lines, MEANINGS[self.verdict]])
 

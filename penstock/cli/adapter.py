@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 @click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("app", metavar="APP.py")
 @click.option(
-    "--spool",
-    type=click.Path(path_type=Path),
-    default=Path("spool"),
-    show_default=True,
-    help="Directory of the embedded log.",
+    "--spool", type=click.Path(path_type=Path), default=Path("spool"), show_default=True, help="Directory of the embedded log."
 )
 @click.option(
-    "--stream", "streams", multiple=True, metavar="NAME=kafka:HOST:PORT/TOPIC",
+    "--stream",
+    "streams",
+    multiple=True,
+    metavar="NAME=kafka:HOST:PORT/TOPIC",
     help="Keep a stream in Kafka instead of the embedded log.",
-)  # fmt: skip
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8470, show_default=True, type=click.IntRange(1, 65535), help="Port to listen on.")
 @click.option("--tokens", type=click.Path(path_type=Path), help="JSON file of the tokens of each role.")
@@ -40,20 +39,14 @@ if TYPE_CHECKING:
 @click.option(
     "--gate", "gates", multiple=True, metavar="NAME=K,T", help="Batch size and flush timer of a stream, as 1000,50ms."
 )
-@click.option(
-    "--plan", type=click.Path(path_type=Path), help='JSON file of gates: {"gates": {"NAME": {"batch_size": 1000}}}.'
-)
+@click.option("--plan", type=click.Path(path_type=Path), help='JSON file of gates: {"gates": {"NAME": {"batch_size": 1000}}}.')
 @click.option("--max-body", default=8 << 20, show_default=True, type=click.IntRange(1), help="Bytes of a request.")
 @click.option("--max-event", default=1 << 20, show_default=True, type=click.IntRange(1), help="Bytes of an event.")
 @click.option("--max-held", default=128 << 20, show_default=True, type=click.IntRange(1), help="Bytes held in memory.")
-@click.option(
-    "--max-memory", default=700 << 20, show_default=True, type=click.IntRange(1), help="Bytes of the whole process."
-)
+@click.option("--max-memory", default=700 << 20, show_default=True, type=click.IntRange(1), help="Bytes of the whole process.")
 @click.option("--receive-within", default="30 s", show_default=True, help="Time for a request's body to come.")
 @click.option("--answer-within", default="30 s", show_default=True, help="Time for it to become durable, before a 503.")
-@click.option(
-    "--retain", default="7 d", show_default=True, help="How long events are kept that every reader has passed."
-)
+@click.option("--retain", default="7 d", show_default=True, help="How long events are kept that every reader has passed.")
 @click.option("--remember", default="1 d", show_default=True, help="How long ids are known.")
 @click.option("--allow-origin", "origins", multiple=True, help="A web origin whose pages may use the adapter.")
 @click.option("--allow-host", "hosts", multiple=True, help="A name by which the adapter is asked without tokens.")
@@ -110,7 +103,8 @@ def _place(uri: str) -> KafkaPlace:
     parsed = Uri.parse(uri)
     if has_registry(parsed):
         raise ConfigurationError(
-            f"{parsed.place}: the adapter sends and answers in JSON; leave registry out, and let what writes by one send to the topic."
+            f"{parsed.place}: the adapter sends and answers in JSON; leave registry out, and let what writes by one send to "
+            "the topic."
         )
     return KafkaPlace.of(parsed)
 
@@ -133,8 +127,6 @@ def _gates(plan: Path | None, texts: tuple[str, ...]) -> Any:
     for name, text in pairs("--gate", texts).items():
         size, _, timer = text.partition(",")
         if not size.isdigit():
-            raise ConfigurationError(
-                f"--gate {name}={text}: write a batch size and a flush timer, as {name}=1000,50ms."
-            )
+            raise ConfigurationError(f"--gate {name}={text}: write a batch size and a flush timer, as {name}=1000,50ms.")
         gates[name] = Gate(int(size), seconds(timer) if timer else 0.0)
     return gates

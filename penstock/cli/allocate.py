@@ -22,9 +22,22 @@ if TYPE_CHECKING:
     from penstock.allocation.strategy import Progress
 
 WAYS = (
-    "auto", "exact", "search", "min-k", "one", "round-robin", "average", "disc", "disc-printed", "heron", "r-storm", "cola",
-    "greedy-reduce", "greedy-equal", "greedy-path",
-)  # fmt: skip
+    "auto",
+    "exact",
+    "search",
+    "min-k",
+    "one",
+    "round-robin",
+    "average",
+    "disc",
+    "disc-printed",
+    "heron",
+    "r-storm",
+    "cola",
+    "greedy-reduce",
+    "greedy-equal",
+    "greedy-path",
+)
 """`penstock.allocation.METHODS`, which would have to be imported; a test compares them."""
 _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 
@@ -37,8 +50,13 @@ _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 @click.option("--compare", is_flag=True, help='Allocate with every method and compare; "exact" up to 16 tasks.')
 @click.option("--time-limit", type=float, help="Seconds; by default a fixed number of steps.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
-@click.option("--sharing", type=click.Choice(["count", "load"]), default="count", show_default=True,
-              help="What slows a task: the number of tasks beside it, or how busy they are.")  # fmt: skip
+@click.option(
+    "--sharing",
+    type=click.Choice(["count", "load"]),
+    default="count",
+    show_default=True,
+    help="What slows a task: the number of tasks beside it, or how busy they are.",
+)
 @click.option("--pin", multiple=True, metavar="TASK=RESOURCE", help="A task's resource; repeatable.")
 @click.option("--together", multiple=True, metavar="TASK,TASK", help="Tasks on one resource; repeatable.")
 @click.option("--apart", multiple=True, metavar="TASK,TASK", help="Tasks on different resources; repeatable.")
@@ -48,15 +66,22 @@ _EXTRA = ("resources", "bandwidths", "pinned", "together", "apart")
 @click.option("--explain", is_flag=True, help="Say what the worst path consists of.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def allocate(
-    graph: Path, resources: str | None, for_cost: float | None, method: str, compare: bool, draw: Path | None,
-    explain: bool, as_json: bool, **given: Any,
-) -> None:  # fmt: skip
+    graph: Path,
+    resources: str | None,
+    for_cost: float | None,
+    method: str,
+    compare: bool,
+    draw: Path | None,
+    explain: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Allocate the tasks of GRAPH to resources, so that the worst path from a source to a sink costs least.
 
     GRAPH is the directory of a run, whose elements are the tasks, as they were measured; what `penstock graph -o FILE.json`
-    writes, with equal weights; or a JSON file: {"tasks": {name: weight}, "transfers": [[from, to, cost]]}, and if wanted "loads", "resources",
-    "bandwidths" [[resource, resource, bandwidth]], "pinned" {task: resource}, and "together" and "apart" [[task, task]].
-    Ctrl-C ends the search and prints the best allocation so far.
+    writes, with equal weights; or a JSON file: {"tasks": {name: weight}, "transfers": [[from, to, cost]]}, and if wanted
+    "loads", "resources", "bandwidths" [[resource, resource, bandwidth]], "pinned" {task: resource}, and "together" and "apart"
+    [[task, task]]. Ctrl-C ends the search and prints the best allocation so far.
 
     \b
     Example:
@@ -118,9 +143,7 @@ def _graph(path: Path) -> tuple[StreamGraph, dict[str, Any]]:
         from penstock.planner import calibrate, observe
         from penstock.planner.parameters import stream_graph
 
-        echo(
-            "Weights are measured, in seconds per micro-batch; a hop costs what a micro-batch does (fitted).", err=True
-        )
+        echo("Weights are measured, in seconds per micro-batch; a hop costs what a micro-batch does (fitted).", err=True)
         return stream_graph(calibrate(observe(path))), {}
     data = read_json(path)
     if "elements" in data and "streams" in data:
@@ -150,8 +173,7 @@ def _resources(text: str | None, extra: Mapping[str, Any]) -> Resources:
 
     bandwidths = extra.get("bandwidths", [])
     if not isinstance(bandwidths, list) or not all(
-        isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str)
-        for row in bandwidths
+        isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str) for row in bandwidths
     ):
         raise ConfigurationError('"bandwidths" in JSON is [[resource, resource, bandwidth]].')
     given: Any = extra.get("resources")
@@ -222,12 +244,9 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
     for name, tasks in on.items():
         shown = ", ".join(map(str, tasks[:12])) + (", ..." if len(tasks) > 12 else "")
         weight = sum(chosen.graph.tasks[task] for task in tasks)
-        table.add_row(
-            line(str(name)), f"{chosen.resources.capacities[name]:g}", str(len(tasks)), f"{weight:.4g}", line(shown)
-        )
+        table.add_row(line(str(name)), f"{chosen.resources.capacities[name]:g}", str(len(tasks)), f"{weight:.4g}", line(shown))
     console.print(table)
-    by = {way: streaming_cost(chosen.graph, chosen.assignment, chosen.resources, sharing=way)
-          for way in ("count", "load")}  # fmt: skip
+    by = {way: streaming_cost(chosen.graph, chosen.assignment, chosen.resources, sharing=way) for way in ("count", "load")}
     other = f"; by load {by['load']:.6g}" if chosen.graph.loads else ""
     console.print(f"Streaming cost (predicted, in the unit of the weights): by count {by['count']:.6g}{other}.")
     path = [line(str(task)) for task in chosen.worst_path]
@@ -237,9 +256,7 @@ def _show(chosen: Allocation, headline: str, explain: bool) -> None:
     if chosen.optimal:
         console.print("Proved optimal.")
     else:
-        console.print(
-            f"At most {chosen.gap:.2%} above the optimum: none is better than {chosen.lower_bound:.6g} (certified)."
-        )
+        console.print(f"At most {chosen.gap:.2%} above the optimum: none is better than {chosen.lower_bound:.6g} (certified).")
     if chosen.interrupted:
         console.print("Interrupted: this is the best found so far.")
     if explain:

@@ -22,20 +22,23 @@ CODES = {"sound": 0, "not sound": 1, "cannot tell": 2}
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("run", type=RUN)
 @click.option("--app", metavar="APP.py", help="The application; that of the run's last start unless given.")
-@click.option(
-    "--source", "sources", multiple=True, metavar="NAME=URI", help="Where a source reads from, if not where it did."
-)
+@click.option("--source", "sources", multiple=True, metavar="NAME=URI", help="Where a source reads from, if not where it did.")
 @click.option("--sink", "sinks", multiple=True, metavar="NAME=URI", help="Where a sink writes to, if not where it did.")
 @click.option(
-    "--since",
-    metavar="T",
-    help="Results committed before need not be there any more: a time, or a duration before now.",
+    "--since", metavar="T", help="Results committed before need not be there any more: a time, or a duration before now."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 @click.pass_context
 def audit(
-    context: click.Context, /, run: Path, app: str | None, sources: tuple[str, ...], sinks: tuple[str, ...], since: str | None, as_json: bool
-) -> None:  # fmt: skip
+    context: click.Context,
+    /,
+    run: Path,
+    app: str | None,
+    sources: tuple[str, ...],
+    sinks: tuple[str, ...],
+    since: str | None,
+    as_json: bool,
+) -> None:
     """Recount a run from outside: read again what its sources hold of what it has committed, and compare its sinks with that.
 
     Nothing is written. Exit code 0: every event has come to its results, once; 1: not so; 2: that cannot be told.

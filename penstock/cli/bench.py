@@ -20,11 +20,16 @@ def bench() -> None:
 @click.option("--quick", "scale", flag_value="quick", default="quick", help="Each kind of cell once: some 15 minutes.")
 @click.option("--standard", "scale", flag_value="standard", help="The paper's grid with fewer words: an hour or two.")
 @click.option("--full", "scale", flag_value="full", help="The paper's grid, five repetitions: days.")
-@click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path("s4"), show_default=True,
-              metavar="DIRECTORY", help="For cells/, cells.parquet, report.md and report.html; cells that are there are kept.")  # fmt: skip
 @click.option(
-    "--cpu", type=click.FloatRange(0.1, 64), default=0.5, show_default=True, help="Cores' worth of each node."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("s4"),
+    show_default=True,
+    metavar="DIRECTORY",
+    help="For cells/, cells.parquet, report.md and report.html; cells that are there are kept.",
 )
+@click.option("--cpu", type=click.FloatRange(0.1, 64), default=0.5, show_default=True, help="Cores' worth of each node.")
 @click.option("--memory", type=click.IntRange(min=512), default=1536, show_default=True, help="Megabytes of each node.")
 @click.option("--isolated/--loopback", default=None, help="Insist on network namespaces, or do without.")
 @click.option("--master", metavar="URL", help="Measure a cluster that exists, whose nodes are not killed.")
@@ -45,11 +50,16 @@ def s4(scale: Scale, output: Path, cpu: float, memory: int, isolated: bool | Non
     command = f"penstock {shlex.join(sys.argv[1:])}"
     with interruptible():  # whatever ends it, no node, namespace or process is left
         failed = campaign(
-            cells_of(scale), searches_of(scale), output, cpu=cpu, memory=memory, isolated=isolated, master=master, command=command,
+            cells_of(scale),
+            searches_of(scale),
+            output,
+            cpu=cpu,
+            memory=memory,
+            isolated=isolated,
+            master=master,
+            command=command,
             say=lambda text: echo(text, err=True),
-        )  # fmt: skip
+        )
     echo(f"Wrote {output}/report.html, report.md, cells.parquet and cells/.")
     if failed:
-        raise ConfigurationError(
-            f"{failed} cells failed; the report names them, and the same command measures them again."
-        )
+        raise ConfigurationError(f"{failed} cells failed; the report names them, and the same command measures them again.")

@@ -17,14 +17,8 @@ class Command(click.Command):
         def parse_once(args: list[str]) -> Any:
             values, rest, order = parse(args)
             for param, times in Counter(order).items():
-                if (
-                    times > 1
-                    and isinstance(param, click.Option)
-                    and not (param.multiple or param.is_flag or param.count)
-                ):
-                    raise click.UsageError(
-                        f"{param.opts[0]} is given {times} times, and has one value: give it once.", ctx
-                    )
+                if times > 1 and isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count):
+                    raise click.UsageError(f"{param.opts[0]} is given {times} times, and has one value: give it once.", ctx)
             return values, rest, order
 
         parser.parse_args = parse_once  # type: ignore[method-assign]

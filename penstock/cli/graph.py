@@ -17,10 +17,7 @@ from penstock.errors import ConfigurationError, PenstockError, SinkError
 @command()
 @click.argument("app", metavar="APP.py")
 @click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path),
-    help="A .svg, .mmd or .json file; Mermaid to the screen unless given.",
+    "--output", "-o", type=click.Path(path_type=Path), help="A .svg, .mmd or .json file; Mermaid to the screen unless given."
 )
 @click.option("--explain", is_flag=True, help="Say by what each element is executed, and why, in place of a drawing.")
 def graph(app: str, output: Path | None, explain: bool) -> None:
@@ -59,10 +56,7 @@ def _explain(topology: Topology) -> None:
 
     for each in executions(topology):
         echo(f"{each.element} ({each.dialect} dialect): {each.by}, for {each.why}.")
-    for mode, refuse in (
-        ("In memory, for tests", refuse_in_memory),
-        ("In Spark's real-time mode", refuse_in_real_time),
-    ):
+    for mode, refuse in (("In memory, for tests", refuse_in_memory), ("In Spark's real-time mode", refuse_in_real_time)):
         try:
             refuse(topology)
             echo(f"{mode}: yes, as far as the application says.")

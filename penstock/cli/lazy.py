@@ -26,9 +26,7 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lines)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self._lines:
             near = did_you_mean(args[0], self._lines) or f"; there are {', '.join(self._lines)}."
             raise click.UsageError(f"There is no command {args[0]}{near}", ctx)

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 @click.option("--of", "place", metavar="ELEMENT", help="Only those of an element, or of 'decoding SOURCE'.")
 @click.option("--show", type=click.IntRange(min=1), metavar="N", help="Show the last N whole.")
 @click.option(
-    "--replay",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the events, to be read again.",
+    "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the events, to be read again."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON lines.")
 def letters(run: Path, place: str | None, show: int | None, replay: Path | None, as_json: bool) -> None:
@@ -44,9 +41,7 @@ def letters(run: Path, place: str | None, show: int | None, replay: Path | None,
     found = [letter for letter in letters_of(run) if place in (None, letter.place)]
     if place is not None and not found:
         places = sorted({letter.place for letter in letters_of(run)})
-        raise ConfigurationError(
-            f"{run} has no dead letters of {place}; there are {', '.join(places) or 'none at all'}."
-        )
+        raise ConfigurationError(f"{run} has no dead letters of {place}; there are {', '.join(places) or 'none at all'}.")
     if replay is not None and found:
         _replay(found, replay)
     elif as_json:
@@ -83,9 +78,7 @@ def _replay(found: list[Letter], file: Path) -> None:
     """Write the events of one stream, as JSON lines."""
     streams = sorted({letter.stream for letter in found})
     if len(streams) != 1:
-        raise ConfigurationError(
-            f"The dead letters are of the streams {', '.join(streams)}: choose those of one with --of."
-        )
+        raise ConfigurationError(f"The dead letters are of the streams {', '.join(streams)}: choose those of one with --of.")
     lines = [line for letter in found if (line := letter.again()) is not None]
     try:
         with file.open("x", encoding="utf-8") as out:
@@ -95,8 +88,8 @@ def _replay(found: list[Letter], file: Path) -> None:
     except OSError as error:
         raise SinkError(f"The events cannot be written to {file} ({error.strerror}).") from error
     echo(
-        f"{len(lines):,} events of {streams[0]} are in {file}. Mend what was wrong; then put the file into the directory that the "
-        f"source reads, or read it alone: penstock run APP.py --source {streams[0]}=jsonl:{file} --name NAME"
+        f"{len(lines):,} events of {streams[0]} are in {file}. Mend what was wrong; then put the file into the directory that "
+        f"the source reads, or read it alone: penstock run APP.py --source {streams[0]}=jsonl:{file} --name NAME"
     )
     if len(lines) < len(found):
         echo(f"{len(found) - len(lines):,} are left out: they are no single event, or no line of JSON.")

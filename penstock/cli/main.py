@@ -71,9 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ConnectionError as error:
         _fail(f"a connection was refused or lost ({error}): see that what is at its other end runs, and run again.")
     except OSError as error:
-        _fail(
-            f"{error.filename or 'a file'}: {error.strerror or error}; free space or mend permissions, and run again."
-        )
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}; free space or mend permissions, and run again.")
     except Exception as error:
         _fail_within(error)
 

@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 @probes
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
 def observe(
-    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, probe: bool, length: str, uris: tuple[str, ...],
-    runs: Path, as_json: bool,
-) -> None:  # fmt: skip
+    sources: tuple[str, ...],
+    query: str | None,
+    recorded_cores: float | None,
+    probe: bool,
+    length: str,
+    uris: tuple[str, ...],
+    runs: Path,
+    as_json: bool,
+) -> None:
     """Say what a recording shows: arrivals, durations of micro-batches, what limits, and what it does not tell.
 
     \b
@@ -71,25 +77,39 @@ def _queries(calibration: Calibration) -> list[dict[str, Any]]:
                     phases.setdefault(name, []).append(value)
         found.append(
             {
-                "name": seen.name, "upstream": seen.upstream, "batches": seen.batches,
-                "setting": seen.setting.given(), "trigger_inferred": seen.trigger_inferred,
-                "latency_s": seen.latency(), "latency_kind": seen.latency_kind, "latency_of": seen.latency_words, "rows_per_source_row": seen.rows_per_source_row,
-                "fixed_s": durations.fixed, "per_row_s": durations.per_row, "below_knee_s": durations.below_knee,
-                "knee_rows": durations.knee, "errors_s": durations.errors, "identified": durations.identified,
-                "ratio_scv": durations.scv, "ratio_correlation": durations.correlation, "pauses": durations.outliers,
+                "name": seen.name,
+                "upstream": seen.upstream,
+                "batches": seen.batches,
+                "setting": seen.setting.given(),
+                "trigger_inferred": seen.trigger_inferred,
+                "latency_s": seen.latency(),
+                "latency_kind": seen.latency_kind,
+                "latency_of": seen.latency_words,
+                "rows_per_source_row": seen.rows_per_source_row,
+                "fixed_s": durations.fixed,
+                "per_row_s": durations.per_row,
+                "below_knee_s": durations.below_knee,
+                "knee_rows": durations.knee,
+                "errors_s": durations.errors,
+                "identified": durations.identified,
+                "ratio_scv": durations.scv,
+                "ratio_correlation": durations.correlation,
+                "pauses": durations.outliers,
                 "phases_s": {name: float(np.median(values)) for name, values in phases.items()},
                 "service_us": dict(seen.service_us),
             }
-        )  # fmt: skip
+        )
     return found
 
 
 def _arrivals(calibration: Calibration) -> dict[str, Any]:
     arrivals = calibration.arrivals
     return {
-        "rate": arrivals.rate, "error": arrivals.error, "kind": arrivals.kind,
+        "rate": arrivals.rate,
+        "error": arrivals.error,
+        "kind": arrivals.kind,
         "dispersion": {f"{width:.3g} s": value for width, value in arrivals.dispersion.items()},
-    }  # fmt: skip
+    }
 
 
 def _shown(observation: Observation, found: dict[str, Any]) -> str:
@@ -110,12 +130,8 @@ def _shown(observation: Observation, found: dict[str, Any]) -> str:
             f"{query['errors_s']['fixed']:.3f} s and {query['errors_s']['per_row'] * 1e6:.1f} us)"
             + ("" if query["identified"] else "; the two cannot be told apart by this recording")
         )
-        lines.append(
-            "  phases    " + ", ".join(f"{n} {v * 1e3:.0f} ms" for n, v in query["phases_s"].items()) + " (medians)"
-        )
-        lines += [
-            f"  element   {name}: {value:.0f} us an event (measured)" for name, value in query["service_us"].items()
-        ]
+        lines.append("  phases    " + ", ".join(f"{n} {v * 1e3:.0f} ms" for n, v in query["phases_s"].items()) + " (medians)")
+        lines += [f"  element   {name}: {value:.0f} us an event (measured)" for name, value in query["service_us"].items()]
     if found["arrivals"]:
         arrivals = found["arrivals"]
         spread = ", ".join(f"{value:.1f} over {width}" for width, value in arrivals["dispersion"].items())
@@ -123,7 +139,6 @@ def _shown(observation: Observation, found: dict[str, Any]) -> str:
             f"arrivals: {arrivals['rate']:,.0f} ± {arrivals['error']:,.1f} rows/s, {arrivals['kind']}; dispersion {spread}"
         )
     lines += [
-        f"{verdict['kind']}: {verdict['text']}{'' if verdict['confident'] else ' (not sure)'}"
-        for verdict in found["verdicts"]
+        f"{verdict['kind']}: {verdict['text']}{'' if verdict['confident'] else ' (not sure)'}" for verdict in found["verdicts"]
     ]
     return "\n".join([*lines, *(f"note: {note}" for note in found["notes"])])

@@ -45,9 +45,11 @@ def pack(runs: tuple[str, ...], cores: int | None, p95: str | None, as_json: boo
     loads = [load_of(name, calibration) for name, calibration in calibrations.items()]
     with Console(stderr=True).status("Simulating drivers") as status:
         answer = packed(
-            loads, float(cores or recorded[0] or 1), None if p95 is None else seconds(p95),
+            loads,
+            float(cores or recorded[0] or 1),
+            None if p95 is None else seconds(p95),
             progress=lambda tried: status.update(f"Simulating drivers: {tried} so far"),
-        )  # fmt: skip
+        )
     echo(json.dumps(answer.to_json(), indent=2) if as_json else _shown(answer))
 
 

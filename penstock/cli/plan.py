@@ -28,21 +28,27 @@ if TYPE_CHECKING:
 @click.option("--holding-cost", type=float, metavar="C1", help="In place of a bound: price of a row's second.")
 @click.option("--transfer-cost", type=float, metavar="C2", help="And price of a micro-batch, in the same unit.")
 @click.option("--fewest-cores", is_flag=True, help="Plan for the fewest cores with which the bound can be met.")
-@click.option(
-    "--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores."
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the plan there."
-)
-@click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page that explains it."
-)
+@click.option("--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the plan there.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page that explains it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(
-    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, probe: bool, length: str,
-    uris: tuple[str, ...], runs: Path, holding_cost: float | None, transfer_cost: float | None, fewest_cores: bool,
-    supposed: tuple[str, ...], output: Path | None, html: Path | None, as_json: bool, **latencies: str | None,
-) -> None:  # fmt: skip
+    sources: tuple[str, ...],
+    query: str | None,
+    recorded_cores: float | None,
+    probe: bool,
+    length: str,
+    uris: tuple[str, ...],
+    runs: Path,
+    holding_cost: float | None,
+    transfer_cost: float | None,
+    fewest_cores: bool,
+    supposed: tuple[str, ...],
+    output: Path | None,
+    html: Path | None,
+    as_json: bool,
+    **latencies: str | None,
+) -> None:
     """Choose how an application is to be run: for a latency target, or for the least cost.
 
     SOURCE is as for tune, or an application with --probe. The plan is a file to read, to edit, and to run.
@@ -112,8 +118,8 @@ def _shown(planning: Planning) -> str:
         if one is not None:
             low, high = one.band("p95")
             lines.append(
-                f"  {title:9} p95 {one.p95:.2f} s ({low:.2f} to {high:.2f} in 90%), {one.batches_per_day:,.0f} micro-batches a day, "
-                f"{one.utilisation:.0%} utilisation (predicted)"
+                f"  {title:9} p95 {one.p95:.2f} s ({low:.2f} to {high:.2f} in 90%), {one.batches_per_day:,.0f} micro-batches "
+                f"a day, {one.utilisation:.0%} utilisation (predicted)"
             )
     lines.append(f"  because   {planning.plan.because}")
     if planning.grouping is not None:

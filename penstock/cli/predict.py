@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 @click.option("--method", type=click.Choice(["simulated", "solved"]), default="simulated", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the prediction as JSON.")
 def predict(
-    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, following: str | None, method: Any,
-    as_json: bool, **given: Any,
-) -> None:  # fmt: skip
+    sources: tuple[str, ...],
+    query: str | None,
+    recorded_cores: float | None,
+    following: str | None,
+    method: Any,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Predict the latency of a recorded query at a setting that was not tried.
 
     SOURCE is the directory of a run, a file of progress as JSON lines, or a Spark event log. Several, recorded at other

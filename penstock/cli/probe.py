@@ -16,8 +16,8 @@ from penstock.errors import ConfigurationError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 APART, BETWEEN = (0.0, 5.0), 2.0
-"""Triggers of the first two probes, and of the third unless these say where it would tell the most: micro-batches of three sizes
-tell what a row costs from what a micro-batch costs.
+"""Triggers of the first two probes, and of the third unless these say where it would tell the most: micro-batches of three
+sizes tell what a row costs from what a micro-batch costs.
 """
 STARTING_S = 25.0
 """What a start and the first, slow micro-batches take besides."""
@@ -29,25 +29,21 @@ def probes(command: Command) -> Command:
         click.option("--runs", type=PLACE, default="runs", show_default=True, help="Where runs lie."),
         click.option("--source", "uris", multiple=True, metavar="NAME=URI", help="Where a probe's source reads from."),
         click.option(
-            "--seconds",
-            "length",
-            metavar="T",
-            default="45 s",
-            show_default=True,
-            help="Length of a probe, after its start.",
+            "--seconds", "length", metavar="T", default="45 s", show_default=True, help="Length of a probe, after its start."
         ),
-        click.option(
-            "--probe", is_flag=True, help="SOURCE is an application: run it three times for short, and take that."
-        ),
+        click.option("--probe", is_flag=True, help="SOURCE is an application: run it three times for short, and take that."),
     ):
         command = decorate(command)
     return command
 
 
 def probed(
-    apps: tuple[str, ...], runs: Path, length: str, uris: tuple[str, ...],
+    apps: tuple[str, ...],
+    runs: Path,
+    length: str,
+    uris: tuple[str, ...],
     wanted: Callable[[tuple[str, ...]], float | None] = lambda recordings: None,
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """Run an application at several triggers; returns the recordings.
 
     Parameters

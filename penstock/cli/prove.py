@@ -30,9 +30,7 @@ from penstock.extras import needs
     help="Events, as JSON Lines; drawn from their types unless given.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of what is drawn.")
-@click.option(
-    "--tries", default=240, show_default=True, type=click.IntRange(1), metavar="N", help="Stop after so many runs."
-)
+@click.option("--tries", default=240, show_default=True, type=click.IntRange(1), metavar="N", help="Stop after so many runs.")
 @click.option(
     "--seconds", type=click.FloatRange(1), metavar="S", help="Stop after so long; 20, or 60 with --query, unless given."
 )
@@ -51,8 +49,9 @@ from penstock.extras import needs
 def prove(context: click.Context, /, app: str | None, **given: Any) -> None:
     """Run an application in memory in many ways that must all come to the same, and say what does not, where, and why.
 
-    It is killed and replayed, restarted, cut into other micro-batches, given its events in other orders, partitions, hash seeds and
-    clocks. With --query, a query of your own is run on Spark and its driver ended at each step of a micro-batch: is it exactly once?
+    It is killed and replayed, restarted, cut into other micro-batches, given its events in other orders, partitions, hash seeds
+    and clocks. With --query, a query of your own is run on Spark and its driver ended at each step of a micro-batch: is it
+    exactly once?
     Exit code 0: nothing was found; 1: something was.
 
     \b
@@ -61,9 +60,7 @@ def prove(context: click.Context, /, app: str | None, **given: Any) -> None:
       penstock prove --query jobs.py:build --sample input.jsonl --html jobs.html
     """
     if (app is None) == (given["query"] is None):
-        raise ConfigurationError(
-            "Name what is to be proved: an application, as app.py, or a query, as --query jobs.py:build."
-        )
+        raise ConfigurationError("Name what is to be proved: an application, as app.py, or a query, as --query jobs.py:build.")
     if app is None:
         prove_query(given["query"], given)
     else:
@@ -83,9 +80,15 @@ def _prove(context: click.Context, app: str, given: Mapping[str, Any]) -> None:
     sample = sample_in(_files(samples, topology), topology) if samples else drawn_sample(topology, given["seed"])
     with Bar("Proving") as advance:
         prover = Prover(
-            application, reference, sample, seed=given["seed"], runs=given["tries"], seconds=given["seconds"] or SECONDS,
-            drawn=not samples, advance=advance,
-        )  # fmt: skip
+            application,
+            reference,
+            sample,
+            seed=given["seed"],
+            runs=given["tries"],
+            seconds=given["seconds"] or SECONDS,
+            drawn=not samples,
+            advance=advance,
+        )
         proof = prover.prove()
     if given["on_spark"]:
         from penstock.testing.proof.on_spark import repeat_on_spark
@@ -102,8 +105,6 @@ def _files(samples: tuple[str, ...], topology: Topology) -> dict[str, Path]:
     names = [source.name for source in topology.sources]
     if len(samples) == 1 and len(names) == 1 and not samples[0].startswith(f"{names[0]}="):
         if "=" in samples[0] and not Path(samples[0]).exists():
-            raise ConfigurationError(
-                f"There is no source {samples[0].partition('=')[0]}; the application has {names[0]}."
-            )
+            raise ConfigurationError(f"There is no source {samples[0].partition('=')[0]}; the application has {names[0]}.")
         return {names[0]: Path(samples[0])}
     return {name: Path(file) for name, file in pairs("--sample", samples).items()}

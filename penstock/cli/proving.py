@@ -31,9 +31,7 @@ def prove_query(reference: str, given: Mapping[str, Any]) -> None:
     with redirect_stdout(sys.stderr), tempfile.TemporaryDirectory(prefix="penstock-prove-") as directory:
         place, query, settings = Path(directory), UserQuery(reference), pairs("--conf", given["settings"])
         with plain_session(given["packages"], settings, place / "spark.log") as spark, Bar("Proving") as advance:
-            prover = QueryProver(
-                spark, query, sample, place / "worlds", seconds=given["seconds"] or SECONDS, advance=advance
-            )
+            prover = QueryProver(spark, query, sample, place / "worlds", seconds=given["seconds"] or SECONDS, advance=advance)
             verdict = prover.prove()
     if given["html"] is not None:
         try:

@@ -22,9 +22,7 @@ MASKED = "***"
 @command()
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, 10_000), help="Partitions of each keyed hop.")
-@click.option(
-    "--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Put an element in a query of its own group."
-)
+@click.option("--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Put an element in a query of its own group.")
 @click.option("--runs", type=PLACE, default="runs", show_default=True, help="Where runs lie.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was moved as JSON.")
 def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Path, as_json: bool) -> None:
@@ -56,15 +54,23 @@ def rescale(name: str, partitions: int | None, groups: tuple[str, ...], runs: Pa
     hidden = [*(uri for uri in uris if MASKED in uri), *(name for name, value in settings.items() if value == MASKED)]
     if hidden:
         raise ConfigurationError(
-            f"{name} was started with {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` instead, "
-            "which moves it and goes on."
+            f"{name} was started with {hidden[0]}, whose secret is not kept: start it with `penstock run ... --partitions N` "
+            "instead, which moves it and goes on."
         )
     app, reference = load_app(f"{known.file}:{known.name}", known.parameters)
     options = RunOptions(
-        name=name, runs=runs, sources=start.sources, sinks=start.sinks, master=start.master, partitions=partitions,
-        groups=pairs("--group", groups), hops=start.hops, conf=start.conf, archives=tuple(start.archives),
+        name=name,
+        runs=runs,
+        sources=start.sources,
+        sinks=start.sinks,
+        master=start.master,
+        partitions=partitions,
+        groups=pairs("--group", groups),
+        hops=start.hops,
+        conf=start.conf,
+        archives=tuple(start.archives),
         trigger=start.trigger,
-    )  # fmt: skip
+    )
     before = len(list(moves_of(run)))
     move(app, options, application=reference)
     moved = next(islice(moves_of(run), before, None), None)

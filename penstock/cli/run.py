@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 )
 @click.option(PAUSES, "pauses", is_flag=True, hidden=True)
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a copy of the report.")
-@click.option(
-    "--take-over", is_flag=True, help="Fence off another process that is running this run, instead of giving up."
-)
+@click.option("--take-over", is_flag=True, help="Fence off another process that is running this run, instead of giving up.")
 @click.option("--fresh", is_flag=True, help="Discard what an earlier run of this name left, instead of resuming it.")
 @click.option("--name", help="The run's name; the application's unless given.")
 @click.option(
@@ -59,31 +57,46 @@ if TYPE_CHECKING:
     help="Where runs lie: a directory, s3a://BUCKET/PATH or hdfs://HOST:PORT/PATH.",
 )
 @click.option("--partitions", type=int, help="Partitions of each keyed hop; a run that has others is moved.")
-@click.option(
-    "--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Run an element in a query of its own group."
-)
+@click.option("--group", "groups", multiple=True, metavar="ELEMENT=GROUP", help="Run an element in a query of its own group.")
 @click.option("--hops", metavar="kafka:BROKERS", help="Join groups by topics instead of files.")
 @click.option("--adapter", is_flag=True, help="Run an adapter besides, for sources and sinks without a URI.")
 @click.option("--port", default=8470, show_default=True, type=click.IntRange(1, 65535), help="The adapter's port.")
 @click.option(
-    "--spool",
-    type=click.Path(path_type=Path),
-    default=Path("spool"),
-    show_default=True,
-    help="The adapter's event log.",
+    "--spool", type=click.Path(path_type=Path), default=Path("spool"), show_default=True, help="The adapter's event log."
 )
-@click.option("--ui", "ui_port", is_flag=False, flag_value=8471, type=click.IntRange(0, 65535), metavar="[PORT]",
-              help="Show the run on a page at 127.0.0.1 while it is on.")  # fmt: skip
-@click.option("--otlp", is_flag=False, flag_value="", metavar="[URL]",
-              help="Send a span for each micro-batch, and metrics, to an OpenTelemetry collector.")  # fmt: skip
-@click.option("--real-time", is_flag=True, help="Run in Spark's real-time mode: Kafka to Kafka, query dialect only.")
 @click.option(
-    "--checkpoint-every", metavar="T", default="5 m", show_default=True, help="Length of a real-time mode's batches."
+    "--ui",
+    "ui_port",
+    is_flag=False,
+    flag_value=8471,
+    type=click.IntRange(0, 65535),
+    metavar="[PORT]",
+    help="Show the run on a page at 127.0.0.1 while it is on.",
 )
-@click.option("--retain", type=click.IntRange(100), default=50_000, show_default=True, metavar="N",
-              help="Micro-batches that the recording keeps one by one; of older ones it keeps the sums.")  # fmt: skip
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True,
-              help="The least that is kept of what elements log, in elements.log of the run's directory.")  # fmt: skip
+@click.option(
+    "--otlp",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL]",
+    help="Send a span for each micro-batch, and metrics, to an OpenTelemetry collector.",
+)
+@click.option("--real-time", is_flag=True, help="Run in Spark's real-time mode: Kafka to Kafka, query dialect only.")
+@click.option("--checkpoint-every", metavar="T", default="5 m", show_default=True, help="Length of a real-time mode's batches.")
+@click.option(
+    "--retain",
+    type=click.IntRange(100),
+    default=50_000,
+    show_default=True,
+    metavar="N",
+    help="Micro-batches that the recording keeps one by one; of older ones it keeps the sums.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    show_default=True,
+    help="The least that is kept of what elements log, in elements.log of the run's directory.",
+)
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Run as a plan says.")
 @click.option(
     "--adapt", is_flag=True, help="Keep to a bound on the latency as rates change; needs --p95, --p99, --p50 or --mean."
@@ -141,9 +154,7 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         options = read_plan(given["plan_file"]).applied(application.topology(), options)
     options, steering = adapting(application, options, given)
     if given["real_time"] and given["adapter"]:
-        raise ConfigurationError(
-            "--real-time reads and writes Kafka only; start `penstock adapter` besides, with --stream."
-        )
+        raise ConfigurationError("--real-time reads and writes Kafka only; start `penstock adapter` besides, with --stream.")
     if given["real_time"] and (steering is not None or given["plan_file"] is not None):
         raise ConfigurationError("--plan and --adapt choose a trigger for micro-batches; --real-time has none.")
     if given["real_time"] and given["trigger"] is not None:
@@ -186,17 +197,20 @@ def told(run: Path, endpoint: str | None) -> Iterator[None]:
         from penstock.ui.spans import exporting
     url = (endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://127.0.0.1:4318").rstrip("/")
     if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigurationError(
-            f"--otlp {url}: give the address of a collector's HTTP port, as http://127.0.0.1:4318."
-        )
+        raise ConfigurationError(f"--otlp {url}: give the address of a collector's HTTP port, as http://127.0.0.1:4318.")
     with exporting(run, url):
         yield
 
 
 def _run(
-    context: click.Context, app: str, application: App, reference: AppReference, options: "RunOptions",
-    steering: "Adapting | None", given: Mapping[str, Any],
-) -> "RunResult":  # fmt: skip
+    context: click.Context,
+    app: str,
+    application: App,
+    reference: AppReference,
+    options: "RunOptions",
+    steering: "Adapting | None",
+    given: Mapping[str, Any],
+) -> "RunResult":
     """Run in the way that is asked for."""
     from penstock.adapter.process import AdapterProcess
 
@@ -213,17 +227,21 @@ def _run(
     topology = application.topology()
     options = with_spool(topology, options, given["spool"])
     command = [
-        app, *context.args, "--spool", str(given["spool"]), "--port", str(given["port"]), *kafka_streams(topology, options)
-    ]  # fmt: skip
+        app,
+        *context.args,
+        "--spool",
+        str(given["spool"]),
+        "--port",
+        str(given["port"]),
+        *kafka_streams(topology, options),
+    ]
     durable.make(given["spool"], 0o700)
     with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
         echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
         return run_application(application, options, application=reference, steering=steering)
 
 
-def adapting(
-    app: App, options: "RunOptions", given: Mapping[str, Any]
-) -> tuple["RunOptions", "Adapting | None"]:  # fmt: skip
+def adapting(app: App, options: "RunOptions", given: Mapping[str, Any]) -> tuple["RunOptions", "Adapting | None"]:
     """What steers the run, where that is asked for; it starts with the trigger that was decided last."""
     asked_for = {name: given[name] for name in ("p95", "p99", "p50", "mean")}
     if not given["adapt"]:
@@ -245,9 +263,13 @@ def adapting(
         options = replace(options, trigger=decided.trigger_s)
     trigger = app.trigger if options.trigger is None else options.trigger
     return options, Adapting(
-        directory, target, trigger, dry_run=given["dry_run"], doors=_doors(app, given),
+        directory,
+        target,
+        trigger,
+        dry_run=given["dry_run"],
+        doors=_doors(app, given),
         gates=None if decided is None else decided.doors,
-    )  # fmt: skip
+    )
 
 
 def _doors(app: App, given: Mapping[str, Any]) -> "Doors | None":

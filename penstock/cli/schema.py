@@ -19,9 +19,7 @@ SUFFIXES: dict[str, Kind] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JS
 @command()
 @click.argument("place", metavar="APP.py|FILE|URI")
 @click.argument("event", required=False)
-@click.option(
-    "--format", "form", type=click.Choice(list(FORMATS)), default="avro", help="Of the schema; avro unless given."
-)
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="avro", help="Of the schema; avro unless given.")
 def schema(place: str, event: str | None, form: str) -> None:
     """Print the schema of an application's EVENT, or the event type of a schema.
 
@@ -75,7 +73,8 @@ def _registered(place: str) -> Schema | None:
 def _in_file(path: Path) -> Schema:
     if path.suffix not in SUFFIXES:
         raise ConfigurationError(
-            f"{path}: name an application (.py), a schema ({', '.join(SUFFIXES)}), or a topic, as kafka:HOST:PORT/TOPIC?registry=URL."
+            f"{path}: name an application (.py), a schema ({', '.join(SUFFIXES)}), or a topic, as "
+            "kafka:HOST:PORT/TOPIC?registry=URL."
         )
     try:
         return Schema(SUFFIXES[path.suffix], path.read_text())

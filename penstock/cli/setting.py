@@ -37,9 +37,7 @@ def setting_options(command: Command) -> Command:
     for decorate in (
         click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Partitions of the query."),
         click.option("--cores", type=click.IntRange(min=1), metavar="N", help="Cores of the query."),
-        click.option(
-            "--arrivals", metavar="A", help="poisson, a squared coefficient of variation, or a file of times (s)."
-        ),
+        click.option("--arrivals", metavar="A", help="poisson, a squared coefficient of variation, or a file of times (s)."),
         click.option("--max-rows", type=click.IntRange(min=1), metavar="N", help="Most rows in a micro-batch."),
         click.option("--max-delay", metavar="T", help="Time after which one row opens the gate."),
         click.option("--min-rows", type=click.IntRange(min=1), metavar="N", help="Rows that open the gate."),
@@ -67,11 +65,14 @@ def setting_of(given: dict[str, Any]) -> Setting:
 
     return Setting(
         trigger=None if given["trigger"] is None else seconds(given["trigger"]),
-        rate=given["rate"], min_rows=given["min_rows"],
+        rate=given["rate"],
+        min_rows=given["min_rows"],
         max_delay=None if given["max_delay"] is None else seconds(given["max_delay"]),
-        max_rows=given["max_rows"], arrivals=arrivals_of(given["arrivals"]), cores=given["cores"],
+        max_rows=given["max_rows"],
+        arrivals=arrivals_of(given["arrivals"]),
+        cores=given["cores"],
         partitions=given["partitions"],
-    )  # fmt: skip
+    )
 
 
 def what_if(given: dict[str, str]) -> Setting:

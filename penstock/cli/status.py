@@ -23,14 +23,7 @@ WIDTH = 160
 
 @command()
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=RUN)
-@click.option(
-    "--runs",
-    "directory",
-    type=PLACE,
-    default="runs",
-    show_default=True,
-    help="Where runs lie.",
-)
+@click.option("--runs", "directory", type=PLACE, default="runs", show_default=True, help="Where runs lie.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
     """Say which runs are on, how far they are, and how fresh their results are; all measured.
@@ -63,9 +56,17 @@ def status(runs: tuple[Path, ...], directory: Path, as_json: bool) -> None:
 def _row(one: Overview) -> tuple[str, ...]:
     rate = "-" if one.rate is None else f"{one.rate:,.0f}"
     return (
-        one.name, one.state, _age(one.last_commit), f"{one.batches:,}", _whole(one.accepted), _whole(one.dead_lettered), rate,
-        _seconds(one.p50_s), _seconds(one.p95_s), _seconds(one.trigger_s),
-    )  # fmt: skip
+        one.name,
+        one.state,
+        _age(one.last_commit),
+        f"{one.batches:,}",
+        _whole(one.accepted),
+        _whole(one.dead_lettered),
+        rate,
+        _seconds(one.p50_s),
+        _seconds(one.p95_s),
+        _seconds(one.trigger_s),
+    )
 
 
 def _whole(value: int | None) -> str:

@@ -26,18 +26,20 @@ EVERY_S = 10.0
 @command()
 @recordings
 @bounds
-@click.option(
-    "--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores."
-)
+@click.option("--what-if", "supposed", multiple=True, metavar="NAME=VALUE", help="Another rate (2x), arrivals or cores.")
 @click.option("--live", is_flag=True, help=f"Look again every {EVERY_S:g} s while the recording grows, until Ctrl-C.")
-@click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page with the curve."
-)
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a page with the curve.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def tune(
-    sources: tuple[str, ...], query: str | None, recorded_cores: float | None, supposed: tuple[str, ...], live: bool,
-    html: Path | None, as_json: bool, **given: str | None,
-) -> None:  # fmt: skip
+    sources: tuple[str, ...],
+    query: str | None,
+    recorded_cores: float | None,
+    supposed: tuple[str, ...],
+    live: bool,
+    html: Path | None,
+    as_json: bool,
+    **given: str | None,
+) -> None:
     """Say which trigger to set for a latency target, what it is expected to do, and what limits the query.
 
     SOURCE is the directory of a run, a file of progress as JSON lines (penstock.watch writes one), or a Spark event log.
@@ -81,8 +83,8 @@ def shown(answer: Tuning) -> str:
         trigger = answer.today.setting.interval
         low, high = answer.today.band(answer.target.name)
         lines.append(
-            f"            {answer.target.name} {getattr(answer.today, answer.target.name):.2f} s ({low:.2f} to {high:.2f} in 90%; "
-            f"predicted) at a trigger of {trigger:g} s and {answer.today.rate:,.0f} rows/s"
+            f"            {answer.target.name} {getattr(answer.today, answer.target.name):.2f} s ({low:.2f} to {high:.2f} in "
+            f"90%; predicted) at a trigger of {trigger:g} s and {answer.today.rate:,.0f} rows/s"
         )
     lines += [f"  limits    {verdict}" for verdict in answer.verdicts]
     if answer.chosen is not None:

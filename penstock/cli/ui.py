@@ -20,13 +20,18 @@ from penstock.extras import needs
 @click.option("--private-key", type=click.Path(path_type=Path), help="PEM file.")
 @click.option("--behind-proxy", is_flag=True, help="A proxy has the TLS, where other machines can ask.")
 @click.option("--allow-host", "hosts", multiple=True, help="A name by which the page is asked.")
-@click.option(
-    "--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the page of a run as one file instead."
-)
+@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the page of a run as one file instead.")
 def ui(
-    runs: Path, host: str, port: int, tokens: Path | None, certificate: Path | None, private_key: Path | None,
-    behind_proxy: bool, hosts: tuple[str, ...], save: Path | None,
-) -> None:  # fmt: skip
+    runs: Path,
+    host: str,
+    port: int,
+    tokens: Path | None,
+    certificate: Path | None,
+    private_key: Path | None,
+    behind_proxy: bool,
+    hosts: tuple[str, ...],
+    save: Path | None,
+) -> None:
     """Show runs, live and past, on a page: what is measured, beside what is predicted.
 
     RUNS is where runs lie, or one run. Nothing of Spark is started; a run is read from its directory.

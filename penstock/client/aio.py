@@ -54,9 +54,7 @@ class AsyncClient:
         """Close all connections."""
         await self._http.aclose()
 
-    async def send(
-        self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None
-    ) -> Sent:
+    async def send(self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None) -> Sent:
         """See `Client.send`."""
         sent: Sent = await self._drive(sending(Post(stream, events, key, id_field), self._patience))
         return sent

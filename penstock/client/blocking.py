@@ -49,25 +49,19 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._patience = patience
-        self._http = httpx.Client(
-            base_url=url, headers=headers_of(token), timeout=timeout, verify=verify, transport=transport
-        )
+        self._http = httpx.Client(base_url=url, headers=headers_of(token), timeout=timeout, verify=verify, transport=transport)
 
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
 
-    def send(
-        self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None
-    ) -> Sent:
+    def send(self, stream: str, events: Iterable[Event], *, key: str | None = None, id_field: str | None = None) -> Sent:
         """Send events, and return when they are durable; tries again until then.
 
         Parameters
@@ -175,9 +169,7 @@ class Producer:
     def __enter__(self) -> "Producer":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def put(self, event: Event) -> None:

@@ -127,9 +127,7 @@ def sending(post: Post, patience_s: float) -> Flow:
     """Send events until the adapter has taken or refused them; returns `Sent`."""
     patience = Patience(patience_s, time.monotonic())
     while True:
-        answer = yield Call(
-            "POST", post.path, {"content": post.content, "headers": post.headers, "params": post.params}
-        )
+        answer = yield Call("POST", post.path, {"content": post.content, "headers": post.headers, "params": post.params})
         if isinstance(answer, httpx.Response) and answer.status_code not in TRY_AGAIN:
             return post.read(answer, patience.retries)
         yield patience.pause(time.monotonic(), answer)

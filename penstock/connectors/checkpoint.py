@@ -11,9 +11,7 @@ from zlib import crc32
 
 from penstock.storage import durable
 
-IN_CHECKPOINT = (
-    r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
-)
+IN_CHECKPOINT = r"metadata|offsets|commits|sources|state|_metadata|rows-of-files-\d+\.jsonl|\..*\.(?:crc|draft|tmp|lock|taken)"
 """Names of what lies in a checkpoint."""
 
 VERSION = re.compile(r"(\d+)\.(zip|snapshot|changelog|delta)")
@@ -87,9 +85,7 @@ class Position:
         files: Files = {}
         read = {} if known is None else known
         for name in durable.names(self.log):
-            if (
-                not name[0].isdigit() or int(name.partition(".")[0]) <= after
-            ):  # a compacted log has what came up to its number
+            if not name[0].isdigit() or int(name.partition(".")[0]) <= after:  # a compacted log has what came up to its number
                 continue
             entry = self.log / name
             if entry not in read:
@@ -123,7 +119,8 @@ def clear_checkpoint(checkpoint: Path) -> None:
 def missing_part(checkpoint: Path, last: int, *, sources: int, stateful: bool) -> str | None:
     """What a checkpoint lacks to go on behind a batch that has been committed, as a path below it; None where it is whole.
 
-    Spark would find some of that out in the middle of a run, and read its input again without a word where other parts are gone.
+    Spark would find some of that out in the middle of a run, and read its input again without a word where other parts are
+    gone.
 
     Parameters
     ----------
@@ -194,9 +191,7 @@ def _missing_of_operator(directory: Path, version: int, partitions: int) -> str 
             return number
         names = durable.names(directory / number)
         files = [name for name in names if VERSION.fullmatch(name)]
-        inner = (
-            [] if files else [name for name in names if "." not in name and name != "SSTs" and not name.startswith("_")]
-        )
+        inner = [] if files else [name for name in names if "." not in name and name != "SSTs" and not name.startswith("_")]
         if not files and not inner:
             return f"{number}/{version}.changelog"
         for store in (directory / number, *(directory / number / name for name in inner)):

@@ -164,9 +164,7 @@ class Connector:
         try:
             return option.kind.read(text)
         except ValueError:
-            raise ConfigurationError(
-                f"{uri}: {name}={shown({name: text})[name]} must be {option.kind.words}."
-            ) from None
+            raise ConfigurationError(f"{uri}: {name}={shown({name: text})[name]} must be {option.kind.words}.") from None
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,6 @@ def positions_of(offset: Any) -> Positions | None:
     if not all(isinstance(partitions, dict) for partitions in offset.values()):
         return None
     flat = {
-        f"{topic}/{partition}": position
-        for topic, partitions in offset.items()
-        for partition, position in partitions.items()
+        f"{topic}/{partition}": position for topic, partitions in offset.items() for partition, position in partitions.items()
     }
     return flat if all(isinstance(position, int) for position in flat.values()) else None

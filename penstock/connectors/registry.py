@@ -14,14 +14,7 @@ from typing import Any, Literal, overload
 from penstock.app.spelling import did_you_mean
 from penstock.app.stream import Connection, Sink, Source
 from penstock.connectors.admission import ADMISSION
-from penstock.connectors.declaration import (
-    Connector,
-    Jars,
-    SinkConnector,
-    SinkContext,
-    SourceConnector,
-    SourceContext,
-)
+from penstock.connectors.declaration import Connector, Jars, SinkConnector, SinkContext, SourceConnector, SourceContext
 from penstock.connectors.files import format_of
 from penstock.connectors.sink import BoundSink
 from penstock.connectors.source import BoundSource
@@ -85,9 +78,7 @@ def connector(side: Side, scheme: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"The entry point {entry.value} for {scheme} cannot be loaded: {error}.") from error
     if not isinstance(found, SourceConnector if side == "sources" else SinkConnector):
-        raise ConfigurationError(
-            f"The entry point {entry.value} for {scheme} is no connector for {side} of Penstock's."
-        )
+        raise ConfigurationError(f"The entry point {entry.value} for {scheme} is no connector for {side} of Penstock's.")
     return found
 
 
@@ -120,7 +111,9 @@ def read_uri(text: str, side: Side) -> Uri:
 
 
 def is_gated(text: str) -> bool:
-    """Whether the source of a URI can hold rows back until there are enough, by Penstock's own options; no for an unknown one."""
+    """Whether the source of a URI can hold rows back until there are enough, by Penstock's own options; no for an unknown
+    one.
+    """
     scheme = Uri.parse(text).scheme
     return scheme in schemes("sources") and set(ADMISSION) <= set(connector("sources", scheme).options)
 

@@ -42,9 +42,7 @@ class ReplayedSequence(Sequence):
         try:
             self._rows = table.select(codec.schema.names).take(pa.array(order)).cast(codec.schema)
         except (pa.ArrowException, ValueError) as error:
-            raise SourceError(
-                f"Source {source.name}: {path} does not fit {source.event_type.__name__}: {error}."
-            ) from error
+            raise SourceError(f"Source {source.name}: {path} does not fit {source.event_type.__name__}: {error}.") from error
         self._schedule = RecordedSchedule(speed_up(micros[order], speed))
         self._identity = f"{path.stat().st_size} bytes, {crc32(path.read_bytes()):08x}"
         self._codec = codec

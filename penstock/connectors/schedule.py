@@ -126,9 +126,7 @@ def schedule_of(uri: Uri, options: Options) -> Schedule | RecordedSchedule:
 def _recorded(uri: Uri, options: Options) -> Times:
     path = options.get("times")
     if path is None:
-        raise ConfigurationError(
-            f"{uri}: say where the times are, as generator:recorded?times=FILE (seconds, one a line)."
-        )
+        raise ConfigurationError(f"{uri}: say where the times are, as generator:recorded?times=FILE (seconds, one a line).")
     try:
         times = np.sort(np.loadtxt(Path(path), ndmin=1))
     except (OSError, ValueError) as error:

@@ -100,9 +100,7 @@ def _open(followed: Followed) -> "SequenceSource":
     bound = bind_source(source, followed.uri, SourceContext(followed.application))
     assert isinstance(bound, SequenceSource)
     if bound.identity() != followed.identity:
-        raise SourceError(
-            f"{bound.uri} is not, in this process, what the driver has found there; stop, and start again."
-        )
+        raise SourceError(f"{bound.uri} is not, in this process, what the driver has found there; stop, and start again.")
     return bound
 
 
@@ -222,7 +220,8 @@ class SequenceSource(BoundSource):
 
 
 def with_ends(progress: Mapping[str, Any], order: Iterable[str], sources: Mapping[str, BoundSource]) -> dict[str, Any]:
-    """A progress of a Spark that asks no source in Python where it ends, and says that nothing waits: with the ends of sequences.
+    """A progress of a Spark that asks no source in Python where it ends, and says that nothing waits: with the ends of
+    sequences.
 
     Parameters
     ----------

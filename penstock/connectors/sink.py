@@ -122,15 +122,15 @@ def other_run(files: SinkFiles, place: object, kind: str) -> str:
 def fenced(files: SinkFiles, place: object) -> RunLockedError:
     """What a driver is told whose place another run, or another driver, has claimed since."""
     return RunLockedError(
-        f"Sink {files.name}: {place} belongs to another run now: another driver has discarded this one and goes on in its place, so this "
-        "one delivers nothing more."
+        f"Sink {files.name}: {place} belongs to another run now: another driver has discarded this one and goes on in its "
+        "place, so this one delivers nothing more."
     )
 
 
 def foreign(files: SinkFiles, place: str, why: str) -> SinkError:
     """What ``--fresh`` is told of a table whose rows are not all the discarded run's."""
     return SinkError(
-        f"Sink {files.name}: {place} {why}, and --fresh would remove the rows of the run that it discards, which cannot be told from "
-        "others: nothing was touched. Add fresh=keep to the sink's URI to leave all rows there, or fresh=empty to remove all; or choose "
-        "another table."
+        f"Sink {files.name}: {place} {why}, and --fresh would remove the rows of the run that it discards, which cannot be "
+        "told from others: nothing was touched. Add fresh=keep to the sink's URI to leave all rows there, or fresh=empty to "
+        "remove all; or choose another table."
     )

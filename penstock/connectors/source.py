@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 RowKind = Literal["lines", "json", "messages", "framed", "texts", "rows"]
 """How a source's rows hold events: lines of JSON in ``payload``, blank ones among them; JSON without
-blank ones; the same with some fields apart, in ``beside``; messages that `Frames` read, with or without such; the bytes of the only field in ``payload``;
-or rows of fields, of files that a worker reads (see `BoundSource.files`)."""
+blank ones; the same with some fields apart, in ``beside``; messages that `Frames` read, with or without such; the bytes of the
+only field in ``payload``; or rows of fields, of files that a worker reads (see `BoundSource.files`)."""
 
 
 @dataclass(frozen=True)

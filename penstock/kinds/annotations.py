@@ -63,10 +63,10 @@ def scalar_of(annotation: Any) -> Kind:
 
 
 def demanding(kind: type) -> bool:
-    """Whether a class asks more of its values than their types: by constraints in its annotations, or in its `__post_init__`."""
-    return hasattr(kind, "__post_init__") or any(
-        map(_demands, typing.get_type_hints(kind, include_extras=True).values())
-    )
+    """Whether a class asks more of its values than their types: by constraints in its annotations, or in its
+    `__post_init__`.
+    """
+    return hasattr(kind, "__post_init__") or any(map(_demands, typing.get_type_hints(kind, include_extras=True).values()))
 
 
 def _demands(annotation: Any) -> bool:

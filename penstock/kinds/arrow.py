@@ -93,9 +93,7 @@ def fits(there: pa.DataType, wanted: pa.DataType, *, lengths: bool = False) -> b
         return True
     if pa.types.is_struct(wanted):
         return bool(pa.types.is_struct(there)) and all(
-            fits(there.field(field.name).type, field.type, lengths=lengths)
-            for field in wanted
-            if _has(there, field.name)
+            fits(there.field(field.name).type, field.type, lengths=lengths) for field in wanted if _has(there, field.name)
         )
     if pa.types.is_map(wanted):
         return bool(pa.types.is_map(there)) and all(

@@ -50,8 +50,7 @@ def check_event_type(event_type: Any) -> None:
     """
     if not (isinstance(event_type, type) and issubclass(event_type, Event)):
         raise EventSchemaError(
-            f"{event_type!r} is not an event type: write `class {_class_name(event_type)}(Event): ...` "
-            "with typed fields."
+            f"{event_type!r} is not an event type: write `class {_class_name(event_type)}(Event): ...` with typed fields."
         )
     if event_type.__struct_config__.array_like:
         raise EventSchemaError(

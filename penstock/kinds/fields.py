@@ -94,9 +94,7 @@ def event_to_encoded(kind: type[Event]) -> Change | None:
     def encoded(values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        return tag | {
-            names.get(name, name): inner[name](value) if name in inner else value for name, value in values.items()
-        }
+        return tag | {names.get(name, name): inner[name](value) if name in inner else value for name, value in values.items()}
 
     return encoded
 
@@ -156,13 +154,12 @@ def refuse_unwritable(event: Event, floats: Mapping[str, bool]) -> None:
     for name, may_miss in floats.items():
         value = getattr(event, name)
         if not is_writable(value) and not (value != value and may_miss):
-            raise ValueError(
-                f"Field {name} is or holds {value!r}, which JSON does not have; let it be None, and declare that"
-            )
+            raise ValueError(f"Field {name} is or holds {value!r}, which JSON does not have; let it be None, and declare that")
 
 
 def nothing_of(event_type: type[Event], *, encoded: bool = False) -> dict[str, None]:
-    """The fields that may be None and have no default, as None: what they are where texts, and other systems' messages, lack them.
+    """The fields that may be None and have no default, as None: what they are where texts, and other systems' messages, lack
+    them.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """When two keys are one: values that Python holds equal are written in one way, whatever they are made of.
 
-So -0.0 is 0.0, 1.00 is 1, one instant is one in any zone, and a dict's entries are in one order; NaN, which equals nothing, is one key.
+So -0.0 is 0.0, 1.00 is 1, one instant is one in any zone, and a dict's entries are in one order; NaN, which equals nothing, is
+one key.
 """
 
 import typing
@@ -24,9 +25,7 @@ def spelled(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: spelled(value[name]) for name in sorted(value)}
     if isinstance(value, msgspec.Struct):
-        return msgspec.structs.replace(
-            value, **{name: spelled(getattr(value, name)) for name in value.__struct_fields__}
-        )
+        return msgspec.structs.replace(value, **{name: spelled(getattr(value, name)) for name in value.__struct_fields__})
     kind = kind_of_type(type(value))
     return value if kind is None or kind.identity is None else kind.identity(value)
 

@@ -19,8 +19,8 @@ def text_column() -> "pa.DataType":
 class Kind:
     """One kind of scalar value, and how each place that keeps values keeps these.
 
-    Whatever is not said is as it is of a text: a kind of which only a text is known names ``encode`` and ``decode``, and is kept
-    everywhere as that text.
+    Whatever is not said is as it is of a text: a kind of which only a text is known names ``encode`` and ``decode``, and is
+    kept everywhere as that text.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ class Kind:
     array_misses: whether such an array has a value for None.
     identity: of a type of which values are equal that are written differently, what writes all equal ones in one way.
     sqlite, postgresql: the type of its columns there.
-    staged: the type of its columns in what waits to be loaded into a database, where another one than `arrow` holds more values.
+    staged: the type of its columns in what waits to be loaded into a database, where another one than `arrow` holds more
+        values.
     to_sqlite: what SQLite is given for a value; None for the value as a column has it.
     avro: its type in an Avro schema.
     protobuf: its type in a ``.proto`` file.

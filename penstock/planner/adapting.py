@@ -86,8 +86,8 @@ class Point:
     fixed: float
 
     def latency(self, name: str) -> float:
-        """From the request to the result, about: to the quantile of the query is added that of the door; to the median its mean,
-        for the medians of two waits add up to less than the median of both.
+        """From the request to the result, about: to the quantile of the query is added that of the door; to the median its
+        mean, for the medians of two waits add up to less than the median of both.
         """
         return float(getattr(self.query, name)) + waited(self.doors, name)
 
@@ -124,9 +124,16 @@ class Adapting:
     """
 
     def __init__(
-        self, directory: Path, target: Target, trigger: float, *, dry_run: bool = False, doors: Doors | None = None,
-        gates: Mapping[str, Gate] | None = None, clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+        self,
+        directory: Path,
+        target: Target,
+        trigger: float,
+        *,
+        dry_run: bool = False,
+        doors: Doors | None = None,
+        gates: Mapping[str, Gate] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._directory, self._target, self._dry_run = directory, target, dry_run
         self._clock = clock
         self._trigger = trigger
@@ -201,9 +208,7 @@ class Adapting:
                 return None
             self._calibration = calibrate(observation)
             rate = self._calibration.arrivals.rate
-            return self._decide(
-                Cause("learned", {"rate": rate, "seconds": now - (self._began or now)}, rate), now, ledgers
-            )
+            return self._decide(Cause("learned", {"rate": rate, "seconds": now - (self._began or now)}, rate), now, ledgers)
         series = observation.queries[0].cold[-1]
         cause = self._rate_has_changed(series) or self._speed_has_changed(observation)
         if cause is not None and self._pending is not None and self._chokes(cause, self._pending.decision):
@@ -224,12 +229,10 @@ class Adapting:
             self._note("keep", Cause("fault", {}, 0.0), now, self._trigger, why, {})
 
     def _chokes(self, cause: Cause, decision: Decision) -> bool:
-        """Whether fewer events come since a door's gate was changed, as from clients that wait for an answer before they send on."""
-        return (
-            cause.name == "rate"
-            and cause.rate < CHOKED * self._planned_rate
-            and decision.doors != decision.doors_before
-        )
+        """Whether fewer events come since a door's gate was changed, as from clients that wait for an answer before they send
+        on.
+        """
+        return cause.name == "rate" and cause.rate < CHOKED * self._planned_rate and decision.doors != decision.doors_before
 
     def _leave_doors(self, cause: Cause, now: float, decision: Decision) -> Decision:
         """Take a change back, and leave the doors alone from now on."""
@@ -237,8 +240,9 @@ class Adapting:
         self._pending, self._dwell = None, 2 * self._dwell
         self._planned_at, self._planned_rate = now, cause.rate
         why = (
-            f"{cause.rate:,.0f} rows arrive per second since the gates of the doors were changed, and {cause.evidence['planned_rate']:,.0f} "
-            "did before: clients seem to wait for their answers, so the change is taken back and the doors are left alone."
+            f"{cause.rate:,.0f} rows arrive per second since the gates of the doors were changed, and "
+            f"{cause.evidence['planned_rate']:,.0f} did before: clients seem to wait for their answers, so the change is "
+            "taken back and the doors are left alone."
         )
         return self._note("revert", cause, now, decision.before_s, why, decision.expected, gates=decision.doors_before)
 
@@ -253,9 +257,12 @@ class Adapting:
             pace = pace_of(model, seen.cold[-1], self._planned_at)
             if pace is not None and pace.differs:
                 evidence = {
-                    "durations_times": pace.factor, "error": pace.error, "query": seen.name, "batches": pace.batches,
+                    "durations_times": pace.factor,
+                    "error": pace.error,
+                    "query": seen.name,
+                    "batches": pace.batches,
                     "kind": "measured; beside those calibrated",
-                }  # fmt: skip
+                }
                 return Cause("speed", evidence, self._planned_rate)
         return None
 
@@ -299,9 +306,7 @@ class Adapting:
                 return found
         return None
 
-    def _chosen_gates(
-        self, interval: float, fixed: float
-    ) -> tuple[dict[str, Passage], dict[str, Gate], dict[str, Passage]]:
+    def _chosen_gates(self, interval: float, fixed: float) -> tuple[dict[str, Passage], dict[str, Gate], dict[str, Passage]]:
         """What the doors do with the gates that they have, the gates that they are to have, and what these will do."""
         now, gates, then = {}, dict(self._gates), {}
         if self._doors is not None and not self._leaves_doors:
@@ -324,10 +329,7 @@ class Adapting:
         if old > bound:
             if new < 0.95 * old:
                 return True, f"{name} would be {old:.2f} s, beyond {bound:g}; it is expected to be {new:.2f} s."
-            return (
-                False,
-                f"{name} is expected to be {old:.2f} s, beyond {bound:g}, and no trigger makes it shorter by 5%.",
-            )
+            return (False, f"{name} is expected to be {old:.2f} s, beyond {bound:g}, and no trigger makes it shorter by 5%.")
         saved = 1 - then.batches_per_day / today.batches_per_day
         count = (today.batches_per_day - then.batches_per_day) / 86_400 * HORIZON_S
         if new > bound or saved < SAVING:
@@ -337,13 +339,10 @@ class Adapting:
             )
         if now - self._changed_at < self._dwell:
             self._deferred = True
-            return (
-                False,
-                f"Another trigger would save {saved:.0%} of the micro-batches, but the last change is too recent.",
-            )
+            return (False, f"Another trigger would save {saved:.0%} of the micro-batches, but the last change is too recent.")
         return True, (
-            f"{saved:.0%} of the micro-batches are saved, {count:,.0f} in {HORIZON_S:g} s, and {name} is expected to be {new:.2f} s, "
-            f"within {bound:g}."
+            f"{saved:.0%} of the micro-batches are saved, {count:,.0f} in {HORIZON_S:g} s, and {name} is expected to be "
+            f"{new:.2f} s, within {bound:g}."
         )
 
     def _judge(self, pending: Pending, now: float, ledgers: Ledgers, series: Series) -> Decision | None:
@@ -359,25 +358,40 @@ class Adapting:
         if came > self._target.seconds and came > 1.1 * old:
             self._dwell *= 2
             why = (
-                f"{name} came to {came:.2f} s and was {old:.2f} s before, and neither the rate nor the speed has changed: the change "
-                "is taken back."
+                f"{name} came to {came:.2f} s and was {old:.2f} s before, and neither the rate nor the speed has changed: the "
+                "change is taken back."
             )
             return self._note(
                 "revert", CHECK, now, decision.before_s, why, decision.expected, came=seen, gates=decision.doors_before
-            )  # fmt: skip
+            )
         said = decision.expected.get(name)
         why = f"{name} came to {came:.2f} s" + (f", and {said:.2f} s were expected." if said is not None else ".")
         return self._note("check", CHECK, now, self._trigger, why, decision.expected, came=seen)
 
     def _note(
-        self, kind: Any, cause: Cause, now: float, trigger: float, why: str, expected: dict[str, Any],
-        came: dict[str, float] | None = None, gates: Mapping[str, Gate] | None = None,
-    ) -> Decision:  # fmt: skip
+        self,
+        kind: Any,
+        cause: Cause,
+        now: float,
+        trigger: float,
+        why: str,
+        expected: dict[str, Any],
+        came: dict[str, float] | None = None,
+        gates: Mapping[str, Gate] | None = None,
+    ) -> Decision:
         decision = Decision(
-            time=now, kind=kind, cause=cause.name, trigger_s=trigger, before_s=self._trigger, why=why,
-            doors=dict(self._gates if gates is None else gates), doors_before=self._gates,
-            evidence=cause.evidence, expected=expected, came=came or {},
-        )  # fmt: skip
+            time=now,
+            kind=kind,
+            cause=cause.name,
+            trigger_s=trigger,
+            before_s=self._trigger,
+            why=why,
+            doors=dict(self._gates if gates is None else gates),
+            doors_before=self._gates,
+            evidence=cause.evidence,
+            expected=expected,
+            came=came or {},
+        )
         note(self._directory, decision)
         return decision
 
@@ -416,9 +430,14 @@ def _predicted(calibration: Calibration, setting: Setting, replicates: int = 12)
 
 def _evidence(found: RateChange) -> dict[str, Any]:
     return {
-        "rate": found.after, "error": found.error, "planned_rate": found.before, "windows": found.windows,
-        "seconds": found.seconds, "statistic": found.statistic, "kind": "measured; rows per second",
-    }  # fmt: skip
+        "rate": found.after,
+        "error": found.error,
+        "planned_rate": found.before,
+        "windows": found.windows,
+        "seconds": found.seconds,
+        "statistic": found.statistic,
+        "kind": "measured; rows per second",
+    }
 
 
 def _expected(then: Point | None, today: Point | None) -> dict[str, Any]:
@@ -427,14 +446,17 @@ def _expected(then: Point | None, today: Point | None) -> dict[str, Any]:
     query = then.query
     found: dict[str, Any] = {name: then.latency(name) for name in LATENCIES}
     found |= {
-        "p95_band": [waited(then.doors, "p95") + end for end in query.band("p95")], "batches_per_day": query.batches_per_day,
-        "utilisation": query.utilisation, "rate": query.rate, "pause_s": 0.0, "kind": "predicted; seconds",
-    }  # fmt: skip
+        "p95_band": [waited(then.doors, "p95") + end for end in query.band("p95")],
+        "batches_per_day": query.batches_per_day,
+        "utilisation": query.utilisation,
+        "rate": query.rate,
+        "pause_s": 0.0,
+        "kind": "predicted; seconds",
+    }
     if then.doors:
         found |= {
             "doors": {
-                stream: {"p95": door.latency["p95"], "transfers_per_s": door.transfers}
-                for stream, door in then.doors.items()
+                stream: {"p95": door.latency["p95"], "transfers_per_s": door.transfers} for stream, door in then.doors.items()
             }
         }
     if today is not None:
@@ -451,8 +473,8 @@ def _finite(value: Any) -> Any:
 def _measured(ledgers: Ledgers, since: float, until: float, series: Series | None = None) -> dict[str, float]:
     """Over the micro-batches that a span has committed: how many, the latency, and the rate of source events.
 
-    The latency is that of results; where timers or windows cause nearly all of them, which have none, it is that of source events
-    until they were processed, as the progress in ``series`` tells it.
+    The latency is that of results; where timers or windows cause nearly all of them, which have none, it is that of source
+    events until they were processed, as the progress in ``series`` tells it.
     """
     first, *_, last = (ledgers[0], *ledgers)
     within = [record for record in first if since <= record.committed_us / 1e6 < until]
@@ -472,10 +494,4 @@ def _measured(ledgers: Ledgers, since: float, until: float, series: Series | Non
         if told is None or len(told) < 2:
             return {"batches": float(len(within))}
         figures = summary(derived(told))
-    return {
-        "batches": float(len(within)),
-        **figures,
-        "results": float(latency.count),
-        "rate": taken / span,
-        "seconds": span,
-    }
+    return {"batches": float(len(within)), **figures, "results": float(latency.count), "rate": taken / span, "seconds": span}

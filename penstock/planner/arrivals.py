@@ -82,7 +82,8 @@ class ArrivalModel:
     dispersion: variance over mean of the rows in windows, by the mean width of the windows in seconds: 1 at every scale
         for Poisson arrivals.
     kind: what they are like.
-    burst: rows that come at once, about, while the rate is what it is: 1 for Poisson arrivals. even: whether bursts are about equal.
+    burst: rows that come at once, about, while the rate is what it is: 1 for Poisson arrivals. even: whether bursts are about
+        equal.
     changed: the rate before its only change, whose windows are not looked at; None where there was none.
     """
 
@@ -102,9 +103,8 @@ class ArrivalModel:
         return max(0.0, list(self.dispersion.values())[-1]) if self.dispersion else 1.0
 
     def flow(
-        self, rate: float, horizon: float, random: np.random.Generator, like: Arrivals | None = None, *,
-        step: float = FINEST_S,
-    ) -> Flow:  # fmt: skip
+        self, rate: float, horizon: float, random: np.random.Generator, like: Arrivals | None = None, *, step: float = FINEST_S
+    ) -> Flow:
         """Rows at a rate over ``horizon`` seconds: like those recorded, or ``like`` what a setting says.
 
         Parameters
@@ -184,9 +184,7 @@ def arrivals_of(windows: Iterable[tuple[Real, Real]], parted: Sequence[tuple[Rea
     if fine and kind == "recorded":
         widths, counts = fine[-1]
     finest = min(series, key=lambda pair: float(pair[0].mean()))
-    return ArrivalModel(
-        rate, error, widths, counts, dispersion, kind, local_dispersion(*finest), _are_even(*finest), changed
-    )
+    return ArrivalModel(rate, error, widths, counts, dispersion, kind, local_dispersion(*finest), _are_even(*finest), changed)
 
 
 def _scatter(pair: tuple[Real, Real]) -> float:

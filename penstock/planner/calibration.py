@@ -97,9 +97,7 @@ class Calibration:
 
     def faster(self, parallel: float) -> "Calibration":
         """The calibration at so many times the parallel speed: what is spent per row shrinks (assumed)."""
-        return replace(
-            self, queries=tuple(one.changed(lambda durations: durations.scaled(parallel)) for one in self.queries)
-        )
+        return replace(self, queries=tuple(one.changed(lambda durations: durations.scaled(parallel)) for one in self.queries))
 
     def following(self, running: Observation, *, now: float | None = None) -> "Calibration":
         """The calibration at the present speed of a run that goes on, by a Kalman filter over its micro-batches.
@@ -131,8 +129,15 @@ class Calibration:
         gate = gate_of(whole)
         return min(self._limit(query, self.scaled(query, whole), gate) for query in self.queries)
 
-    def predict(self, setting: Setting | None = None, *, method: Method = "simulated", seed: int = 0,
-                replicates: int = REPLICATES, batches: int = BATCHES) -> Prediction:  # fmt: skip
+    def predict(
+        self,
+        setting: Setting | None = None,
+        *,
+        method: Method = "simulated",
+        seed: int = 0,
+        replicates: int = REPLICATES,
+        batches: int = BATCHES,
+    ) -> Prediction:
         """What a setting is expected to do.
 
         Parameters
@@ -167,16 +172,21 @@ class Calibration:
             raise ConfigurationError(f"At {rate:g} rows per second no two micro-batches begin in {span:,.0f} s.")
         time = sum(float(first.started[-1] - first.started[0]) for first, *_ in shown)
         a_day = [sum(len(one.started) - 1 for one in passages) / time * DAY_S for passages in zip(*shown, strict=True)]
-        busy = [
-            sum(float((one.ended - one.started)[:-1].sum()) for one in passages)
-            for passages in zip(*shown, strict=True)
-        ]
+        busy = [sum(float((one.ended - one.started)[:-1].sum()) for one in passages) for passages in zip(*shown, strict=True)]
         return Prediction(
-            setting=whole, rate=rate, **found, backlog=rate * found["mean"], utilisation=max(busy) / time,
-            throughput_limit=limit, rows_per_batch=rate * DAY_S / a_day[0], batches_per_day=a_day[0],
-            files_per_day=sum(a_day) * (whole.partitions or 1.0), method=method, replicates=samples,
+            setting=whole,
+            rate=rate,
+            **found,
+            backlog=rate * found["mean"],
+            utilisation=max(busy) / time,
+            throughput_limit=limit,
+            rows_per_batch=rate * DAY_S / a_day[0],
+            batches_per_day=a_day[0],
+            files_per_day=sum(a_day) * (whole.partitions or 1.0),
+            method=method,
+            replicates=samples,
             assumptions=(*self._assumptions(whole, limit), *self._far(rate * DAY_S / a_day[0])),
-        )  # fmt: skip
+        )
 
     def _replicates(self, whole: Setting, random: np.random.Generator, count: int) -> dict[str, Real]:
         """Latencies of runs as long as the recording, each of a model that the recording might have led to."""
@@ -211,12 +221,12 @@ class Calibration:
         return min(max(recorded, least * cycle, SHORTEST_S), MOST_BATCHES * cycle)
 
     def cycle(self, whole: Setting, models: Sequence[DurationModel] | None = None) -> float:
-        """The time that a micro-batch takes with its wait, about; seconds. ``models`` of the queries are others than calibrated."""
+        """The time that a micro-batch takes with its wait, about; seconds. ``models`` of the queries are others than
+        calibrated.
+        """
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
         cycle = max(gate.trigger, SHORTEST_CYCLE_S)
-        for query, durations in zip(
-            self.queries, models or [self.scaled(query, whole) for query in self.queries], strict=True
-        ):
+        for query, durations in zip(self.queries, models or [self.scaled(query, whole) for query in self.queries], strict=True):
             rows = query.observed.rows_per_source_row
             length = durations.duration(0.0)
             for _ in range(50):  # back to back: the batch gathers what comes while the one before runs
@@ -227,12 +237,7 @@ class Calibration:
         return cycle
 
     def _simulated(
-        self,
-        whole: Setting,
-        durations: Sequence[DurationModel],
-        horizon: float,
-        cycle: float,
-        random: np.random.Generator,
+        self, whole: Setting, durations: Sequence[DurationModel], horizon: float, cycle: float, random: np.random.Generator
     ) -> "_Run":
         gate, rate = gate_of(whole), float(whole.rate or 0.0)
         begin = min(10 * cycle, horizon)  # until the simulation has forgotten that it began empty
@@ -270,10 +275,16 @@ class Calibration:
         mean = durations.mean_ratio
         residual = LogNormal(1.0, durations.scv) if durations.scv > 1e-6 else Deterministic(1.0)
         state = MicroBatchServer(
-            rate, threshold=gate.min_rows, delay=gate.max_delay, cap=gate.max_rows, trigger_interval=gate.trigger,
-            poll=0.0 if gate.trigger else 0.01, fixed=durations.fixed * mean, per_row=durations.per_row * mean,
+            rate,
+            threshold=gate.min_rows,
+            delay=gate.max_delay,
+            cap=gate.max_rows,
+            trigger_interval=gate.trigger,
+            poll=0.0 if gate.trigger else 0.01,
+            fixed=durations.fixed * mean,
+            per_row=durations.per_row * mean,
             residual=residual,
-        ).solve()  # fmt: skip
+        ).solve()
         closing = float(np.concatenate(durations.closing).mean())
         planning = durations.planning[0] * float(np.concatenate(durations.planned).mean())
         away = closing + planning  # results are visible before the end, and rows are taken until they are fixed
@@ -288,8 +299,8 @@ class Calibration:
         if rows <= FAR * most:
             return []
         return [
-            f"Micro-batches of {rows:,.0f} rows are far beyond those recorded, nearly all of which had {most:,.0f} at most: that they go on as a straight "
-            "line is assumed. A short run at such a rate or trigger would tell."
+            f"Micro-batches of {rows:,.0f} rows are far beyond those recorded, nearly all of which had {most:,.0f} at most: "
+            "that they go on as a straight line is assumed. A short run at such a rate or trigger would tell."
         ]
 
     def _assumptions(self, whole: Setting, limit: float) -> list[str]:
@@ -299,8 +310,8 @@ class Calibration:
             if not model.identified:
                 found.append(
                     f"All micro-batches of {name} had about {model.rows[1]:,.0f} rows, which does not tell what a row costs "
-                    "from what a micro-batch costs: two fifths are taken to be the rows', and the bands have anything from none to "
-                    "all. A short run at another trigger or rate would tell (penstock observe APP.py --probe)."
+                    "from what a micro-batch costs: two fifths are taken to be the rows', and the bands have anything from "
+                    "none to all. A short run at another trigger or rate would tell (penstock observe APP.py --probe)."
                 )
             if query.speed is not None:
                 found.append(
@@ -321,23 +332,19 @@ class Calibration:
             )
         if any(series.hides for series in self.queries[0].observed.series):
             found.append(
-                "Some micro-batches were at a maximum of rows, and the source does not say what waits behind it: rows are taken to have "
-                "come when they were taken, which is too late, so latencies are too low by what they waited."
+                "Some micro-batches were at a maximum of rows, and the source does not say what waits behind it: rows are "
+                "taken to have come when they were taken, which is too late, so latencies are too low by what they waited."
             )
         if self.arrivals.changed is not None:
             found.append(
-                f"The rate changed once in the recording, from {self.arrivals.changed:,.0f} to {self.arrivals.rate:,.0f} rows/s: the "
-                "last one is taken to stay."
+                f"The rate changed once in the recording, from {self.arrivals.changed:,.0f} to {self.arrivals.rate:,.0f} "
+                "rows/s: the last one is taken to stay."
             )
         if self.queries[-1].observed.latency_kind == "derived":
-            found.append(
-                "Rows are taken to be spread evenly between the two looks at the source that each came between."
-            )
+            found.append("Rows are taken to be spread evenly between the two looks at the source that each came between.")
         rate = float(whole.rate or 0.0)
         if rate > CLOSE_TO_LIMIT * limit:
-            found.append(
-                f"At {rate / limit:.0%} of the throughput limit small errors of the durations make large ones here."
-            )
+            found.append(f"At {rate / limit:.0%} of the throughput limit small errors of the durations make large ones here.")
         return found
 
 
@@ -382,13 +389,11 @@ def calibrate(observation: Observation, *, seed: int = 0) -> Calibration:
     arrivals = arrivals_of(windows, windows if held else [series.windows(quiet=True) for series in first.series])
     if arrivals is None and not any(series.whole[1:].any() for series in first.series):
         raise ConfigurationError(
-            f"Of no two micro-batches of {first.name} that follow each other is the progress there: it was sampled. Record each, by "
-            "a StreamingQueryListener or from the driver's log."
+            f"Of no two micro-batches of {first.name} that follow each other is the progress there: it was sampled. Record "
+            "each, by a StreamingQueryListener or from the driver's log."
         )
     if arrivals is None:
-        raise ConfigurationError(
-            f"No rows arrive at {first.name}, as far as the recording shows: record it under load."
-        )
+        raise ConfigurationError(f"No rows arrive at {first.name}, as far as the recording shows: record it under load.")
     return Calibration(observation, tuple(models), arrivals)
 
 
@@ -422,10 +427,11 @@ def _followed(model: QueryModel, running: QueryObservation | None, now: float | 
 def gate_of(setting: Setting) -> Gate:
     """The gate of a setting, with Spark's defaults for what it leaves out."""
     return Gate(
-        trigger=setting.interval, min_rows=float(setting.min_rows or 1.0),
+        trigger=setting.interval,
+        min_rows=float(setting.min_rows or 1.0),
         max_delay=setting.delay,
         max_rows=float(setting.max_rows or math.inf),
-    )  # fmt: skip
+    )
 
 
 def _parallelism(setting: Setting) -> float | None:

@@ -82,9 +82,7 @@ def local_dispersion(widths: Real, counts: Real) -> float:
     if mean <= 0:
         return 1.0
     squares = np.diff(rates) ** 2 / (mean * (1 / widths[1:] + 1 / widths[:-1]))
-    return max(
-        1.0, float(np.median(squares)) / 0.4549
-    )  # the median of a chi-squared variable with one degree of freedom
+    return max(1.0, float(np.median(squares)) / 0.4549)  # the median of a chi-squared variable with one degree of freedom
 
 
 def level_change(widths: Real, counts: Real) -> int | None:

@@ -63,17 +63,17 @@ class Door:
     @classmethod
     def of(cls, gate: Gate, arrivals: Measured, transfers: MeasuredTransfers) -> "Door | None":
         """From what the adapter has measured; None where too little has come."""
-        if (
-            arrivals.gap_scv is None
-            or not arrivals.size_mean
-            or transfers.fixed_s is None
-            or transfers.per_event_s is None
-        ):
+        if arrivals.gap_scv is None or not arrivals.size_mean or transfers.fixed_s is None or transfers.per_event_s is None:
             return None
         return cls(
-            gate, arrivals.request_rate, arrivals.gap_scv, arrivals.size_mean, arrivals.size_scv or 0.0,
-            transfers.fixed_s, transfers.per_event_s,
-        )  # fmt: skip
+            gate,
+            arrivals.request_rate,
+            arrivals.gap_scv,
+            arrivals.size_mean,
+            arrivals.size_scv or 0.0,
+            transfers.fixed_s,
+            transfers.per_event_s,
+        )
 
     @property
     def rate(self) -> float:

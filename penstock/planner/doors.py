@@ -40,9 +40,7 @@ class Doors:
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, transport=transport)
         except httpx.InvalidURL as error:
-            raise ConfigurationError(
-                f"{url!r} is no address of an adapter ({error}); write http://HOST:PORT."
-            ) from error
+            raise ConfigurationError(f"{url!r} is no address of an adapter ({error}); write http://HOST:PORT.") from error
 
     def check(self) -> None:
         """See that the adapter answers, and has the streams.
@@ -107,9 +105,7 @@ class Doors:
         try:
             return msgspec.json.decode(self._asked("GET", stream, of), type=kind)
         except msgspec.MsgspecError as error:
-            raise SourceError(
-                f"What answers at {self._http.base_url} is no adapter of this version ({error})."
-            ) from error
+            raise SourceError(f"What answers at {self._http.base_url} is no adapter of this version ({error}).") from error
 
     def _asked(self, method: str, stream: str, of: str, body: Any = None) -> bytes:
         try:
@@ -120,8 +116,8 @@ class Doors:
             refused = error.response
             raise SourceError(
                 f"The adapter at {self._http.base_url} refuses {method} of the {of} of {stream} ({refused.status_code}: "
-                f"{refused.text[:200]}); give a token that may operate in PENSTOCK_TOKEN, and the address of this application's "
-                "adapter."
+                f"{refused.text[:200]}); give a token that may operate in PENSTOCK_TOKEN, and the address of this "
+                "application's adapter."
             ) from error
         except httpx.HTTPError as error:
             raise SourceError(f"The adapter at {self._http.base_url} does not answer ({error}).") from error

@@ -113,23 +113,37 @@ class DurationModel:
         fixed, per_row, below, knee = self.draws[random.integers(len(self.draws))].tolist()
         speed = float(np.exp(random.normal(0.0, self.run_to_run)))
         return replace(
-            self, fixed=fixed * speed, per_row=per_row * speed, below_knee=below * speed, knee=knee,
-            pauses=self.pauses.drawn(random), tail=self.tail.drawn(random),
-        )  # fmt: skip
+            self,
+            fixed=fixed * speed,
+            per_row=per_row * speed,
+            below_knee=below * speed,
+            knee=knee,
+            pauses=self.pauses.drawn(random),
+            tail=self.tail.drawn(random),
+        )
 
     def work(self, random: np.random.Generator, rows_per_row: float, span: float, count: int = 4096) -> Work:
-        """What micro-batches take during so many seconds, drawn in blocks as they were recorded; in rows of the run's source."""
+        """What micro-batches take during so many seconds, drawn in blocks as they were recorded; in rows of the run's
+        source.
+        """
         index = self._blocks(random, count)
-        ratios, planned, closing = (
-            np.concatenate(values)[index] for values in (self.ratios, self.planned, self.closing)
-        )
+        ratios, planned, closing = (np.concatenate(values)[index] for values in (self.ratios, self.planned, self.closing))
         ratios = np.where(self.pauses.which[index], ratios, self.tail.extended(ratios, random))
         ratios, pauses, stops, stands = self.pauses.parted(ratios, index, random, span)
         return Work(
-            self.fixed, self.per_row * rows_per_row, self.below_knee * rows_per_row, self.knee / rows_per_row,
-            ratios, pauses, self.planning[0], self.planning[1] * rows_per_row, planned, closing,
-            stops, stands,
-        )  # fmt: skip
+            self.fixed,
+            self.per_row * rows_per_row,
+            self.below_knee * rows_per_row,
+            self.knee / rows_per_row,
+            ratios,
+            pauses,
+            self.planning[0],
+            self.planning[1] * rows_per_row,
+            planned,
+            closing,
+            stops,
+            stands,
+        )
 
     def _blocks(self, random: np.random.Generator, count: int) -> NDArray[np.intp]:
         """Places of micro-batches among all, in blocks of successive ones."""
@@ -149,9 +163,12 @@ class DurationModel:
     def longer(self, factor: float) -> "DurationModel":
         """With all micro-batches so many times as long."""
         return replace(
-            self, fixed=self.fixed * factor, per_row=self.per_row * factor, below_knee=self.below_knee * factor,
+            self,
+            fixed=self.fixed * factor,
+            per_row=self.per_row * factor,
+            below_knee=self.below_knee * factor,
             draws=self.draws * np.array([factor, factor, factor, 1.0]),
-        )  # fmt: skip
+        )
 
     def scaled(self, parallel: float) -> "DurationModel":
         """With so many times the parallel speed: what is spent per row shrinks, what is spent per batch does not."""
@@ -175,11 +192,18 @@ def durations_of(series: Sequence[Series], random: np.random.Generator, draws: i
     between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
     names = ("fixed", "per_row", "below_knee")
     return DurationModel(
-        fixed=float(chosen[0]), per_row=float(chosen[1]), below_knee=float(chosen[2]), knee=knee,
-        errors=dict(zip(names, resampled[:, :3].std(axis=0).tolist(), strict=True)), run_to_run=between if len(series) >= ENOUGH_RUNS else max(between, RUN_TO_RUN),
-        assumed_run_to_run=len(series) < ENOUGH_RUNS and between < RUN_TO_RUN, rows=(float(least), float(most)), identified=identified,
-        draws=resampled, **seen,
-    )  # fmt: skip
+        fixed=float(chosen[0]),
+        per_row=float(chosen[1]),
+        below_knee=float(chosen[2]),
+        knee=knee,
+        errors=dict(zip(names, resampled[:, :3].std(axis=0).tolist(), strict=True)),
+        run_to_run=between if len(series) >= ENOUGH_RUNS else max(between, RUN_TO_RUN),
+        assumed_run_to_run=len(series) < ENOUGH_RUNS and between < RUN_TO_RUN,
+        rows=(float(least), float(most)),
+        identified=identified,
+        draws=resampled,
+        **seen,
+    )
 
 
 def _beside(series: Sequence[Series], knee: float, coefficients: Real, identified: bool) -> dict[str, Any]:
@@ -193,9 +217,7 @@ def _beside(series: Sequence[Series], knee: float, coefficients: Real, identifie
         "ratios": ratios,
         "times": tuple(one.ended for one in series),
         "planning": of_rows,
-        "planned": tuple(
-            seconds / (of_rows[0] + of_rows[1] * one.rows) for seconds, one in zip(planning, series, strict=True)
-        ),
+        "planned": tuple(seconds / (of_rows[0] + of_rows[1] * one.rows) for seconds, one in zip(planning, series, strict=True)),
         "closing": tuple(one.ended - one.visible for one in series),
         "pauses": pauses,
         "tail": tail_of(np.concatenate(ratios)[~pauses.which]),
@@ -250,9 +272,7 @@ def _knee(series: Sequence[Series]) -> float:
     def error(knee: float) -> float:
         total = 0.0
         for held, others in folds:
-            known, durations = (
-                np.concatenate([getattr(one, name) for one in others]) for name in ("rows", "durations")
-            )
+            known, durations = (np.concatenate([getattr(one, name) for one in others]) for name in ("rows", "durations"))
             predicted = _columns(held.rows, knee) @ _fit(known, durations, knee)
             total += abs(float(np.median(held.durations / np.maximum(predicted, 1e-9))) - 1)
         return total

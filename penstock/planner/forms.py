@@ -65,8 +65,8 @@ def lines_of(path: Path) -> Iterator[str]:
         for mark, name in OF_SPARK_ALONE.items():
             if begins.startswith(mark):
                 raise SourceError(
-                    f"{path} is compressed with Spark's {name}, which only Spark unpacks: set spark.eventLog.compression.codec to "
-                    "zstd for the next recording, or give the progress as JSON lines."
+                    f"{path} is compressed with Spark's {name}, which only Spark unpacks: set "
+                    "spark.eventLog.compression.codec to zstd for the next recording, or give the progress as JSON lines."
                 )
         packed = next((name for mark, name in COMPRESSED.items() if begins.startswith(mark)), None)
         yield from _text(buffered, packed, path)
@@ -79,9 +79,7 @@ def _text(opened: IO[bytes], packed: str | None, path: Path) -> Iterator[str]:
     try:
         for number, line in enumerate(TextIOWrapper(cast(Any, content), "utf-8-sig", errors="replace")):
             if not number and "\0" in line:
-                raise SourceError(
-                    f"{path} is no text: a recording is text, as it is or packed by gzip, bzip2, zstd or lz4."
-                )
+                raise SourceError(f"{path} is no text: a recording is text, as it is or packed by gzip, bzip2, zstd or lz4.")
             yield line
     except (OSError, EOFError) as error:
         if packed is None:

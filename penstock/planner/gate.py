@@ -108,14 +108,7 @@ class Passage:
 
 
 def pass_gate(
-    flow: Flow,
-    gate: Gate,
-    work: Work,
-    *,
-    until: float,
-    free: float = 0.0,
-    first: float = math.inf,
-    batches: int = 200_000,
+    flow: Flow, gate: Gate, work: Work, *, until: float, free: float = 0.0, first: float = math.inf, batches: int = 200_000
 ) -> Passage:
     """Run micro-batches until a time.
 
@@ -125,11 +118,19 @@ def pass_gate(
     free: when the first trigger may begin. first: rows of the first micro-batch, at most. batches: at most.
     """
     columns = _passed(
-        flow.times, flow.counts,
-        np.array([gate.trigger, max(1.0, gate.min_rows), gate.max_delay, gate.max_rows, until, free, first]), batches,
+        flow.times,
+        flow.counts,
+        np.array([gate.trigger, max(1.0, gate.min_rows), gate.max_delay, gate.max_rows, until, free, first]),
+        batches,
         np.array([work.fixed, work.per_row, work.below_knee, work.knee, work.planning, work.planning_per_row]),
-        work.ratios, work.pauses, work.planned, work.closing, work.stops, work.stands, work.longer,
-    )  # fmt: skip
+        work.ratios,
+        work.pauses,
+        work.planned,
+        work.closing,
+        work.stops,
+        work.stands,
+        work.longer,
+    )
     return Passage(*columns)
 
 
@@ -151,9 +152,11 @@ def _grid(time, step, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _passed(  # type: ignore[no-untyped-def]
-    times, counts, rules, batches, costs, ratios, pauses, planned, closing, stops, stands, longer,
-):  # fmt: skip
-    """The columns of a `Passage`; ``rules`` are those of a `Gate`, and ``until, free, first``; ``costs`` the scalars of a `Work`."""
+    times, counts, rules, batches, costs, ratios, pauses, planned, closing, stops, stands, longer
+):
+    """The columns of a `Passage`; ``rules`` are those of a `Gate`, and ``until, free, first``; ``costs`` the scalars of a
+    `Work`.
+    """
     interval, needed, delay, most, until, free, first = rules
     fixed, per_row, below_knee, knee, planning_fixed, planning_per_row = costs
     found = np.empty((5, 1024))
@@ -183,9 +186,7 @@ def _passed(  # type: ignore[no-untyped-def]
         if number < len(longer):
             lasting += longer[number]
         while stop < len(stops) and stops[stop] < time + lasting:
-            lasting += max(
-                0.0, min(stands[stop], stops[stop] + stands[stop] - time)
-            )  # what is left of it, if it began before
+            lasting += max(0.0, min(stands[stop], stops[stop] + stands[stop] - time))  # what is left of it, if it began before
             stop += 1
         planning = min(planning, lasting)
         taken += rows

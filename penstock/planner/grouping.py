@@ -1,7 +1,7 @@
 """Which elements to put in a query of their own: what a path of events waits for, by the work that was measured.
 
-A micro-batch is visible as a whole, so an event waits for all that its query does in it, and not only for the elements on its own
-path; and every further query on the path is another micro-batch to wait for. The paper's costs (`penstock.allocation.cost`)
+A micro-batch is visible as a whole, so an event waits for all that its query does in it, and not only for the elements on its
+own path; and every further query on the path is another micro-batch to wait for. The paper's costs (`penstock.allocation.cost`)
 share a resource among its tasks, which is not what a micro-batch does; docs/background/plans.md compares the three with
 measurements. Groupings are few (for 9 elements 21,147), so the best is found by trying all of them, and up to `MOST` elements
 the answer is exact; beyond, the search moves one element at a time, and the gap to what no grouping can go below is given.
@@ -25,7 +25,9 @@ from penstock.runs.layout import MAIN
 MOST = 9
 """Elements up to which all groupings are tried."""
 HOP_SHARE = 0.68
-"""What a keyed hop costs of what the rest of a micro-batch without rows does: 0.22 s beside 0.32 s, measured (assumed elsewhere)."""
+"""What a keyed hop costs of what the rest of a micro-batch without rows does: 0.22 s beside 0.32 s, measured (assumed
+elsewhere).
+"""
 WORTH = 0.1
 """A grouping must shorten the worst path by so much, for a model that knows other groupings from one only."""
 
@@ -102,14 +104,22 @@ class Elements:
         hops = max((one.stage for one in elements), default=0)
         base = fixed / (1 + HOP_SHARE * hops)
         return cls(
-            {one.name: one.inputs for one in elements}, {one.name: one.emits for one in elements}, keyed,
-            [source.name for source in topology.sources], work, base, HOP_SHARE * base, chosen.rate,
+            {one.name: one.inputs for one in elements},
+            {one.name: one.emits for one in elements},
+            keyed,
+            [source.name for source in topology.sources],
+            work,
+            base,
+            HOP_SHARE * base,
+            chosen.rate,
             chosen.setting.interval,
-        )  # fmt: skip
+        )
 
     @cached_property
     def feeders(self) -> dict[str, list[str]]:
-        """The elements, or the sources, that feed each element; the elements in an order in which each comes after its feeders."""
+        """The elements, or the sources, that feed each element; the elements in an order in which each comes after its
+        feeders.
+        """
         feeders = {
             name: [other for other in self.emits if set(self.emits[other]) & set(streams)]
             + [source for source in self.sources if source in streams]
@@ -124,7 +134,9 @@ class Elements:
         return [name for name in self.inputs if not any(name in before for before in self.feeders.values())]
 
     def graph(self) -> StreamGraph:
-        """The elements as the stream graph of the paper: seconds of a micro-batch, and of one micro-batch more between resources."""
+        """The elements as the stream graph of the paper: seconds of a micro-batch, and of one micro-batch more between
+        resources.
+        """
         rows = self.rate * max(self.trigger, self.fixed)
         between = self.trigger / 2 + self.fixed
         return StreamGraph(
@@ -243,8 +255,8 @@ class Choice:
         proven = "all groupings were compared" if self.exact else f"no grouping is better by more than {self.gap:.0%}"
         if not self.pays and not self.exact:
             return (
-                f"All elements stay in one query: events on the worst path wait {self.together.worst:.2f} s, and no grouping was found "
-                f"that shortens it by {WORTH:.0%} ({proven}; predicted)."
+                f"All elements stay in one query: events on the worst path wait {self.together.worst:.2f} s, and no grouping "
+                f"was found that shortens it by {WORTH:.0%} ({proven}; predicted)."
             )
         if not self.pays:
             return (
@@ -252,8 +264,8 @@ class Choice:
                 f"{self.best.worst:.2f} s with any grouping ({proven}; predicted)."
             )
         return (
-            f"The elements are in {self.best.queries} queries: events on the worst path wait {self.best.worst:.2f} s instead of "
-            f"{self.together.worst:.2f} ({proven}; predicted)."
+            f"The elements are in {self.best.queries} queries: events on the worst path wait {self.best.worst:.2f} s instead "
+            f"of {self.together.worst:.2f} ({proven}; predicted)."
         )
 
 

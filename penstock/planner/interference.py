@@ -55,12 +55,14 @@ def load_of(name: str, calibration: Calibration) -> Load:
     durations = [(query, query.under(gate_of(setting))) for query in calibration.queries]
     tasks = min(setting.cores or math.inf, setting.partitions or math.inf)
     return Load(
-        name, calibration.arrivals.rate, setting.interval,
+        name,
+        calibration.arrivals.rate,
+        setting.interval,
         sum(one.fixed * one.mean_ratio for _, one in durations),
         sum(one.per_row * one.mean_ratio * query.observed.rows_per_source_row for query, one in durations),
         tasks if math.isfinite(tasks) else 1.0,
         tuple((np.concatenate(durations[0][1].ratios) / durations[0][1].mean_ratio).tolist()),
-    )  # fmt: skip
+    )
 
 
 @dataclass

@@ -30,7 +30,8 @@ def about_logs(observation: Observation) -> str:
         return ""
     settings = " and ".join(f"{name}={value}" for name, value in on_disk(Spark("{}.{}".format(*NEWEST))).items())
     return (
-        f"A micro-batch spends {'; '.join(found)} (measured) on the two logs of its checkpoint. If that lies on a disk, and Spark makes "
-        f"its files in its own way, start the session with {settings}, and never with the first alone: two programs are then started "
-        "for each file, not ten (Spark 4.0 has the class in the package above). In a store, it is the store's answers."
+        f"A micro-batch spends {'; '.join(found)} (measured) on the two logs of its checkpoint. If that lies on a disk, and "
+        f"Spark makes its files in its own way, start the session with {settings}, and never with the first alone: two "
+        "programs are then started for each file, not ten (Spark 4.0 has the class in the package above). In a store, it is "
+        "the store's answers."
     )

@@ -195,9 +195,7 @@ def observe(
     (1.0, 'derived')
     """
     if not sources:
-        raise ConfigurationError(
-            "observe() needs at least one recording: the directory of a run, or a file of progress."
-        )
+        raise ConfigurationError("observe() needs at least one recording: the directory of a run, or a file of progress.")
     places = [path_of(source) for source in sources]
     for place in places:
         meet(place)
@@ -208,9 +206,7 @@ def observe(
     return _observed(recordings, _chosen(recordings, query), cores)
 
 
-def observe_running(
-    directory: Path, records: Sequence[Record], ledgers: Mapping[str, Sequence[BatchRecord]]
-) -> Observation:
+def observe_running(directory: Path, records: Sequence[Record], ledgers: Mapping[str, Sequence[BatchRecord]]) -> Observation:
     """What a run of Penstock shows that is on, from what it has reported and committed so far, by group.
 
     Raises
@@ -224,9 +220,7 @@ def observe_running(
 
 def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: float | None) -> Observation:
     notes = [note for recording in recordings for note in recording.notes(names)]
-    upstream = {
-        name: other for name, other in recordings[-1].upstream.items() if other in names
-    }  # else it is a source's
+    upstream = {name: other for name, other in recordings[-1].upstream.items() if other in names}  # else it is a source's
     queries = []
     for name in names:
         seen = [recording for recording in recordings if name in recording.queries]
@@ -238,12 +232,20 @@ def _observed(recordings: Sequence["_Recording"], names: Sequence[str], cores: f
         setting, inferred = seen[-1].setting(name, warm, cores)
         queries.append(
             QueryObservation(
-                name, upstream.get(name), warm, cold, setting, inferred, seen[-1].rows_per_source_row(name) if name in upstream else 1.0,
+                name,
+                upstream.get(name),
+                warm,
+                cold,
+                setting,
+                inferred,
+                seen[-1].rows_per_source_row(name) if name in upstream else 1.0,
                 tuple(recording.latency(name) for recording in seen if recording.ledgers.get(name)),
-                tuple(record for recording in seen for record in recording.queries[name]), *seen[-1].service(name),
-                seen[-1].instances(name), seen[-1].hottest(name),
+                tuple(record for recording in seen for record in recording.queries[name]),
+                *seen[-1].service(name),
+                seen[-1].instances(name),
+                seen[-1].hottest(name),
             )
-        )  # fmt: skip
+        )
     tasks = tuple(task for recording in recordings for task in recording.found.tasks)
     last = recordings[-1]
     return Observation(tuple(_ordered(queries)), tuple(notes), tasks, last.edges, last.manifest, last.start)
@@ -287,8 +289,8 @@ class _Recording:
             recording.manifest = manifest = manifest_of(path)
             if manifest.is_real_time:
                 raise SourceError(
-                    f"{path} ran in real time, where events do not wait for micro-batches; the models are of micro-batches: record the "
-                    "application without --real-time."
+                    f"{path} ran in real time, where events do not wait for micro-batches; the models are of micro-batches: "
+                    "record the application without --real-time."
                 )
             recording.start = last_start(path)
             present = manifest.hops if manifest.layout.moves else {}  # it has had other groups
@@ -326,8 +328,8 @@ class _Recording:
         several = sorted(name for name, others in reads.items() if len(others) > 1)
         if several:
             raise ConfigurationError(
-                f"Group {several[0]} reads from several groups ({', '.join(sorted(reads[several[0]]))}), which is not modelled: "
-                "predict the groups one by one, with --query."
+                f"Group {several[0]} reads from several groups ({', '.join(sorted(reads[several[0]]))}), which is not "
+                "modelled: predict the groups one by one, with --query."
             )
         return {name: others.pop() for name, others in reads.items() if others}
 
@@ -397,8 +399,8 @@ class _Recording:
         )
 
     def instances(self, name: str) -> tuple[tuple[float, int], ...]:
-        """Of the keyed elements that keep theirs for ever, after each micro-batch; of a partition that had no events its last count
-        stands. Instances that expire, and windows, come and go.
+        """Of the keyed elements that keep theirs for ever, after each micro-batch; of a partition that had no events its last
+        count stands. Instances that expire, and windows, come and go.
         """
         passing = {element.name for element in self.elements if element.expires_s is not None or element.note}
         alive: dict[tuple[str, int], int] = {}
@@ -426,47 +428,36 @@ class _Recording:
     def edges(self) -> tuple[tuple[str, str], ...]:
         """From element to element, by the streams of the topology."""
         return tuple(
-            (one.name, other.name)
-            for one in self.elements
-            for other in self.elements
-            if set(one.emits) & set(other.inputs)
+            (one.name, other.name) for one in self.elements for other in self.elements if set(one.emits) & set(other.inputs)
         )
 
     def notes(self, names: Iterable[str]) -> list[Note]:
         path, notes = self.found.path, []
         if self.found.torn:
-            notes.append(
-                Note("torn", f"{self.found.torn} lines of {path} are cut off or no progress, and are left out.")
-            )
+            notes.append(Note("torn", f"{self.found.torn} lines of {path} are cut off or no progress, and are left out."))
         if self.found.odd:
             notes.append(
-                Note(
-                    "torn",
-                    f"{self.found.odd} progresses of {path} have times or durations that cannot be, and are left out.",
-                )
+                Note("torn", f"{self.found.odd} progresses of {path} have times or durations that cannot be, and are left out.")
             )
         if self.found.earlier:
             notes.append(
                 Note(
                     "earlier",
-                    f"{path} has {self.found.earlier:,} progresses before the last {len(self.found.records):,}, which are looked at.",
+                    f"{path} has {self.found.earlier:,} progresses before the last {len(self.found.records):,}, which are "
+                    "looked at.",
                 )
             )
         for name in names:
             runs = {record.run for record in self.queries.get(name, ())}
             if len(runs) > 1:
-                notes.append(
-                    Note("restart", f"{path} has {len(runs)} starts of {name}; each has a warm-up of its own.")
-                )
+                notes.append(Note("restart", f"{path} has {len(runs)} starts of {name}; each has a warm-up of its own."))
             missing = sum(
                 int(np.diff(series.numbers)[~series.whole[1:]].sum() - (~series.whole[1:]).sum())
                 for series in (self.series(name) if name in self.queries else ())
                 if len(series)
             )
             if missing:
-                notes.append(
-                    Note("missing", f"The progress of {missing} micro-batches of {name} is missing in {path}.")
-                )
+                notes.append(Note("missing", f"The progress of {missing} micro-batches of {name} is missing in {path}."))
         return notes
 
 
@@ -477,8 +468,7 @@ def _chosen(recordings: Sequence[_Recording], query: str | None) -> list[str]:
         found = [
             name
             for name in names
-            if name == query
-            or any(record.query.startswith(query) for r in recordings for record in r.queries.get(name, ()))
+            if name == query or any(record.query.startswith(query) for r in recordings for record in r.queries.get(name, ()))
         ]
         if len(found) != 1:
             raise ConfigurationError(f"{query} names no query, or several: choose among {', '.join(names)}.")

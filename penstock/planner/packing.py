@@ -50,19 +50,24 @@ class Packing:
         return {
             "drivers": [
                 {
-                    "applications": list(driver.names), "busy_cores": driver.busy_cores,
-                    "p95_alone": dict(driver.alone), "p95_together": dict(driver.together),
+                    "applications": list(driver.names),
+                    "busy_cores": driver.busy_cores,
+                    "p95_alone": dict(driver.alone),
+                    "p95_together": dict(driver.together),
                 }
                 for driver in self.drivers
             ],
-            "fewest": self.fewest, "gap": self.gap, "bounds": dict(self.bounds), "cores": self.cores,
+            "fewest": self.fewest,
+            "gap": self.gap,
+            "bounds": dict(self.bounds),
+            "cores": self.cores,
             "kind": "predicted; latencies in seconds",
-        }  # fmt: skip
+        }
 
 
 def pack(
     loads: Sequence[Load], cores: float, bound: float | None = None, *, progress: Callable[[int], None] = lambda tried: None
-) -> Packing:  # fmt: skip
+) -> Packing:
     """Put applications on the fewest drivers of so many cores.
 
     More applications on a driver are taken to make none of them faster, so that what holds a set that is too slow is too slow,
@@ -110,8 +115,8 @@ class _Search:
             if not alone <= self.bounds[name] or math.isinf(alone):
                 reached = "does not keep up" if math.isinf(alone) else f"has a p95 of {alone:.2f} s"
                 raise ConfigurationError(
-                    f"{name} {reached} on {self.cores:g} cores even alone (predicted): give it a longer bound, more cores, or another "
-                    "trigger (penstock plan says which)."
+                    f"{name} {reached} on {self.cores:g} cores even alone (predicted): give it a longer bound, more cores, or "
+                    "another trigger (penstock plan says which)."
                 )
 
     def p95(self, group: Group) -> dict[str, float]:

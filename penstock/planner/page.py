@@ -57,9 +57,7 @@ def _headline(tuning: "Tuning") -> str:
     return f"{tuning.headline} {tuning.reason}{held}"
 
 
-def figures(
-    measured: Mapping[str, float], today: Prediction | None, chosen: Prediction | None, kind: str = "measured"
-) -> str:
+def figures(measured: Mapping[str, float], today: Prediction | None, chosen: Prediction | None, kind: str = "measured") -> str:
     """Measured, predicted for today, predicted for the choice, side by side."""
     columns: list[tuple[str, dict[str, str]]] = []
     if measured:
@@ -72,9 +70,7 @@ def figures(
     names = list(dict.fromkeys(name for _, values in columns for name in values))
     head = "".join(f"<th>{escape(title)}</th>" for title, _ in columns)
     rows = "".join(
-        f"<tr><td>{escape(name)}</td>"
-        + "".join(f"<td>{escape(values.get(name, ''))}</td>" for _, values in columns)
-        + "</tr>"
+        f"<tr><td>{escape(name)}</td>" + "".join(f"<td>{escape(values.get(name, ''))}</td>" for _, values in columns) + "</tr>"
         for name in names
     )
     return f"<h2>Figures</h2><table><tr><th></th>{head}</tr>{rows}</table><p class=kind>In brackets: 90% bands.</p>"
@@ -108,42 +104,35 @@ def curve(tuning: "Tuning") -> "Plot":
     axes.plot(triggers, latencies, color=CURVE, marker=".", label=f"{name} of the latency (predicted)")
     axes.axhline(tuning.target.seconds, color="#444444", linestyle=":", linewidth=1)
     axes.annotate(
-        f"target {tuning.target.seconds:g} s",
-        (triggers[-1], tuning.target.seconds),
-        ha="right",
-        va="bottom",
-        fontsize=9,
+        f"target {tuning.target.seconds:g} s", (triggers[-1], tuning.target.seconds), ha="right", va="bottom", fontsize=9
     )
     for one, color, label, marker in ((tuning.today, TODAY, "today", "s"), (tuning.chosen, CHOSEN, "chosen", "o")):
         if one is not None:
             low, high = one.band(name)
             at, height = one.setting.interval, getattr(one, name)
             axes.errorbar(
-                [at], [height], yerr=[[height - low], [min(high, 4 * height) - height]], color=color, marker=marker, capsize=4,
-                linestyle="none", label=f"{label}, with 90% band",
-            )  # fmt: skip
+                [at],
+                [height],
+                yerr=[[height - low], [min(high, 4 * height) - height]],
+                color=color,
+                marker=marker,
+                capsize=4,
+                linestyle="none",
+                label=f"{label}, with 90% band",
+            )
     axes.set_xlabel("trigger interval (s)")
     axes.set_ylabel(f"{name} (s)")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
     files = axes.twinx()
     files.plot(
-        triggers,
-        [one.files_per_day for one in tuning.tried],
-        color=FILES,
-        linestyle="--",
-        label="files a day (predicted)",
+        triggers, [one.files_per_day for one in tuning.tried], color=FILES, linestyle="--", label="files a day (predicted)"
     )
     files.set_yscale("log")
     files.set_ylabel("files a day")
     files.spines[["top"]].set_visible(False)
     handles = [*axes.get_legend_handles_labels()[0], *files.get_legend_handles_labels()[0]]
     figure.legend(
-        handles,
-        [str(handle.get_label()) for handle in handles],
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        fontsize=9,
+        handles, [str(handle.get_label()) for handle in handles], loc="outside lower center", ncols=2, frameon=False, fontsize=9
     )
     return figure

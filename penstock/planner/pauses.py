@@ -82,9 +82,7 @@ def pauses_of(series: Sequence[Series], fitted: Sequence[Real]) -> Pauses:
     return Pauses(which, excess, gap, weights, kind)
 
 
-def _weights(
-    series: Sequence[Series], which: NDArray[np.bool_], excess: Real, fitted: Real
-) -> tuple[float, float, float]:
+def _weights(series: Sequence[Series], which: NDArray[np.bool_], excess: Real, fitted: Real) -> tuple[float, float, float]:
     """How likely each of `KINDS` is; about equally, where the recordings have one setting, or too few pauses."""
     count = int(which.sum())
     if count < 3:

@@ -90,7 +90,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                     raise ValueError(f"{field} of source {name} is {value}; give a number of {least} or more")
             if (gate.min_rows or 1) > (gate.max_rows or math.inf):
                 raise ValueError(
-                    f"source {name} has min_rows {gate.min_rows} above max_rows {gate.max_rows}; lower the one or raise the other"
+                    f"source {name} has min_rows {gate.min_rows} above max_rows {gate.max_rows}; lower the one or raise the "
+                    "other"
                 )
         if self.cores is not None and self.cores < 1:
             raise ValueError(f"cores is {self.cores}; give 1 or more, or null")
@@ -131,20 +132,21 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             )
         if self.topology != digest(topology.describe()):
             raise ConfigurationError(
-                f"The plan was made for other code: the elements or streams of {topology.application} have changed since. Record "
-                "the application as it is now, and make the plan anew."
+                f"The plan was made for other code: the elements or streams of {topology.application} have changed since. "
+                "Record the application as it is now, and make the plan anew."
             )
         given = [
-            name
-            for name, value in (("--trigger", options.trigger), ("--group", options.groups or None))
-            if value is not None
+            name for name, value in (("--trigger", options.trigger), ("--group", options.groups or None)) if value is not None
         ]
         if given:
             raise ConfigurationError(f"{given[0]} and a plan both decide that: leave out the one, or edit the plan.")
         return replace(
-            options, trigger=self.trigger_s, groups=self._groups(topology), sources=self._sources(topology, options.sources),
+            options,
+            trigger=self.trigger_s,
+            groups=self._groups(topology),
+            sources=self._sources(topology, options.sources),
             master=self._master(options.master),
-        )  # fmt: skip
+        )
 
     def _groups(self, topology: Topology) -> dict[str, str]:
         """A group for every element, so that a run that has other groups is moved to these."""
@@ -207,9 +209,7 @@ def read_plan(path: Path) -> Plan:
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{path} is no plan that can be obeyed: {error}.") from error
     except msgspec.DecodeError as error:
-        raise SourceError(
-            f"{path} is no JSON ({error}): mend it, or make the plan anew with `penstock plan`."
-        ) from error
+        raise SourceError(f"{path} is no JSON ({error}): mend it, or make the plan anew with `penstock plan`.") from error
 
 
 def digest(topology: Description) -> str:

@@ -76,9 +76,16 @@ def _map(planning: "Planning") -> str:
     for label, marker, one in (("today", "X", planning.today), ("chosen", "o", planning.chosen)):
         if one is not None and one.setting.min_rows:
             axes.plot(
-                [one.setting.min_rows], [one.setting.delay], marker=marker, markersize=18, markerfacecolor="none",
-                markeredgecolor=CHOSEN, markeredgewidth=2.5, linestyle="none", label=label,
-            )  # fmt: skip
+                [one.setting.min_rows],
+                [one.setting.delay],
+                marker=marker,
+                markersize=18,
+                markerfacecolor="none",
+                markeredgecolor=CHOSEN,
+                markeredgewidth=2.5,
+                linestyle="none",
+                label=label,
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
@@ -111,9 +118,7 @@ def _curve(planning: "Planning") -> str:
         axes.axhline(planning.goal.seconds, color="#444444", linestyle=":", linewidth=1, label="the target")
     for label, color, marker, one in (("today", TODAY, "s", planning.today), ("chosen", CHOSEN, "o", planning.chosen)):
         if one is not None:
-            axes.plot(
-                [_between(one)], [_value(planning, one)], color=color, marker=marker, linestyle="none", label=label
-            )
+            axes.plot([_between(one)], [_value(planning, one)], color=color, marker=marker, linestyle="none", label=label)
     axes.set_xlabel("time between micro-batches (s)")
     axes.set_ylabel(_figure(planning)[1])
     axes.set_ylim(bottom=0)

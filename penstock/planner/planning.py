@@ -56,9 +56,13 @@ class Planning:
 
 
 def make_plan(
-    observation: Observation, goal: Goal, what_if: Setting | None = None, *, fewest_cores: bool = False,
+    observation: Observation,
+    goal: Goal,
+    what_if: Setting | None = None,
+    *,
+    fewest_cores: bool = False,
     recordings: Iterable[str] = (),
-) -> Planning:  # fmt: skip
+) -> Planning:
     """Choose how an application is to be run.
 
     Parameters
@@ -89,15 +93,11 @@ def make_plan(
         tuning = _fewest(calibration, goal, what_if) if fewest_cores else choose(calibration, goal, what_if, fine=True)
         if tuning.chosen is None:
             raise ConfigurationError(f"A {goal.name} of {goal.seconds:g} s cannot be met. {tuning.reason}")
-        chosen, today, tried, reason, holds_to = (
-            tuning.chosen, tuning.today, tuning.tried, tuning.reason, tuning.max_rate,
-        )  # fmt: skip
+        chosen, today, tried, reason, holds_to = (tuning.chosen, tuning.today, tuning.tried, tuning.reason, tuning.max_rate)
     plan = plan_of(
         observation, chosen, goal, because=reason, holds_to=holds_to, fixes_cores=fewest_cores, recordings=recordings
     )
-    grouping = (
-        None if isinstance(goal, Prices) or chosen.setting.min_rows else _grouped(observation, calibration, chosen)
-    )
+    grouping = None if isinstance(goal, Prices) or chosen.setting.min_rows else _grouped(observation, calibration, chosen)
     if grouping is not None and grouping.pays:
         apart = f"The figures expected are of one query; with these groups: {grouping.reason}"
         plan = msgspec.structs.replace(plan, groups=described(grouping.best.groups), assumed=[*plan.assumed, apart])
@@ -105,9 +105,15 @@ def make_plan(
 
 
 def plan_of(
-    observation: Observation, chosen: Prediction, goal: Goal | None, *, because: str, holds_to: float | None = None,
-    fixes_cores: bool = False, recordings: Iterable[str] = (),
-) -> Plan:  # fmt: skip
+    observation: Observation,
+    chosen: Prediction,
+    goal: Goal | None,
+    *,
+    because: str,
+    holds_to: float | None = None,
+    fixes_cores: bool = False,
+    recordings: Iterable[str] = (),
+) -> Plan:
     """The plan that a choice amounts to; ``goal`` is None where somebody has made it."""
     manifest, setting = observation.manifest, chosen.setting
     gate = SourceGate(

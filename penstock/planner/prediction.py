@@ -117,12 +117,12 @@ class Prediction:
             "rows_per_batch": self.rows_per_batch,
             "batches_per_day": self.batches_per_day,
             "files_per_day": self.files_per_day,
-            "setting": self.setting.given() if not isinstance(self.setting.arrivals, tuple) else {
-                **self.setting.given(), "arrivals": f"{len(self.setting.arrivals)} times"
-            },
+            "setting": self.setting.given()
+            if not isinstance(self.setting.arrivals, tuple)
+            else {**self.setting.given(), "arrivals": f"{len(self.setting.arrivals)} times"},
             "assumptions": list(self.assumptions),
             "kind": "predicted; latencies in seconds, bands of 90%",
-        }  # fmt: skip
+        }
 
 
 def summary(latencies: Real) -> dict[str, float]:

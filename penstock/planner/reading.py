@@ -80,8 +80,8 @@ def find(path: Path, progress: Progress | None = None) -> Found:
         raise SourceError(f"{path} cannot be read ({error.strerror or error}): {WANTED}.") from error
     if streams and not last:
         raise SourceError(
-            f"{path} holds {streams} batches of DStreams, which are no micro-batches of Structured Streaming: their progress says "
-            "neither what waits nor what a batch costs before it begins."
+            f"{path} holds {streams} batches of DStreams, which are no micro-batches of Structured Streaming: their progress "
+            "says neither what waits nor what a batch costs before it begins."
         )
     found.records = _plausible(map(msgspec.json.decode, last), found)
     if not any(record.sources for record in found.records):
@@ -123,9 +123,7 @@ def _plausible(told: Iterable[dict[str, Any]], found: Found) -> list[Record]:
     kept = [
         record
         for record in records
-        if abs(record.started - middle) < FAR_S
-        and all(map(math.isfinite, record.phases.values()))
-        and record.duration >= 0
+        if abs(record.started - middle) < FAR_S and all(map(math.isfinite, record.phases.values())) and record.duration >= 0
     ]
     found.odd += len(made) - len(kept)
     return kept

@@ -27,8 +27,8 @@ class Recovery:
 
     Parameters
     ----------
-    seconds: until results are as fresh as they are to be (the median of runs). low, high: in 90% of runs of models that the recording might
-        have led to; infinite where those do not keep up.
+    seconds: until results are as fresh as they are to be (the median of runs). low, high: in 90% of runs of models that the
+        recording might have led to; infinite where those do not keep up.
     usual_p95: of the latency once all is steady again, which a step of the rate has changed.
     times, backlog, latency: of one replicate, at the end of each micro-batch: rows that wait, and the oldest row's latency.
     """
@@ -43,9 +43,14 @@ class Recovery:
 
 
 def recover(
-    calibration: Calibration, setting: Setting | None = None, *, outage: float = 0.0, restart: bool = True,
-    step: float = 1.0, seed: int = 0,
-) -> Recovery:  # fmt: skip
+    calibration: Calibration,
+    setting: Setting | None = None,
+    *,
+    outage: float = 0.0,
+    restart: bool = True,
+    step: float = 1.0,
+    seed: int = 0,
+) -> Recovery:
     """Predict what follows an outage, after which a backlog waits, or a step in the rate.
 
     Parameters
@@ -62,7 +67,8 @@ def recover(
     Examples
     --------
     >>> from penstock.planner import Setting, calibrate, observe
-    >>> after = recover(calibrate(observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl")), Setting(rate=500), outage=60.0)
+    >>> seen = observe("examples/recordings/digests-1.jsonl", "examples/recordings/digests-2.jsonl")
+    >>> after = recover(calibrate(seen), Setting(rate=500), outage=60.0)
     >>> after.low <= after.seconds <= after.high
     True
     """
@@ -76,8 +82,8 @@ def recover(
     rate, limit = float(whole.rate or 0.0), calibration.throughput_limit(whole)
     if rate * step >= limit:
         raise UnstableServerError(
-            f"After the step {rate * step:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} (predicted): it "
-            "never recovers. Give it more cores, or a larger max_rows if that is set."
+            f"After the step {rate * step:,.0f} rows arrive per second and the query keeps up with {limit:,.0f} (predicted): "
+            "it never recovers. Give it more cores, or a larger max_rows if that is set."
         )
     random = np.random.default_rng(seed)
     model = calibration.queries[0]
@@ -89,21 +95,26 @@ def recover(
     models = [usual] * REPLICATES
     models += [calibration.scaled(model, whole, model.under(gate_of(whole)).drawn(random)) for _ in range(REPLICATES)]
     runs = [
-        _once(calibration, model, one, whole, event, outage, restart and outage > 0, step, horizon, random)
-        for one in models
+        _once(calibration, model, one, whole, event, outage, restart and outage > 0, step, horizon, random) for one in models
     ]
     times = np.array([run[0] for run in runs])
     middle = int(np.argsort(times[:REPLICATES])[REPLICATES // 2])
     low, high = np.quantile(times[REPLICATES:], [0.05, 0.95], method="higher")  # some may be infinite
-    return Recovery(
-        float(times[middle]), min(float(low), times[middle]), max(float(high), times[middle]), *runs[middle][1:]
-    )
+    return Recovery(float(times[middle]), min(float(low), times[middle]), max(float(high), times[middle]), *runs[middle][1:])
 
 
 def _once(
-    calibration: Calibration, model: QueryModel, durations: DurationModel, whole: Setting, event: float, outage: float,
-    restart: bool, step: float, horizon: float, random: np.random.Generator,
-) -> tuple[float, float, Real, Real, Real]:  # fmt: skip
+    calibration: Calibration,
+    model: QueryModel,
+    durations: DurationModel,
+    whole: Setting,
+    event: float,
+    outage: float,
+    restart: bool,
+    step: float,
+    horizon: float,
+    random: np.random.Generator,
+) -> tuple[float, float, Real, Real, Real]:
     rate = float(whole.rate or 0.0)
     before = calibration.arrivals.flow(rate, event + outage if step == 1.0 else event, random, whole.arrivals)
     after = calibration.arrivals.flow(rate * step, horizon - before.times[-1], random, whole.arrivals)

@@ -30,9 +30,27 @@ LATE_S = 0.5
 ROUND_S = (3600, 600, 300, 60, 30, 10, 5, 1, 0.5, 0.25, 0.1, 0.05, 0.01)
 """What intervals that people choose are multiples of."""
 TRIGGERS_S = (
-    0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.8, *(half / 2 for half in range(2, 21)), *range(11, 61), 90, 120, 180, 300,
-    600, 900, 1200, 1800, 3600,
-)  # fmt: skip
+    0.1,
+    0.2,
+    0.25,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.75,
+    0.8,
+    *(half / 2 for half in range(2, 21)),
+    *range(11, 61),
+    90,
+    120,
+    180,
+    300,
+    600,
+    900,
+    1200,
+    1800,
+    3600,
+)
 """Trigger intervals that people choose, of which one is recognised from the starts of micro-batches."""
 
 
@@ -47,8 +65,8 @@ class Series:
     rows: taken. waiting: there and left for later. keys: distinct ones, nan where unknown.
     whole: whether the progress of the micro-batch before is there, too.
     outstanding: files or bytes, or rows, that were left for later; nan where the source does not say.
-    empty, again: when, after the micro-batch before, a trigger first and then next was said to have found nothing. since: when one
-        last did. Nan where none is known.
+    empty, again: when, after the micro-batch before, a trigger first and then next was said to have found nothing. since: when
+        one last did. Nan where none is known.
     """
 
     numbers: Real
@@ -108,7 +126,9 @@ class Series:
 
     @property
     def maximum(self) -> float | None:
-        """The most rows that a micro-batch takes, where some have just as many, while others differ: a maximum that is reached."""
+        """The most rows that a micro-batch takes, where some have just as many, while others differ: a maximum that is
+        reached.
+        """
         if self.ceiling is not None or len(self) < LEAST_CAPPED:
             return self.ceiling
         most = float(self.rows.max())
@@ -211,9 +231,7 @@ def series_of(records: Sequence[Record], visible: dict[int, float]) -> Series:
         numbers=np.array(numbers, dtype=float),
         started=np.array([record.started for record in kept]),
         admitted=np.array([record.started + record.planning for record in kept]),
-        visible=np.array(
-            [visible.get(record.number, record.started + record.duration - record.closing) for record in kept]
-        ),
+        visible=np.array([visible.get(record.number, record.started + record.duration - record.closing) for record in kept]),
         ended=np.array([record.started + record.duration for record in kept]),
         rows=np.array([float(record.taken) for record in kept]),
         waiting=np.array([float(sum(source.waiting or 0 for source in record.sources)) for record in kept]),
@@ -252,7 +270,9 @@ def _empty(empty: Sequence[Record], kept: Sequence[Record]) -> tuple[Real, Real,
 
 
 def _steady(starts: Real) -> float | None:
-    """The interval of starts that all lie on one grid, whichever it is, be they late or some left out; None where they do not."""
+    """The interval of starts that all lie on one grid, whichever it is, be they late or some left out; None where they do
+    not.
+    """
     gaps = np.diff(starts)
     gaps = gaps[gaps > BACK_TO_BACK_S]
     if len(gaps) < 3:

@@ -65,9 +65,7 @@ def follow(durations: DurationModel, running: Series) -> Speed | None:
     noise = _spread(np.concatenate([log - np.median(log) for log in logs]))
     relaxation = max(
         RELAXATIONS_S,
-        key=lambda one: sum(
-            _filtered(log, at, usual, noise, one)[2] for log, at in zip(logs, durations.times, strict=True)
-        ),
+        key=lambda one: sum(_filtered(log, at, usual, noise, one)[2] for log, at in zip(logs, durations.times, strict=True)),
     )
     fitted = np.array([durations.duration(rows) for rows in shown.rows.tolist()])
     mean, variance, _ = _filtered(np.log(shown.durations / fitted) - typical, shown.ended, usual, noise, relaxation)

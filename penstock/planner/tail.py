@@ -8,7 +8,9 @@ import numpy as np
 from penstock.planner.series import Real
 
 SHARE, LEAST, STEADY = 0.05, 15, 1.5
-"""The largest values that tell: such a share of all, and so many at least; and by how much the index may grow with the values."""
+"""The largest values that tell: such a share of all, and so many at least; and by how much the index may grow with the
+values.
+"""
 HEAVY, HEAVIEST = 4.0, 1.3
 """Tail indices beyond which what was recorded tells all that matters, and below which none is believed."""
 

@@ -21,8 +21,47 @@ if TYPE_CHECKING:
     from penstock.queueing.plot import Plot
 
 TARGETS = LATENCIES
-STEPS = (0, 0.1, 0.2, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 45, 60, 90, 120, 180,
-         240, 300, 450, 600, 900, 1200, 1800, 3600)  # fmt: skip
+STEPS = (
+    0,
+    0.1,
+    0.2,
+    0.25,
+    0.5,
+    0.75,
+    1,
+    1.5,
+    2,
+    2.5,
+    3,
+    3.5,
+    4,
+    4.5,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    12,
+    15,
+    20,
+    25,
+    30,
+    40,
+    45,
+    60,
+    90,
+    120,
+    180,
+    240,
+    300,
+    450,
+    600,
+    900,
+    1200,
+    1800,
+    3600,
+)
 """Trigger intervals that are tried, in seconds."""
 SURE = 0.9
 """The upper end of the band of so much that must meet the target."""
@@ -129,7 +168,14 @@ class Tuning:
         """As `penstock tune --json` prints it."""
         return {
             "target": {self.target.name: self.target.seconds},
-            "today": None if self.today is None else {**self.today.to_json(), "measured": self.measured or None, "measured_kind": self.latency_kind, "measured_of": self.latency_of},
+            "today": None
+            if self.today is None
+            else {
+                **self.today.to_json(),
+                "measured": self.measured or None,
+                "measured_kind": self.latency_kind,
+                "measured_of": self.latency_of,
+            },
             "chosen": None if self.chosen is None else self.chosen.to_json(),
             "headline": self.headline,
             "feasible": self.feasible,
@@ -143,15 +189,17 @@ class Tuning:
             "cores_missing": self.cores_missing,
             "besides": self.besides,
             "curve": [
-                {"trigger": p.setting.trigger, **{name: getattr(p, name) for name in LATENCIES}, "files_per_day": p.files_per_day}
+                {
+                    "trigger": p.setting.trigger,
+                    **{name: getattr(p, name) for name in LATENCIES},
+                    "files_per_day": p.files_per_day,
+                }
                 for p in self.tried
             ],
-        }  # fmt: skip
+        }
 
 
-def tune(
-    observation: Observation, target: Target, what_if: Setting | None = None, *, now: float | None = None
-) -> Tuning:
+def tune(observation: Observation, target: Target, what_if: Setting | None = None, *, now: float | None = None) -> Tuning:
     """Choose the gate that meets a target with the fewest micro-batches, which are what costs.
 
     Parameters
@@ -198,14 +246,12 @@ def tune(
     )
     if stuck is not None:
         return replace(
-            unknown,
-            reason=f"What arrives is not what is taken, so no setting can be judged by this recording: {stuck.text}",
+            unknown, reason=f"What arrives is not what is taken, so no setting can be judged by this recording: {stuck.text}"
         )
     answer = choose(calibration, target, what_if)
     if answer.feasible and any(one.kind == "saturated" for one in found) and (what_if is None or what_if.rate is None):
         return replace(
-            unknown,
-            reason="The query does not keep up (see what limits it): what it would do if it did was never seen.",
+            unknown, reason="The query does not keep up (see what limits it): what it would do if it did was never seen."
         )
     return replace(answer, measured=measured, verdicts=found, besides=besides, latency_kind=kind, latency_of=words)
 
@@ -228,9 +274,11 @@ def choose(calibration: Calibration, target: Target, what_if: Setting | None = N
     if fine and sure:
         chosen = _longest(calibration, chosen, target)
     return replace(
-        answer, chosen=chosen, reason=_because(chosen, today, target, sure),
+        answer,
+        chosen=chosen,
+        reason=_because(chosen, today, target, sure),
         max_rate=_holds_until(calibration, chosen.setting, target) if calibration.is_identified else None,
-    )  # fmt: skip
+    )
 
 
 def _longest(calibration: Calibration, chosen: Prediction, target: Target) -> Prediction:
@@ -253,9 +301,7 @@ def _longest(calibration: Calibration, chosen: Prediction, target: Target) -> Pr
 def _predicted(calibration: Calibration, setting: Setting, replicates: int | None = None) -> Prediction | None:
     """A prediction; None where the query does not keep up."""
     try:
-        return (
-            calibration.predict(setting) if replicates is None else calibration.predict(setting, replicates=replicates)
-        )
+        return calibration.predict(setting) if replicates is None else calibration.predict(setting, replicates=replicates)
     except PenstockError:
         return None
 
@@ -297,9 +343,7 @@ def _because(chosen: Prediction, today: Prediction | None, target: Target, sure:
     return text + ("." if sure else f"; the target of {target.seconds:g} s lies within the band, so it may be missed.")
 
 
-def _missing(
-    calibration: Calibration, base: Setting, tried: list[Prediction], target: Target
-) -> tuple[str, float | None]:
+def _missing(calibration: Calibration, base: Setting, tried: list[Prediction], target: Target) -> tuple[str, float | None]:
     """Why no trigger helps, and how much capacity would."""
     rate, limit = float(base.rate or 0.0), calibration.throughput_limit(base)
     best = min((float(getattr(one, target.name)) for one in tried), default=math.inf)
@@ -317,7 +361,8 @@ def _missing(
             )
     fixed = sum(query.durations.fixed for query in calibration.queries)
     return (
-        f"No trigger meets the target: {reason}. More cores would not either: a micro-batch costs {fixed:.2f} s whatever its rows.",
+        f"No trigger meets the target: {reason}. More cores would not either: a micro-batch costs {fixed:.2f} s whatever its "
+        "rows.",
         None,
     )
 

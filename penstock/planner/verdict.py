@@ -25,7 +25,9 @@ SKEWED_CORES = 0.1
 SKEW = 2.5
 """The busiest partition takes so many times the mean."""
 REAL_TIME_S, REAL_TIME_SPREAD, REAL_TIME_ROWS = 4.9, 0.01, 1.2
-"""Micro-batches in real-time mode last so long at least, and differ by no more than this share, though their rows differ more."""
+"""Micro-batches in real-time mode last so long at least, and differ by no more than this share, though their rows differ
+more.
+"""
 WAITS, WAITS_S = 5.0, 3.0
 """A trigger is long that is so many times a micro-batch's duration, and so many seconds."""
 SWAMPED, SWAMPED_BY = 3, 0.1
@@ -108,9 +110,9 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
     if _is_real_time(series):
         yield Verdict(
             "unclear",
-            f"{query.name} has micro-batches of {np.median(series.durations):.1f} s, one after the other and all alike whatever "
-            "their rows, as in real-time mode: there results come before a micro-batch is over, its duration is no latency, and no "
-            "trigger changes it. Measure from the rows' own times.",
+            f"{query.name} has micro-batches of {np.median(series.durations):.1f} s, one after the other and all alike "
+            "whatever their rows, as in real-time mode: there results come before a micro-batch is over, its duration is no "
+            "latency, and no trigger changes it. Measure from the rows' own times.",
             confident=False,
         )
         return
@@ -128,8 +130,8 @@ def _of(query: QueryObservation, tasks: tuple[tuple[int, float, float], ...]) ->
     if none:
         yield Verdict(
             "healthy",
-            f"{query.name} is busy {series.busy:.0%} of the time, its micro-batches last {np.median(series.durations):.2f} s in "
-            "the median, and neither its rate nor its backlog grows.",
+            f"{query.name} is busy {series.busy:.0%} of the time, its micro-batches last {np.median(series.durations):.2f} s "
+            "in the median, and neither its rate nor its backlog grows.",
         )
 
 
@@ -156,9 +158,7 @@ def _swamped(query: QueryObservation) -> Verdict | None:
     if series is None or len(series) < SWAMPED:
         return None
     last = series[slice(-SWAMPED, None)]
-    growing = all(
-        (np.diff(values) > SWAMPED_BY * values[:-1]).all() for values in (last.durations, last.rows + last.waiting)
-    )
+    growing = all((np.diff(values) > SWAMPED_BY * values[:-1]).all() for values in (last.durations, last.rows + last.waiting))
     if not growing or last.busy < 0.9:
         return None
     return Verdict(
@@ -177,8 +177,8 @@ def _throttled(seen: _Evidence) -> Verdict | None:
         capped = int((series.rows == series.rows.max()).sum())
         return Verdict(
             "source throttled",
-            f"{capped} of {len(series)} micro-batches of {name} take just {series.rows.max():,.0f} rows, which is a maximum per "
-            "trigger, and the source does not say what waits behind it: how long rows wait then is not known.",
+            f"{capped} of {len(series)} micro-batches of {name} take just {series.rows.max():,.0f} rows, which is a maximum "
+            "per trigger, and the source does not say what waits behind it: how long rows wait then is not known.",
             confident=False,
         )
     if ceiling is None:
@@ -187,8 +187,8 @@ def _throttled(seen: _Evidence) -> Verdict | None:
     if not told.any():
         return Verdict(
             "saturated",
-            f"most micro-batches of {name} take {ceiling:,.0f} rows, and one follows the other: they are at a maximum per trigger "
-            "(of rows or of files). The source does not say what waits behind it, so the query may not keep up.",
+            f"most micro-batches of {name} take {ceiling:,.0f} rows, and one follows the other: they are at a maximum per "
+            "trigger (of rows or of files). The source does not say what waits behind it, so the query may not keep up.",
             confident=False,
         )
     waits = f"{series.outstanding[told][-1]:,.0f} {'rows' if series.waiting.any() else 'files or bytes'}"
@@ -197,14 +197,14 @@ def _throttled(seen: _Evidence) -> Verdict | None:
         if trend.grows(RISING):
             return Verdict(
                 "saturated",
-                f"micro-batches of {name} take {ceiling:,.0f} rows each, one follows the other, and {waits} wait, more than before: "
-                "the query does not keep up.",
+                f"micro-batches of {name} take {ceiling:,.0f} rows each, one follows the other, and {waits} wait, more than "
+                "before: the query does not keep up.",
             )
         if trend.change < -RISING and trend.p < 0.001:
             return Verdict(
                 "working off",
-                f"micro-batches of {name} take {ceiling:,.0f} rows each and one follows the other, while what waits becomes less "
-                f"({waits} at the end): a backlog is being worked off, and latency is not as it will be.",
+                f"micro-batches of {name} take {ceiling:,.0f} rows each and one follows the other, while what waits becomes "
+                f"less ({waits} at the end): a backlog is being worked off, and latency is not as it will be.",
             )
         return None
     return Verdict(
@@ -270,8 +270,8 @@ def _growing_state(seen: _Evidence) -> Verdict | None:
     cost = f", and micro-batches take {slower.change:.0%} longer for their rows" if slower.grows(0.05) else ""
     return Verdict(
         "state growing",
-        f"the state of {seen.query.name} grew from {state[0]:,.0f} to {state[-1]:,.0f} {what} and goes on growing{cost}: give it a "
-        "watermark or an expiry.",
+        f"the state of {seen.query.name} grew from {state[0]:,.0f} to {state[-1]:,.0f} {what} and goes on growing{cost}: give "
+        "it a watermark or an expiry.",
     )
 
 
@@ -279,10 +279,7 @@ def _pauses(seen: _Evidence) -> Verdict | None:
     share = _collected(seen)
     if share is not None:
         return (
-            Verdict(
-                "garbage collection",
-                f"{share:.0%} of the tasks' time is garbage collection: give executors more memory.",
-            )
+            Verdict("garbage collection", f"{share:.0%} of the tasks' time is garbage collection: give executors more memory.")
             if share > COLLECTED
             else None
         )
@@ -293,9 +290,9 @@ def _pauses(seen: _Evidence) -> Verdict | None:
     if long.sum() >= 2 and 0.01 <= long.mean() <= 0.25 and share > PAUSE_SHARE:
         return Verdict(
             "garbage collection",
-            f"{int(long.sum())} of {len(ratios)} micro-batches of {seen.query.name} last over {PAUSE_RATIO:g} times what others of "
-            f"their size do, and cost {share:.0%} of its time: pauses, of which garbage collection is the usual cause; an event "
-            "log with tasks would tell.",
+            f"{int(long.sum())} of {len(ratios)} micro-batches of {seen.query.name} last over {PAUSE_RATIO:g} times what "
+            f"others of their size do, and cost {share:.0%} of its time: pauses, of which garbage collection is the usual "
+            "cause; an event log with tasks would tell.",
             confident=False,
         )
     return None
@@ -330,8 +327,7 @@ def _skewed(seen: _Evidence) -> Verdict | None:
     if len(wide) >= 5 and len(lopsided) > 0.5 * len(wide):
         ratio = float(np.median([times.max() / max(np.median(times), 1e-3) for times in lopsided]))
         return Verdict(
-            "skewed",
-            f"in most stages the longest task takes {ratio:.1f} times the median one: a few keys have most rows.",
+            "skewed", f"in most stages the longest task takes {ratio:.1f} times the median one: a few keys have most rows."
         )
     taken: dict[str, int] = {}
     for record in seen.records:
@@ -346,8 +342,8 @@ def _skewed(seen: _Evidence) -> Verdict | None:
         if ratio > min(SKEW, 0.8 * len(taken)):
             return Verdict(
                 "skewed",
-                f"partition {most} has {taken[most] / total:.0%} of the rows of {len(taken)} partitions: one task does most of the "
-                "work of a micro-batch; spread the keys.",
+                f"partition {most} has {taken[most] / total:.0%} of the rows of {len(taken)} partitions: one task does most "
+                "of the work of a micro-batch; spread the keys.",
             )
     return None
 
@@ -365,8 +361,8 @@ def _slow_sink(seen: _Evidence) -> Verdict | None:
         if lasting > max(SLOW_SINK_S, SLOW_SINK * whole):
             return Verdict(
                 "slow sink",
-                f"sink {slowest} takes {lasting:.2f} s for a micro-batch, of the {whole:.2f} s that one of {seen.query.name} lasts "
-                "(means).",
+                f"sink {slowest} takes {lasting:.2f} s for a micro-batch, of the {whole:.2f} s that one of {seen.query.name} "
+                "lasts (means).",
             )
         return None
     phases: dict[str, list[float]] = {}
@@ -396,15 +392,13 @@ def _overrun(seen: _Evidence) -> Verdict | None:
         if over > 0.5:
             return Verdict(
                 "trigger too short",
-                f"{over:.0%} of the micro-batches of {seen.query.name} last longer than its trigger of {trigger:g} s, so that they "
-                "follow each other at once and the trigger decides nothing.",
+                f"{over:.0%} of the micro-batches of {seen.query.name} last longer than its trigger of {trigger:g} s, so that "
+                "they follow each other at once and the trigger decides nothing.",
             )
         return None
     model = seen.durations
     share = model.fixed / max(float(np.mean(series.durations)), 1e-9)
-    short = (
-        float(np.median(series.durations)) < SHORT_S
-    )  # rows and durations of such depend on each other: no fit tells
+    short = float(np.median(series.durations)) < SHORT_S  # rows and durations of such depend on each other: no fit tells
     known = model.identified and not short
     if series.busy < 0.95 or (known and share < OVERHEAD_SHARE):
         return None
@@ -423,25 +417,45 @@ def _waits(seen: _Evidence) -> Verdict | None:
     if trigger > long:
         return Verdict(
             "trigger too long",
-            f"rows wait {trigger / 2:.1f} s in the mean for the trigger of {trigger:g} s, while a micro-batch of {seen.query.name} lasts "
-            f"{typical:.2f} s: most of the latency is waiting for the trigger.",
+            f"rows wait {trigger / 2:.1f} s in the mean for the trigger of {trigger:g} s, while a micro-batch of "
+            f"{seen.query.name} lasts {typical:.2f} s: most of the latency is waiting for the trigger.",
         )
     between = min(float(np.median(np.diff(seen.series.started))), setting.delay)
     if (setting.min_rows or 1) > 1 and between > long:
         return Verdict(
             "waiting at the gate",
             f"rows wait {between / 2:.1f} s in the mean for the gate, which opens for {setting.min_rows:,.0f} rows or after "
-            f"{setting.delay:g} s, while a micro-batch of {seen.query.name} lasts {typical:.2f} s: most of the latency is waiting at "
-            "the gate.",
+            f"{setting.delay:g} s, while a micro-batch of {seen.query.name} lasts {typical:.2f} s: most of the latency is "
+            "waiting at the gate.",
         )
     return None
 
 
 _RULES: tuple[Callable[[_Evidence], Verdict | None], ...] = (
-    _skewed, _throttled, _saturated, _rising, _growing_state, _pauses, _slow_sink, _overrun, _waits,
-)  # fmt: skip
+    _skewed,
+    _throttled,
+    _saturated,
+    _rising,
+    _growing_state,
+    _pauses,
+    _slow_sink,
+    _overrun,
+    _waits,
+)
 _CONCLUSIVE = ("saturated", "source throttled", "working off")
 _ORDER = (
-    "skewed", "saturated", "working off", "source throttled", "rate rising", "state growing", "slow sink", "garbage collection",
-    "trigger too short", "waiting at the gate", "trigger too long", "idle", "unclear", "healthy",
-)  # fmt: skip
+    "skewed",
+    "saturated",
+    "working off",
+    "source throttled",
+    "rate rising",
+    "state growing",
+    "slow sink",
+    "garbage collection",
+    "trigger too short",
+    "waiting at the gate",
+    "trigger too long",
+    "idle",
+    "unclear",
+    "healthy",
+)

@@ -34,17 +34,13 @@ class Watching:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
-            raise SinkError(
-                f"The progress cannot be kept in {path} ({error.strerror}); give watch() another path."
-            ) from error
+            raise SinkError(f"The progress cannot be kept in {path} ({error.strerror}); give watch() another path.") from error
         self._silence = listen(spark, self._keep)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
     def observe(self, query: str | None = None) -> Observation:

@@ -3,7 +3,8 @@
 >>> from penstock.queueing import StreamServer, solve, optimize
 >>> server = StreamServer(arrival_rate=750, service_rate=1000, batch_size=100, timer_rate=500, transfer_rate=600)
 >>> steady = solve(server)
->>> f"{steady.mean_jobs:.3f} jobs, {steady.transfers_per_second:.2f} transfers/s, p99 {steady.response_time.quantile(0.99):.4f} s"
+>>> p99 = steady.response_time.quantile(0.99)
+>>> f"{steady.mean_jobs:.3f} jobs, {steady.transfers_per_second:.2f} transfers/s, p99 {p99:.4f} s"
 '13.329 jobs, 67.09 transfers/s, p99 0.0444 s'
 
 The theory is in ``docs/background/queueing.md``; symbols and equation numbers are those of Cooper, Ezhilchelvan and
@@ -78,8 +79,17 @@ __all__ = [
 ]
 
 _WHERE = {
-    "distribution": ("Deterministic", "Distribution", "Empirical", "Exponential", "Gamma", "HyperExponential", "LogNormal", "Recorded",
-                     "with_scv"),
+    "distribution": (
+        "Deterministic",
+        "Distribution",
+        "Empirical",
+        "Exponential",
+        "Gamma",
+        "HyperExponential",
+        "LogNormal",
+        "Recorded",
+        "with_scv",
+    ),
     "estimate": ("Estimate",),
     "gate_optimum": ("GateOptimum", "optimize_gate"),
     "microbatch": ("LingerBatch", "MicroBatchServer"),
@@ -92,7 +102,7 @@ _WHERE = {
     "server": ("StreamServer",),
     "simulation": ("Simulation",),
     "steadystate": ("SteadyState",),
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -79,7 +79,7 @@ def _sweep(arrival, service, timer, transfer, size, level, tolerance, slack, mos
                 moving[n] = (arrival * moving[n - 1] + started) / (arrival + transfer)
         row[level + 1] = 0.0
         for i in range(level, 0, -1):  # (11), (12) or (32)
-            if transfer > 0:
+            if transfer > 0:  # noqa: SIM108 - two models, a line each
                 entered = transfer * moving[i]
             else:
                 entered = timer * boundary[i] if i < size else arrival * last[i - size]

@@ -37,17 +37,15 @@ def _idle(server: "StreamServer") -> Moments:
     # C(w) = sigma (P(w) - pi_00): C(w) = damped (alpha C(zeta) - rho (1-w) pi_00), and C(0) = 0.
     log_tail = np.cumsum(np.log(past * damped)[::-1])[::-1]  # log of the product from n on
     with np.errstate(over="ignore"):
-        timed_per_empty = float(
-            (rho * below_one * damped * np.exp(np.append(-log_tail[1:], 0.0)) / (past * damped)).sum()
-        )
+        timed_per_empty = float((rho * below_one * damped * np.exp(np.append(-log_tail[1:], 0.0)) / (past * damped)).sum())
     # Everything relative to the rate of transfers T = tau (P(1) - pi_00), then normalised by (41).
     empty = 1 / (server.service_rate * timed_per_empty)  # pi_00 / T
     idle = empty + 1 / server.timer_rate  # P(1) / T
     transfers = server.slack / (idle + 1 / gamma)
     timed_jobs = (rate * idle + xi * rho) * transfers / server.slack  # from the equation's derivative at w = 1
-    timed_pairs = (
-        2 * timed_jobs * (rho / sigma + rho**2 * (1 + xi)) + 2 * rho**2 * xi * (1 + xi) * transfers
-    ) / ((1 - rho) * (1 + rho))  # fmt: skip
+    timed_pairs = (2 * timed_jobs * (rho / sigma + rho**2 * (1 + xi)) + 2 * rho**2 * xi * (1 + xi) * transfers) / (
+        (1 - rho) * (1 + rho)
+    )
     idle_jobs = timed_jobs / server.timer_rate
     jobs = (rho + xi * transfers / gamma + idle_jobs + timed_jobs / gamma) / server.slack
     external = timed_pairs / (2 * rate) + (rate * (1 - transfers / gamma) + xi * transfers) / gamma
@@ -109,9 +107,7 @@ def _always(server: "StreamServer") -> Moments:
     later, at_zero = blocked / server.timer_rate, (1 - blocked) / gamma
     in_zero = transfers / rate
     in_others = 1 - blocked - in_zero
-    during = (
-        service * (at_zero * (in_zero - empty) + later * (in_others - (idle - empty))) - rate * (1 - blocked) * later
-    )
+    during = service * (at_zero * (in_zero - empty) + later * (in_others - (idle - empty))) - rate * (1 - blocked) * later
     jobs = (rho + idle_jobs + during) / idle  # 1 - rho - blocked
     external = _waiting(server, transfers) + (rate * (1 - blocked) + xi * transfers) / gamma
     return Moments(jobs, external, transfers, idle)

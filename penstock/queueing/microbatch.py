@@ -73,8 +73,17 @@ class MicroBatchServer:
 
     NEEDED: ClassVar[Sequence[str]] = ("arrival_rate",)
     NUMERIC: ClassVar[Sequence[str]] = (
-        "arrival_rate", "threshold", "delay", "cap", "trigger_interval", "poll", "fixed", "per_row", "per_key", "keys",
-    )  # fmt: skip
+        "arrival_rate",
+        "threshold",
+        "delay",
+        "cap",
+        "trigger_interval",
+        "poll",
+        "fixed",
+        "per_row",
+        "per_key",
+        "keys",
+    )
     PARAMETERS: ClassVar[Sequence[str]] = (*NUMERIC, "residual_scv")
 
     @classmethod
@@ -161,9 +170,7 @@ class MicroBatchServer:
         for _ in range(400):
             after = np.maximum(durations[None, :], interval - position[:, None])
             landed = np.mod(position[:, None] + durations[None, :], interval)
-            column = np.where(
-                durations[None, :] > interval - position[:, None], 1 + (landed / interval * 200).astype(int), 0
-            )
+            column = np.where(durations[None, :] > interval - position[:, None], 1 + (landed / interval * 200).astype(int), 0)
             cycle = float(occupied @ after @ weights)
             mass = occupied[:, None] * weights[None, :]
             occupied = np.bincount(np.minimum(column, 200).ravel(), mass.ravel(), 201).astype(float)

@@ -63,8 +63,12 @@ class MicroBatchState:
     _windows: "_Windows"
 
     FIGURES: ClassVar[Mapping[str, str]] = {
-        "mean_rows": "rows", "rows_per_batch": "rows", "batches_per_second": "1/s", "busy_fraction": "", "mean_latency": "s",
-    }  # fmt: skip
+        "mean_rows": "rows",
+        "rows_per_batch": "rows",
+        "batches_per_second": "1/s",
+        "busy_fraction": "",
+        "mean_latency": "s",
+    }
     BRIEF: ClassVar[Sequence[str]] = ("mean_latency", "rows_per_batch", "batches_per_second", "busy_fraction")
 
     @property
@@ -240,9 +244,7 @@ class _Chain:
             waited = np.maximum(self.delay - cycle, 0) if math.isfinite(self.delay) else np.zeros(256)
             late = np.minimum(early + random.poisson(self.rate * waited), self.threshold)
             size = np.where(early >= self.threshold, early, late if math.isfinite(self.delay) else self.threshold)
-            size = np.maximum(
-                size + random.poisson(self.rate * self.server.poll, 256) * ((size > early) | (early == 0)), 1.0
-            )
+            size = np.maximum(size + random.poisson(self.rate * self.server.poll, 256) * ((size > early) | (early == 0)), 1.0)
             if step >= 200:
                 seen.append(size.copy())
         return np.concatenate(seen)
@@ -286,9 +288,7 @@ class _Chain:
     def _masses(self, times: Real, left: Real, least: Real | float, below: float = math.inf) -> Real:
         """P(least <= left + Poisson(rate times) < below), by size: shape (len(times), sizes)."""
         least = np.broadcast_to(least, times.shape)[:, None] - 1
-        edges = np.clip(
-            np.append(self.edges, below - 1 if math.isfinite(below) else math.inf)[None, :], least, below - 1
-        )
+        edges = np.clip(np.append(self.edges, below - 1 if math.isfinite(below) else math.inf)[None, :], least, below - 1)
         edges[:, 0] = least[:, 0]  # what lies below the first bin belongs to it
         counts, mean = edges - left[:, None], (self.rate * times)[:, None]
         reach = 10 * np.sqrt(mean) + 40
@@ -300,12 +300,7 @@ class _Chain:
         return np.asarray(masses[:, :-1])
 
     def _open(
-        self,
-        origins: Integers,
-        windows: Real,
-        masses: Real,
-        phase: Real | None = None,
-        rows: tuple[_Rows, ...] | None = None,
+        self, origins: Integers, windows: Real, masses: Real, phase: Real | None = None, rows: tuple[_Rows, ...] | None = None
     ) -> None:
         evenly = _Rows(np.zeros_like(windows), windows, lambda left: self.sizes[None, :] - left[:, None])
         self.blocks.append(_Block(origins, windows, masses, rows or (evenly,)))

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from penstock.queueing.simulation import Progress, Simulation
     from penstock.queueing.steadystate import SteadyState
 
-MODELS = {
-    "server": "penstock.queueing.server:StreamServer",
-    "micro_batch": "penstock.queueing.microbatch:MicroBatchServer",
-}
+MODELS = {"server": "penstock.queueing.server:StreamServer", "micro_batch": "penstock.queueing.microbatch:MicroBatchServer"}
 """Each model by the name of its table in a file, as the command line reads it."""
 
 Figures = Mapping[str, str]
@@ -90,12 +87,7 @@ def figures_of(solution: Solution[Any], names: Sequence[str] | None = None) -> d
 
 @overload
 def solve(
-    server: StreamServer,
-    method: str = ...,
-    tolerance: float = ...,
-    *,
-    truncation: int | None = ...,
-    digits: int | None = ...,
+    server: StreamServer, method: str = ..., tolerance: float = ..., *, truncation: int | None = ..., digits: int | None = ...
 ) -> SteadyState: ...
 @overload
 def solve(server: MicroBatchServer, method: str = ...) -> MicroBatchState: ...

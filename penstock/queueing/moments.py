@@ -60,11 +60,7 @@ def _idle(server: "StreamServer", boundary: Boundary) -> Moments:
     # g'_{K-1}(1), equation (49), from the expansion of the stationary equation of z^i w^j in 1 - w.
     first = size * server.slack
     second = rho**2 * (size * (size + 1) / 2 + xi * size + xi + xi**2) - size * (size - 1) / 2
-    numerator = (
-        rate * idle_jobs
-        - timed_pairs / 2 * (1 - rho**2)
-        + rho**2 * ((xi + xi**2) * timed + (1 + xi) * timed_jobs)
-    )  # fmt: skip
+    numerator = rate * idle_jobs - timed_pairs / 2 * (1 - rho**2) + rho**2 * ((xi + xi**2) * timed + (1 + xi) * timed_jobs)
     inside_at_full = (numerator / rate + full / rate * second) / (first * rho)
     jobs = rho + xi / gamma * transfers + idle_jobs + timed_jobs / gamma + xi * (size * full / rate + inside_at_full)
     return Moments(jobs / (1 - rho), external, transfers, idle)

@@ -127,10 +127,7 @@ class Network:
     """
 
     def __init__(
-        self,
-        servers: Mapping[str, StreamServer],
-        routes: Mapping[tuple[str, str], float],
-        arrivals: Mapping[str, float],
+        self, servers: Mapping[str, StreamServer], routes: Mapping[tuple[str, str], float], arrivals: Mapping[str, float]
     ) -> None:
         for name, server in servers.items():
             if not isinstance(server, StreamServer):

@@ -249,9 +249,7 @@ class _Search:
         """Whether the size decides nothing at the timer that is best without one; asked where a limit hides the costs."""
         if self.max_quantile is None or not math.isfinite(unlimited.cost):
             return False
-        finite, infinite = (
-            replace(self.server, batch_size=one, timer_rate=unlimited.timer_rate) for one in (size, math.inf)
-        )
+        finite, infinite = (replace(self.server, batch_size=one, timer_rate=unlimited.timer_rate) for one in (size, math.inf))
         if not finite.is_stable:
             return False
         return math.isclose(solve(finite).mean_response_time, solve(infinite).mean_response_time, rel_tol=1e-11)
@@ -270,9 +268,7 @@ class _Search:
     def optimum(self) -> Optimum:
         if not self.any_stable:
             replace(self.server, batch_size=2**60, timer_rate=0).require_stable()
-            raise UnstableServerError(
-                "No batch size that was tried is stable; try larger ones or a lower arrival_rate."
-            )
+            raise UnstableServerError("No batch size that was tried is stable; try larger ones or a lower arrival_rate.")
         # Equal costs go to the smaller batch.
         best = min(self.settings.values(), key=lambda setting: (setting.cost, setting.batch_size))
         for setting in self.settings.values():

@@ -14,9 +14,7 @@ def rate(name: str, value: Any, *, zero: bool = False, infinite: bool = False) -
     ------
     ConfigurationError: it is not a number, is NaN or negative, or is zero or infinite where that has no meaning.
     """
-    allowed = (
-        "a number above zero" if not zero else "zero or a positive number"
-    ) + (", or infinity" if infinite else "")  # fmt: skip
+    allowed = ("a number above zero" if not zero else "zero or a positive number") + (", or infinity" if infinite else "")
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ConfigurationError(f"{name} is {value!r}; give {allowed}.")
     number = float(value)

@@ -44,11 +44,7 @@ def exceedance(quantile: Callable[[float], float], mean: float, of: str) -> Plot
         axes.plot([at], [1 - p], color=BLUE, marker="o")
         axes.annotate(f"{name} {at:.3g} s", (at, 1 - p), xytext=(6, 4), textcoords="offset points", fontsize=9)
     axes.axvline(mean, color=ORANGE, linestyle="--", linewidth=1)
-    axes.annotate(
-        f"mean {mean:.3g} s", (mean, 0.0012), xytext=(4, 0), textcoords="offset points", fontsize=9, color=ORANGE
-    )
-    axes.set(
-        yscale="log", ylim=(0.001, 1.2), xlim=(0, None), xlabel="seconds", ylabel=f"share of {of} that stay longer"
-    )
+    axes.annotate(f"mean {mean:.3g} s", (mean, 0.0012), xytext=(4, 0), textcoords="offset points", fontsize=9, color=ORANGE)
+    axes.set(yscale="log", ylim=(0.001, 1.2), xlim=(0, None), xlabel="seconds", ylabel=f"share of {of} that stay longer")
     axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -145,7 +145,8 @@ def _served(server: "StreamServer", modes: int, s: Complex, most: int) -> Comple
 
 
 def _by_orders(server: "StreamServer", ready: Real, blocked: Real, s: Complex, served: Complex) -> Complex:
-    """The sum over what a tagged job finds, and over the orders in which arrivals and services may come, until its transfer starts.
+    """The sum over what a tagged job finds, and over the orders in which arrivals and services may come, until its transfer
+    starts.
 
     The timer runs while nobody is inside, or never.
     """
@@ -156,9 +157,7 @@ def _by_orders(server: "StreamServer", ready: Real, blocked: Real, s: Complex, s
     orders = _orders(phases, levels, onward, serving)
     empty = server.arrival_rate + timer + s
     passed = (server.arrival_rate / empty)[None, :] ** np.arange(phases + 1)[:, None]
-    emptied = passed + timer / empty * (1 - passed) / (
-        1 - server.arrival_rate / empty
-    )  # by the arrivals that are missing
+    emptied = passed + timer / empty * (1 - passed) / (1 - server.arrival_rate / empty)  # by the arrivals that are missing
     total = blocked @ served[1 : levels + 1] + ready[-1] @ served[phases : phases + levels]
     for outside in range(phases - 1):
         inside, ahead, missing = ready[outside], served[outside + 1 :], phases - 1 - outside

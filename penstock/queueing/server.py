@@ -194,9 +194,7 @@ class StreamServer:
         elif least is not None:
             mends.append(f"a batch_size of {least} or more")
         else:
-            mends.append(
-                "a smaller timer_rate with a larger batch_size" if self.timer == "always" else "faster transfers"
-            )
+            mends.append("a smaller timer_rate with a larger batch_size" if self.timer == "always" else "faster transfers")
         needed = 1 - self.slack
         raise UnstableServerError(
             f"The server is unstable: it would need {needed:.6g} of its processor's time for services and transfers "

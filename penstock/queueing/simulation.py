@@ -52,8 +52,11 @@ class Simulation:
     seconds: float
 
     FIGURES: ClassVar[Mapping[str, str]] = {
-        "mean_jobs": "jobs", "transfers_per_second": "1/s", "idle_probability": "", "mean_response_time": "s",
-    }  # fmt: skip
+        "mean_jobs": "jobs",
+        "transfers_per_second": "1/s",
+        "idle_probability": "",
+        "mean_response_time": "s",
+    }
     BRIEF: ClassVar[Sequence[str]] = ("mean_jobs", "transfers_per_second", "mean_response_time")
 
     def quantile(self, p: float, confidence: float = 0.95) -> Estimate:
@@ -208,9 +211,7 @@ def require_same_mean(name: str, rate: float, given: Distribution | None) -> Non
     if given is None:
         return
     if not is_distribution(given):
-        raise ConfigurationError(
-            f"The {name} distribution is {given!r}; give one of penstock.queueing's, as Gamma(1, 2)."
-        )
+        raise ConfigurationError(f"The {name} distribution is {given!r}; give one of penstock.queueing's, as Gamma(1, 2).")
     if not math.isclose(given.mean * rate, 1, rel_tol=1e-6):
         raise ConfigurationError(
             f"The {name} distribution has mean {given.mean:g} s, but the server's rate of {rate:g} per second asks for "

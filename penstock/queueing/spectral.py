@@ -56,8 +56,8 @@ def solve_spectral(server: "StreamServer", digits: int | None = None) -> Boundar
             solution = mp.lu_solve(equations, right)
         except ZeroDivisionError:
             raise NotSolvableError(
-                f"method='spectral' cannot tell its equations apart with {mp.dps} digits, for the rates lie too far apart: give more digits, "
-                "or use method='auto'."
+                f"method='spectral' cannot tell its equations apart with {mp.dps} digits, for the rates lie too far apart: "
+                "give more digits, or use method='auto'."
             ) from None
         probabilities = np.array([float(value) for value in solution])
     flows = server.timer_rate * probabilities

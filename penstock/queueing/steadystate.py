@@ -44,23 +44,23 @@ class SteadyState:
     _boundary: Boundary | None = field(default=None, repr=False)
 
     FIGURES: ClassVar[Mapping[str, str]] = {
-        "mean_jobs": "jobs", "mean_external": "jobs", "mean_internal": "jobs", "transfers_per_second": "1/s",
-        "mean_batch": "jobs", "utilisation": "", "blocked_fraction": "", "idle_probability": "",
+        "mean_jobs": "jobs",
+        "mean_external": "jobs",
+        "mean_internal": "jobs",
+        "transfers_per_second": "1/s",
+        "mean_batch": "jobs",
+        "utilisation": "",
+        "blocked_fraction": "",
+        "idle_probability": "",
         "mean_response_time": "s",
-    }  # fmt: skip
+    }
     BRIEF: ClassVar[Sequence[str]] = ("mean_jobs", "transfers_per_second", "mean_response_time")
 
     @classmethod
     def of(cls, server: "StreamServer", method: str, means: Moments, boundary: Boundary | None) -> "SteadyState":
         """Put a method's results together."""
         return cls(
-            server,
-            method,
-            means.mean_jobs,
-            means.transfers_per_second,
-            means.external_jobs,
-            means.idle_probability,
-            boundary,
+            server, method, means.mean_jobs, means.transfers_per_second, means.external_jobs, means.idle_probability, boundary
         )
 
     @property

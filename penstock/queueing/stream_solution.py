@@ -46,9 +46,7 @@ def solve_stream_server(
     return SteadyState.of(server, method, moments(_without_extremes(server), boundary), boundary)
 
 
-def _boundary(
-    server: "StreamServer", method: str, tolerance: float, truncation: int | None, digits: int | None
-) -> Boundary:
+def _boundary(server: "StreamServer", method: str, tolerance: float, truncation: int | None, digits: int | None) -> Boundary:
     if method == "spectral":
         from penstock.queueing.spectral import solve_spectral
 
@@ -61,8 +59,8 @@ def _boundary(
 
 
 def _without_extremes(server: "StreamServer") -> "StreamServer":
-    """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double; one 10^15 times as slow is
-    none, for a batch of K jobs is full before it but for K in 10^15 times.
+    """A timer 10^15 times as fast as all else is infinitely fast, and its square would not fit into a double; one 10^15 times
+    as slow is none, for a batch of K jobs is full before it but for K in 10^15 times.
 
     Raises
     ------
@@ -73,8 +71,8 @@ def _without_extremes(server: "StreamServer") -> "StreamServer":
         return replace(server, timer_rate=math.inf)
     if math.isinf(server.batch_size) and 0 < server.timer_rate < 1e-100 * min(rates):
         raise NotSolvableError(
-            f"timer_rate={server.timer_rate:g} is too small to be told from 0 beside the other rates, and a batch of infinite size waits "
-            "for it: give a larger one, or a finite batch_size."
+            f"timer_rate={server.timer_rate:g} is too small to be told from 0 beside the other rates, and a batch of infinite "
+            "size waits for it: give a larger one, or a finite batch_size."
         )
     if not math.isinf(server.batch_size) and server.timer_rate < 1e-15 * min(rates):
         return replace(server, timer_rate=0.0)

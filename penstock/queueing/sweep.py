@@ -57,8 +57,7 @@ class Axis:
             numbers = []
         if not numbers or not name.strip() or any(math.isnan(number) for number in numbers):
             raise ConfigurationError(
-                f"The axis {text!r} is not understood; give NAME=a,b,c or NAME=start:stop:count or "
-                "NAME=start:stop:count:log."
+                f"The axis {text!r} is not understood; give NAME=a,b,c or NAME=start:stop:count or NAME=start:stop:count:log."
             )
         return cls(name.strip().replace("-", "_"), numbers)
 

@@ -1,1 +1,3 @@
-"""What a run leaves in its directory: each file has its types, its reader and its writer here, without Spark and without sinks."""
+"""What a run leaves in its directory: each file has its types, its reader and its writer here, without Spark and without
+sinks.
+"""

@@ -80,9 +80,17 @@ def sum_of(records: Iterable[BatchRecord]) -> BatchRecord:
         dead_lettered += record.dead_lettered
         summed += record.batches
     return BatchRecord(
-        batch=record.batch, committed_us=record.committed_us, offsets=record.offsets, latency_ms=latency_ms,
-        dead_lettered=dead_lettered, places=places, moved=not summed, summed=summed, reached=reached, **structs.asdict(counts),
-    )  # fmt: skip
+        batch=record.batch,
+        committed_us=record.committed_us,
+        offsets=record.offsets,
+        latency_ms=latency_ms,
+        dead_lettered=dead_lettered,
+        places=places,
+        moved=not summed,
+        summed=summed,
+        reached=reached,
+        **structs.asdict(counts),
+    )
 
 
 def add_places(places: dict[str, Place], more: dict[str, Place]) -> None:

@@ -54,9 +54,7 @@ def note(directory: Path, decision: Decision) -> None:
     try:
         journal.add(path, msgspec.json.encode(decision), synced=True)
     except OSError as error:
-        raise SinkError(
-            f"The decision cannot be written to {path} ({error.strerror}), so it is not carried out."
-        ) from error
+        raise SinkError(f"The decision cannot be written to {path} ({error.strerror}), so it is not carried out.") from error
 
 
 def decisions(directory: Path) -> Iterator[Decision]:

@@ -88,10 +88,7 @@ class Follower:
             PROGRESS: (self._take_progress, self.progress.clear),
             STARTS: (lambda line: self.starts.append(msgspec.json.decode(line, type=Start)), self.starts.clear),
             MOVES: (lambda line: self.moves.append(msgspec.json.decode(line, type=MoveRecord)), self.moves.clear),
-            DECISIONS: (
-                lambda line: self.decisions.append(msgspec.json.decode(line, type=Decision)),
-                self.decisions.clear,
-            ),
+            DECISIONS: (lambda line: self.decisions.append(msgspec.json.decode(line, type=Decision)), self.decisions.clear),
         }
         self.manifest: Manifest = manifest_of(run)
         self.report: Report | None = None

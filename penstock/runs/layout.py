@@ -1,4 +1,6 @@
-"""The layout of a run: which elements share a query, in how many partitions, and which checkpoints hold that since it was moved."""
+"""The layout of a run: which elements share a query, in how many partitions, and which checkpoints hold that since it was
+moved.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,9 +53,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     def asked(self, grouping: Mapping[str, str], partitions: int | None) -> "Layout":
         """The layout with what is asked for changed, and the rest as it is."""
-        return changed(
-            self, grouping=_plain(grouping) if grouping else self.grouping, partitions=partitions or self.partitions
-        )
+        return changed(self, grouping=_plain(grouping) if grouping else self.grouping, partitions=partitions or self.partitions)
 
     def full_name(self, group: str) -> str:
         """A group's name with the move that made its checkpoint."""

@@ -68,8 +68,10 @@ class Manifest(Head, kw_only=True):
     state: the schema of each element that keeps state. sources: where each is read, without options.
     identities: what tells the thing in a source's place from another, where something does.
     groups: a group's name by element. hops: how many keyed ones each group has. reads: what each group reads.
-    orders: in which a group's query reads its sources. places: where sinks are. beginnings: where the run has begun to read a source.
-    handed: the shapes of events that groups hand on. spark: the version that has planned its last micro-batches; empty before the first.
+    orders: in which a group's query reads its sources. places: where sinks are. beginnings: where the run has begun to read a
+        source.
+    handed: the shapes of events that groups hand on. spark: the version that has planned its last micro-batches; empty before
+        the first.
     """
 
     format: int = FORMAT
@@ -113,7 +115,8 @@ def head_of(run: Path) -> Head | None:
     head = _decoded(run, Head)
     if head is not None and not head.run:
         raise ConfigurationError(
-            f"{run} is no run's: its {MANIFEST} is of something else, and nothing in it is touched; choose another --name or --runs."
+            f"{run} is no run's: its {MANIFEST} is of something else, and nothing in it is touched; choose another --name or "
+            "--runs."
         )
     return head
 
@@ -174,7 +177,8 @@ def _decoded(run: Path, form: type[Form]) -> Form | None:
         return None
     except ValueError as error:
         raise ConfigurationError(
-            f"{path} is damaged ({error}), so nothing in its directory is touched: put it back as it was, or choose another --name."
+            f"{path} is damaged ({error}), so nothing in its directory is touched: put it back as it was, or choose another "
+            "--name."
         ) from error
 
 

@@ -66,9 +66,7 @@ def runs_in(directory: Path) -> list[Path]:
     with reaching(directory):
         found = sorted(directory / name for name in durable.names(directory) if is_run(directory / name))
     if not found:
-        raise SourceError(
-            f"There is no run in {directory}: start one with `penstock run`, or name another with --runs."
-        )
+        raise SourceError(f"There is no run in {directory}: start one with `penstock run`, or name another with --runs.")
     return found
 
 
@@ -99,12 +97,18 @@ def overview(run: Path) -> Overview:
         latency.merge(record.latency_ms)
     p50, p95 = (None if (value := latency.quantile(p)) is None else value / 1e3 for p in (0.5, 0.95))
     return Overview(
-        name=run.name, application=manifest.application, state=state_of(run, manifest),
-        last_commit=None if last is None else last / 1e6, batches=sum(record.batches for record in records), accepted=_accepted(records, names),
+        name=run.name,
+        application=manifest.application,
+        state=state_of(run, manifest),
+        last_commit=None if last is None else last / 1e6,
+        batches=sum(record.batches for record in records),
+        accepted=_accepted(records, names),
         dead_lettered=sum(record.dead_lettered for record in records),
-        rate=_accepted(recent[1:], names) / span if span else None, p50_s=p50, p95_s=p95,
+        rate=_accepted(recent[1:], names) / span if span else None,
+        p50_s=p50,
+        p95_s=p95,
         trigger_s=None if start is None else start.trigger,
-    )  # fmt: skip
+    )
 
 
 def counted_in_real_time(run: Path) -> Outcome | None:
@@ -126,10 +130,18 @@ def _in_real_time(run: Path, manifest: Manifest) -> Overview:
     commits, state, counts = _commits(run), state_of(run, manifest), counted_in_real_time(run)
     known = None if state == "running" else counts
     return Overview(
-        name=run.name, application=manifest.application, state=state,
-        last_commit=max((moment for _, moment in commits), default=None), batches=sum(batch + 1 for batch, _ in commits),
-        accepted=None if known is None else known.accepted, dead_lettered=None if known is None else known.dead_lettered, rate=None, p50_s=None, p95_s=None, trigger_s=None,
-    )  # fmt: skip
+        name=run.name,
+        application=manifest.application,
+        state=state,
+        last_commit=max((moment for _, moment in commits), default=None),
+        batches=sum(batch + 1 for batch, _ in commits),
+        accepted=None if known is None else known.accepted,
+        dead_lettered=None if known is None else known.dead_lettered,
+        rate=None,
+        p50_s=None,
+        p95_s=None,
+        trigger_s=None,
+    )
 
 
 def _accepted(records: list[BatchRecord], sources: set[str]) -> int:
@@ -137,8 +149,8 @@ def _accepted(records: list[BatchRecord], sources: set[str]) -> int:
 
 
 def state_of(run: Path, manifest: Manifest) -> Literal["running", "stopped", "ended"]:
-    """By the lock that a run holds on its log until nothing of it is left; of a run in a store, by what its last driver has said,
-    where that was on another machine."""
+    """By the lock that a run holds on its log until nothing of it is left; of a run in a store, by what its last driver has
+    said, where that was on another machine."""
     with suppress(FileNotFoundError), (here_of(run) / LOG).open("rb") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that two who look do not see each other

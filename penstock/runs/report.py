@@ -42,10 +42,11 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Parameters
     ----------
-    places: for each way that events go, how many left, and by how many fewer (``missing``), more (``extra``) or other ones (``differs``, in
-        micro-batches) came. uncounted: elements within which Spark counts nothing.
+    places: for each way that events go, how many left, and by how many fewer (``missing``), more (``extra``) or other ones
+        (``differs``, in micro-batches) came. uncounted: elements within which Spark counts nothing.
     lag: what is queued, by source and partition. watermarks: by source, in ISO 8601.
-    latency_ms: by quantile, of ``timed_results``: those that an event caused; results of timers and windows are not. units: what the figures are in, in words. delivery: of a run in real time, how its results come.
+    latency_ms: by quantile, of ``timed_results``: those that an event caused; results of timers and windows are not. units:
+        what the figures are in, in words. delivery: of a run in real time, how its results come.
     """
 
     application: str

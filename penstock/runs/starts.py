@@ -24,7 +24,9 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The application: its file, None where a start from Python does not know it; its variable; its parameters, without secrets."""
+    """The application: its file, None where a start from Python does not know it; its variable; its parameters, without
+    secrets.
+    """
 
     file: str | None
     name: str

@@ -1,4 +1,5 @@
-"""What a micro-batch delivers to the keyed elements of a hop in one partition: kept as it came, and read in order, a part at a time.
+"""What a micro-batch delivers to the keyed elements of a hop in one partition: kept as it came, and read in order, a part at a
+time.
 
 So the memory that a partition takes does not grow with the micro-batch: blocks beyond some bytes lie in a file, and of an
 element's events no more are decoded at once than their order asks for.

@@ -123,8 +123,7 @@ def conformed(element: Element, output: Any, emitted: Codec) -> pa.RecordBatch:
     missing = [column for column in schema.names if column not in output.schema.names]
     if missing:
         raise EmissionError(
-            f"{name} returned columns {', '.join(output.schema.names)}, without {', '.join(missing)} of stream "
-            f"{stream.name}."
+            f"{name} returned columns {', '.join(output.schema.names)}, without {', '.join(missing)} of stream {stream.name}."
         )
     output = output.select(schema.names)
     for field in schema:

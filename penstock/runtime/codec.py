@@ -201,7 +201,8 @@ class Codec:
                 return self._nested[name](text)
             if len(text) > SCHEMA_ID and text[:1] == b"\0":
                 raise msgspec.ValidationError(
-                    "Expected a text, got bytes that begin with the number of a schema: its producer uses a schema registry for it"
+                    "Expected a text, got bytes that begin with the number of a schema: its producer uses a schema registry "
+                    "for it"
                 )
             texts = {name: text.decode()}
             refuse_numbers(texts, self._times)

@@ -13,17 +13,7 @@ from penstock.app.states import States
 from penstock.errors import StateError
 from penstock.kinds.table import named
 from penstock.runtime.bodies import conformed
-from penstock.runtime.column_pages import (
-    DUE,
-    HASH,
-    TOUCHED,
-    Array,
-    ColumnPages,
-    Field,
-    Instances,
-    fields_of,
-    seconds_us,
-)
+from penstock.runtime.column_pages import DUE, HASH, TOUCHED, Array, ColumnPages, Field, Instances, fields_of, seconds_us
 from penstock.runtime.container import REARMED_AT_MOST
 from penstock.runtime.events import EventBatch
 from penstock.runtime.hottest import Hottest
@@ -166,18 +156,14 @@ class ColumnContainer:
         ------
         StateError: it cannot; names the field.
         """
-        kept = {
-            field.name: self._fitting(field, getattr(states, field.name), len(states.keys)) for field in self._fields
-        }
+        kept = {field.name: self._fitting(field, getattr(states, field.name), len(states.keys)) for field in self._fields}
         return kept | {DUE: self._fitting(_DUE, states.due, len(states.keys))}
 
     def _fitting(self, field: Field, given: Any, number: int) -> Array:
         name = f"Element {self.element.name}: states.{field.name}"
         array: Array = np.asarray(given)
         if array.shape != (number,):
-            raise StateError(
-                f"{name} has the shape {array.shape}, and there are {number} instances: give each one a value."
-            )
+            raise StateError(f"{name} has the shape {array.shape}, and there are {number} instances: give each one a value.")
         if field.numpy == np.object_:
             try:
                 column = pa.array(array, field.arrow)
@@ -186,9 +172,7 @@ class ColumnContainer:
                 raise StateError(f"{name} cannot be kept: {error}; it is of type {field.kind.name}.") from error
             largest = pc.max(pc.binary_length(column)).as_py() or 0
             if largest > LARGEST_STATE:
-                raise StateError(
-                    f"{name} has {largest:,} bytes, and at most {LARGEST_STATE:,} are kept; keep less of it."
-                )
+                raise StateError(f"{name} has {largest:,} bytes, and at most {LARGEST_STATE:,} are kept; keep less of it.")
             missing = column.null_count
         else:
             if not np.can_cast(array.dtype, field.numpy, "same_kind"):

@@ -22,14 +22,9 @@ PER_PAGE = 1024
 Array = NDArray[Any]
 
 IDENTITY, HASH, TOUCHED, DUE = "_identity", "_hash", "_touched", "_due"
-OWN = {
-    IDENTITY: pa.binary(),
-    HASH: pa.int64(),
-    TOUCHED: pa.timestamp("us"),
-    DUE: pa.timestamp("us"),
-}
-"""What a page keeps of an instance besides its fields: its encoded key and the hash of that, when it last got an event, and when
-its timer fires; null for never."""
+OWN = {IDENTITY: pa.binary(), HASH: pa.int64(), TOUCHED: pa.timestamp("us"), DUE: pa.timestamp("us")}
+"""What a page keeps of an instance besides its fields: its encoded key and the hash of that, when it last got an event, and
+when its timer fires; null for never."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +99,12 @@ class PageForm:
         self.fields = {field.name: field for field in fields}
         self.schema = pa.schema(OWN | {field.name: field.arrow for field in self.fields.values()})
         times = pa.types.is_temporal
-        self._numbers = pa.schema(
-            [field.with_type(pa.int64()) if times(field.type) else field for field in self.schema]
-        )
+        self._numbers = pa.schema([field.with_type(pa.int64()) if times(field.type) else field for field in self.schema])
 
     def opened(self, content: bytes) -> pa.Table:
-        """The instances of a page, in the columns of today: a field that is new has its default, one that is wider its new type."""
+        """The instances of a page, in the columns of today: a field that is new has its default, one that is wider its new
+        type.
+        """
         table = pa.ipc.open_stream(content).read_all()
         if table.schema.equals(self.schema):
             return table
@@ -167,9 +162,7 @@ class ColumnPages(Directory):
                 tables.append(self._form.opened(stored))
         table = pa.concat_tables(tables)
         arrays = {
-            name: _array(table[name], self._form.fields.get(name))
-            for name in self._form.schema.names
-            if name != IDENTITY
+            name: _array(table[name], self._form.fields.get(name)) for name in self._form.schema.names if name != IDENTITY
         }
         return Instances(pa.concat_arrays(table[IDENTITY].chunks), arrays)
 

@@ -40,8 +40,8 @@ BYTES_PER_REPLAY = 1000
 
 
 class Container:
-    """Handles a micro-batch's events for one element, in order, in one delivery or several: each is handled and, but for the last,
-    settled.
+    """Handles a micro-batch's events for one element, in order, in one delivery or several: each is handled and, but for the
+    last, settled.
 
     An event is applied wholly or not at all: if a hook raises, the instance is put back to what it
     was before, and the event becomes a dead letter.
@@ -140,9 +140,7 @@ class Container:
         of = np.fromiter(map(numbers.__getitem__, batch.identities), np.int64, len(events))
         self._work.identity = None  # predicates are asked of many keys' events
         begun = time.perf_counter_ns()
-        taken = self._together.take(
-            events, of, [self._live[identity] for identity in numbers], batch.delivery.lineage.time
-        )
+        taken = self._together.take(events, of, [self._live[identity] for identity in numbers], batch.delivery.lineage.time)
         self._tally.took_together(int(taken.sum()), begun)
         return np.flatnonzero(~taken).tolist()
 
@@ -155,7 +153,9 @@ class Container:
             self._emitter.add(applied[row], row)
 
     async def _await_each(self, identity: bytes, rows: list[int], applied: dict[int, Sequence[Emission]]) -> None:
-        """Apply an instance's events. It is saved after each, so that none has to be applied again, with all its calls, if one fails."""
+        """Apply an instance's events. It is saved after each, so that none has to be applied again, with all its calls, if one
+        fails.
+        """
         batch, key, instance = self._batch, self._live[identity].state.key, self._live[identity]
         before, timeout = self._encode(instance), self.element.timeout
         assert timeout is not None
@@ -177,7 +177,9 @@ class Container:
         batch.saved[identity] = _Saved(before, [])
 
     def settle(self) -> None:
-        """Be done with a delivery, after which another comes: its events are applied for good, and what they caused is routed."""
+        """Be done with a delivery, after which another comes: its events are applied for good, and what they caused is
+        routed.
+        """
         for identity in self._note_touched():
             self._live[identity].touched = self._context.now
             try:
@@ -199,7 +201,9 @@ class Container:
     def _without_result(
         self, identity: bytes, row: int, error: BaseException, lineage: LineageColumns
     ) -> Sequence[Emission] | None:
-        """Where an event has failed that makes a result due: apply it, and write a dead letter for the result; None if it is the event that fails."""
+        """Where an event has failed that makes a result due: apply it, and write a dead letter for the result; None if it is
+        the event that fails.
+        """
         state = self._live[identity].state
         if not (isinstance(state, Stepwise) and state.would_say()):
             return None
@@ -220,7 +224,9 @@ class Container:
         return last
 
     def _finish_batch(self) -> None:
-        """Call ``on_batch`` on the instances that were touched, see that their state can be kept, write what failed as dead letters."""
+        """Call ``on_batch`` on the instances that were touched, see that their state can be kept, write what failed as dead
+        letters.
+        """
         self._note_touched()
         for identity, born in list(self._touched.items()):
             self._work.identity = identity

@@ -25,11 +25,7 @@ class EarlierReader:
     """
 
     def __init__(
-        self,
-        name: str,
-        prototype: type[ProcessingElement],
-        forms: Sequence[EarlierForm],
-        show_key: Callable[[bytes], Any],
+        self, name: str, prototype: type[ProcessingElement], forms: Sequence[EarlierForm], show_key: Callable[[bytes], Any]
     ) -> None:
         self._name, self._prototype, self._forms, self._show_key = name, prototype, forms, show_key
         self._decode: Callable[[Any], Instance[Any]] = msgpack_decoder(Instance[prototype]).decode  # type: ignore[valid-type]

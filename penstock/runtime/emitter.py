@@ -95,14 +95,15 @@ class Emitter:
             if iscoroutine(thing):
                 thing.close()
             raise EmissionError(
-                f"{self._element.name} returned something to be awaited, and is no asynchronous function itself: write it as async def."
+                f"{self._element.name} returned something to be awaited, and is no asynchronous function itself: write it as "
+                "async def."
             )
         declared = ", ".join(stream.name for stream in self._emitted) or "no stream"
         if isinstance(thing, Event) and self._emitted:
             first = next(iter(self._emitted)).name
             raise EmissionError(
-                f"{self._element.name} emitted {thing!r}, which is in no stream, but declares that it emits into {declared}: write "
-                f"{first}.emit(event), or {first}(...) with the event's fields."
+                f"{self._element.name} emitted {thing!r}, which is in no stream, but declares that it emits into {declared}: "
+                f"write {first}.emit(event), or {first}(...) with the event's fields."
             )
         what = f"into {thing.stream.name}" if isinstance(thing, Emission) else f"{thing!r}"
         raise EmissionError(

@@ -44,9 +44,7 @@ class Entrance:
         """Of the events as columns."""
         return self._codec.schema
 
-    def take(
-        self, rows: Any, kind: str, lineage: LineageColumns, read: Callable[[bytes, Fit], Any] | None = None
-    ) -> None:
+    def take(self, rows: Any, kind: str, lineage: LineageColumns, read: Callable[[bytes, Fit], Any] | None = None) -> None:
         """Take rows of a kind (`penstock.connectors.source.RowKind`), or a record batch of the events' columns.
 
         Parameters
@@ -102,17 +100,13 @@ class Entrance:
         def decode(event: Any) -> Any:
             return codec.decode_json(event) if isinstance(event, bytes) else codec.checked(event)
 
-        self._decode_each(
-            events, lineage, decode, lambda event: event if isinstance(event, bytes) else shown(event).encode()
-        )
+        self._decode_each(events, lineage, decode, lambda event: event if isinstance(event, bytes) else shown(event).encode())
 
     def messages(self, rows: list[dict[str, Any]], lineage: LineageColumns) -> None:
         """Decode JSON events some of whose fields stand beside them, as a message's key and headers do."""
         self._tally.rows += len(rows)
         decode = self._codec.from_message
-        self._decode_each(
-            rows, lineage, lambda row: decode(row["payload"], row["beside"]), lambda row: bytes(row["payload"])
-        )
+        self._decode_each(rows, lineage, lambda row: decode(row["payload"], row["beside"]), lambda row: bytes(row["payload"]))
 
     def framed(self, rows: list[dict[str, Any]], lineage: LineageColumns, read: Callable[[bytes, Fit], Any]) -> None:
         """Decode messages whose schemas are in a registry, some of whose fields may stand beside them."""
@@ -157,9 +151,7 @@ class Entrance:
             self._decode_each(rows, lineage, lambda row: codec.from_columns(row)[0], _shown_row)
             return
         self._tally.accepted += columns.num_rows
-        required = [
-            field.name for field in codec.schema if not field.nullable and columns.column(field.name).null_count
-        ]
+        required = [field.name for field in codec.schema if not field.nullable and columns.column(field.name).null_count]
         if required:
             columns, lineage = self._reject_nulls(columns, lineage, required)
         self._enter(EventBatch(self._source, lineage, columns=columns))

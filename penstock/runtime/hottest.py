@@ -21,8 +21,8 @@ LONGEST = 60
 class Hottest(msgspec.Struct):
     """The events of hot keys, by key as it is shown.
 
-    Micro-batches and partitions are merged as summaries of Misra and Gries are (Agarwal et al., Mergeable Summaries, ACM TODS 38,
-    2013). A count is never too high, and too low by at most `SHARE` of the element's events, one in `KEPT` besides,
+    Micro-batches and partitions are merged as summaries of Misra and Gries are (Agarwal et al., Mergeable Summaries, ACM TODS
+    38, 2013). A count is never too high, and too low by at most `SHARE` of the element's events, one in `KEPT` besides,
     and `LEAST` for each delivery.
     """
 

@@ -17,15 +17,20 @@ FEW_WINDOWS = 10_000
 """So many of plain values are surely small enough, too."""
 WHOLE = f"type(state.{{0}}) is int and {-(2**63)} <= state.{{0}} < {2**63}"
 PLAIN: dict[Any, str] = {
-    bool: "type(state.{0}) is bool", float: "type(state.{0}) is float", int: WHOLE,
+    bool: "type(state.{0}) is bool",
+    float: "type(state.{0}) is float",
+    int: WHOLE,
     str: f"type(state.{{0}}) is str and len(state.{{0}}) < {SHORT} and state.{{0}}.isascii()",
     bytes: f"type(state.{{0}}) is bytes and len(state.{{0}}) < {SHORT}",
-}  # fmt: skip
+}
 """Of a field of a type, the question, as Python's source."""
 OF_REDUCERS: dict[Any, str] = {
-    int: WHOLE, float: PLAIN[float], int | None: f"(state.{{0}} is None or {WHOLE})",
-    float | None: "(state.{0} is None or type(state.{0}) is float)", tuple[float, int]: "True",
-}  # fmt: skip
+    int: WHOLE,
+    float: PLAIN[float],
+    int | None: f"(state.{{0}} is None or {WHOLE})",
+    float | None: "(state.{0} is None or type(state.{0}) is float)",
+    tuple[float, int]: "True",
+}
 """The same of what `NUMERIC` reducers keep, and nothing else changes."""
 NUMERIC = (reducers.count, reducers.sum, reducers.mean, reducers.min, reducers.max)
 
@@ -34,7 +39,9 @@ Asked = Callable[[Any], bool]
 
 @lru_cache(maxsize=64)
 def surely_kept(prototype: type[ProcessingElement]) -> Asked:
-    """Whether a state is known to be kept, where all its fields are plain scalars, or all its windows hold reducers' states that are."""
+    """Whether a state is known to be kept, where all its fields are plain scalars, or all its windows hold reducers' states
+    that are.
+    """
     if issubclass(prototype, Windowed) and prototype.holds == ("open",) and _is_numeric(prototype.body):
         part = _compiled(prototype.body, OF_REDUCERS)
         if part is not None:

@@ -65,9 +65,7 @@ class KeyColumns:
     def keys(self, identities: Sequence[bytes]) -> pa.RecordBatch:
         """The keys of instances, by their encoded forms."""
         keys = list(map(self._reader.decode, identities))
-        parts = (
-            [keys] if len(self._fields) == 1 else [[key[place] for key in keys] for place in range(len(self._fields))]
-        )
+        parts = [keys] if len(self._fields) == 1 else [[key[place] for key in keys] for place in range(len(self._fields))]
         columns = [pa.array(for_columns(part), field.type) for part, field in zip(parts, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

@@ -19,8 +19,10 @@ FAULTS = (Exception, SystemExit, CancelledError)
 """What user code may raise that concerns the event at hand, and not the process."""
 
 NOT_THE_USERS = (
-    str(Path(penstock.__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<",
-)  # fmt: skip
+    str(Path(penstock.__file__).parent),
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    "<",
+)
 """Where code lies that is not the application's: ours, Python's, and that of installed packages."""
 
 _encode = json_encoder().encode
@@ -64,9 +66,7 @@ class DeadLetters:
         text = payload.decode("utf-8", "backslashreplace")
         self._write({"element": None, "stream": source.name, "raw": text}, Failure.of(error), lineage)
 
-    def write(
-        self, element: str, stream: Stream[Any], event: Any, error: BaseException | Failure, lineage: Lineage
-    ) -> None:
+    def write(self, element: str, stream: Stream[Any], event: Any, error: BaseException | Failure, lineage: Lineage) -> None:
         """Keep an event that an element, or a sink, could not handle; None where no single event was at fault.
 
         Raises

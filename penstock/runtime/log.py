@@ -189,7 +189,9 @@ class _Heard:
 
 
 class _Handler(logging.Handler):
-    """Keeps the records of elements; those, and warnings of others, are written where Python writes what nobody else handles."""
+    """Keeps the records of elements; those, and warnings of others, are written where Python writes what nobody else
+    handles.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

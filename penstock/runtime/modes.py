@@ -38,8 +38,8 @@ def refuse_in_real_time(topology: Topology) -> None:
             )
         if isinstance(element.body, WindowQuery | JoinQuery):
             raise ConfigurationError(
-                f"Element {element.name} is a window or a join, which waits for more than one event, and real-time mode passes each on "
-                "as it comes: leave --real-time out."
+                f"Element {element.name} is a window or a join, which waits for more than one event, and real-time mode "
+                "passes each on as it comes: leave --real-time out."
             )
     for stream in topology.sources:
         if not Codec(stream.event_type).flat:

@@ -74,8 +74,8 @@ class SinkFiles(msgspec.Struct, frozen=True):
             size = len(line) if self.frame is None else len(line) * 3 // 4  # which is Base64
             if 0 < self.largest < size:
                 raise ValueError(
-                    f"A message of {size:,} bytes is larger than the topic takes ({self.largest:,}): raise max.message.bytes of the topic and "
-                    "kafka.message.max.bytes in the sink's URI, or send less"
+                    f"A message of {size:,} bytes is larger than the topic takes ({self.largest:,}): raise max.message.bytes "
+                    "of the topic and kafka.message.max.bytes in the sink's URI, or send less"
                 )
 
     def refuse(self, columns: pa.RecordBatch) -> None:

@@ -1,7 +1,10 @@
-"""Places: where events are counted as they leave and again as they come, so that none can be lost, or doubled, in between unseen.
+"""Places: where events are counted as they leave and again as they come, so that none can be lost, or doubled, in between
+unseen.
 
-Besides their number a fingerprint is kept of which events they are: equal numbers of other events differ, too. What is compared is
-never netted: a place's losses are not made up for by what another place, or another micro-batch, has too much of. Of what is read from
+Besides their number a fingerprint is kept of which events they are: equal numbers of other events differ, too. What is compared
+is
+never netted: a place's losses are not made up for by what another place, or another micro-batch, has too much of. Of what is
+    read from
 a source the number alone is known, and for the whole run.
 """
 
@@ -12,9 +15,7 @@ import numpy as np
 
 from penstock.runtime.lineage import LineageColumns
 
-_SPREAD, _FIRST, _SECOND = (
-    np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-)  # fmt: skip
+_SPREAD, _FIRST, _SECOND = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _MODULUS = 1 << 64
 
 
@@ -23,7 +24,8 @@ class Seen(msgspec.Struct):
 
     Parameters
     ----------
-    print: the sum, modulo 2^64, of a hash of each one's origin: the same in any order, and adding up. Those of one origin count alike.
+    print: the sum, modulo 2^64, of a hash of each one's origin: the same in any order, and adding up. Those of one origin count
+        alike.
     """
 
     events: int = 0

@@ -144,9 +144,7 @@ class Stage:
     def _packed_events(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
         events, target = batch.events(self.wiring), self.wiring.targets[element, batch.stream]
         buckets = self.wiring.keys[element.name].buckets(events)
-        return self.outbox.pack(
-            target, buckets, batch.lineage, lambda rows: _encode([events[row] for row in rows.tolist()])
-        )
+        return self.outbox.pack(target, buckets, batch.lineage, lambda rows: _encode([events[row] for row in rows.tolist()]))
 
     def _packed_columns(self, element: Element, batch: EventBatch) -> list[PackedBlock]:
         columns, target = batch.columns(self.wiring), self.wiring.targets[element, batch.stream]

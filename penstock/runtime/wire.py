@@ -80,11 +80,7 @@ class Outbox:
         return len(self._rows)
 
     def pack(
-        self,
-        target: int,
-        buckets: NDArray[np.int64],
-        lineage: LineageColumns,
-        encode: Callable[[NDArray[np.int64]], bytes],
+        self, target: int, buckets: NDArray[np.int64], lineage: LineageColumns, encode: Callable[[NDArray[np.int64]], bytes]
     ) -> list[PackedBlock]:
         """Encode events for a keyed element, each for the partition where its instance lives; sends nothing yet.
 

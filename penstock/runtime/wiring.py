@@ -77,9 +77,7 @@ class Wiring:
         self.deliveries = [(element, stream) for element in self.keyed for stream in element.inputs]
         """The edges into keyed elements; a row's target on the wire is an index into them."""
         self.targets = {edge: number for number, edge in enumerate(self.deliveries)}
-        self.keys = {
-            element.name: KeyReader(element.key, element.inputs[0].event_type, partitions) for element in self.keyed
-        }
+        self.keys = {element.name: KeyReader(element.key, element.inputs[0].event_type, partitions) for element in self.keyed}
         self._codecs: dict[type[Event], Codec] = {}
         self.key_columns = {
             element.name: KeyColumns(self.keys[element.name], element.key, self.codec(element.inputs[0].event_type))
@@ -87,8 +85,7 @@ class Wiring:
             if element.dialect == "batch"
         }
         self._keyless = {
-            stream: [element for element in topology.consumers(stream) if not element.keyed]
-            for stream in topology.streams
+            stream: [element for element in topology.consumers(stream) if not element.keyed] for stream in topology.streams
         }
         self._keyed = {
             stream: [element for element in topology.consumers(stream) if element.keyed] for stream in topology.streams

@@ -26,10 +26,23 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 INT = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 LONG = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 PYTHON = {
-    "boolean": bool, "int": INT, "long": LONG, "float": float, "double": float, "string": str, "bytes": bytes,
-    "date": date, "timestamp-millis": datetime, "timestamp-micros": datetime, "local-timestamp-millis": datetime,
-    "local-timestamp-micros": datetime, "time-millis": time, "time-micros": time, "uuid": UUID, "decimal": Decimal,
-}  # fmt: skip
+    "boolean": bool,
+    "int": INT,
+    "long": LONG,
+    "float": float,
+    "double": float,
+    "string": str,
+    "bytes": bytes,
+    "date": date,
+    "timestamp-millis": datetime,
+    "timestamp-micros": datetime,
+    "local-timestamp-millis": datetime,
+    "local-timestamp-micros": datetime,
+    "time-millis": time,
+    "time-micros": time,
+    "uuid": UUID,
+    "decimal": Decimal,
+}
 KEPT = (bytes, datetime, date, time, Decimal, UUID)
 
 
@@ -124,11 +137,7 @@ def _default(info: msgspec.structs.FieldInfo) -> Any:
     if info.default_factory is not msgspec.NODEFAULT:
         value = info.default_factory()
     value = value.value if isinstance(value, Enum) else value
-    return (
-        value
-        if value is None or isinstance(value, bool | int | float | str) or value in ([], {})
-        else msgspec.NODEFAULT
-    )
+    return value if value is None or isinstance(value, bool | int | float | str) or value in ([], {}) else msgspec.NODEFAULT
 
 
 def _avro(annotation: Any, seen: set[str], path: str) -> Any:
@@ -183,9 +192,7 @@ def _python(kind: Any, named: dict[str, Any], inside: tuple[str, ...]) -> Any:
         if name in inside:
             raise EventSchemaError(f"Avro's record {name} holds itself, which no event can.")
         fields = [(field, _python(field["type"], named, (*inside, name))) for field in kind["fields"]]
-        return made_type(
-            name.rpartition(".")[2], [(field["name"], python, _given(field, python)) for field, python in fields]
-        )
+        return made_type(name.rpartition(".")[2], [(field["name"], python, _given(field, python)) for field, python in fields])
     if isinstance(form, dict) or form in PYTHON:
         return _python(form, named, inside)
     raise EventSchemaError(f"Avro's type {form!r} has no counterpart among the types of events.")

@@ -112,9 +112,7 @@ class _Reading:
     def _union(self, kinds: list[Any], name: str, inside: tuple[str, ...]) -> Any:
         others = [kind for kind in kinds if kind.get("type") != "null"]
         if len(others) != 1:
-            raise EventSchemaError(
-                f"JSON Schema's {name} is of several types; an event's field may be of one, or null."
-            )
+            raise EventSchemaError(f"JSON Schema's {name} is of several types; an event's field may be of one, or null.")
         python = self.python(others[0], name, inside)
         return python | None if len(kinds) > 1 else python
 

@@ -39,14 +39,18 @@ def _within(bits: int, *, signed: bool) -> Any:
 
 PYTHON = {
     **dict.fromkeys((FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT), (float, 0.0)),
-    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SFIXED64, FieldDescriptor.TYPE_SINT64), (_within(64, signed=True), 0)),
+    **dict.fromkeys(
+        (FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SFIXED64, FieldDescriptor.TYPE_SINT64), (_within(64, signed=True), 0)
+    ),
     **dict.fromkeys((FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64), (_within(64, signed=False), 0)),
-    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SFIXED32, FieldDescriptor.TYPE_SINT32), (_within(32, signed=True), 0)),
+    **dict.fromkeys(
+        (FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SFIXED32, FieldDescriptor.TYPE_SINT32), (_within(32, signed=True), 0)
+    ),
     **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), (_within(32, signed=False), 0)),
     FieldDescriptor.TYPE_BOOL: (bool, False),
     FieldDescriptor.TYPE_STRING: (str, ""),
     FieldDescriptor.TYPE_BYTES: (bytes, b""),
-}  # fmt: skip
+}
 
 
 def text_of(event_type: type[Event]) -> str:
@@ -108,9 +112,7 @@ def _file(schema: Schema) -> Any:
         made = root / "made"
         own = str(files("grpc_tools").joinpath("_proto"))
         with redirect_stderr(said):
-            code = protoc.main(
-                ["protoc", f"-I{root}", f"-I{own}", "--include_imports", f"--descriptor_set_out={made}", FILE]
-            )
+            code = protoc.main(["protoc", f"-I{root}", f"-I{own}", "--include_imports", f"--descriptor_set_out={made}", FILE])
         if code:
             raise EventSchemaError(f"This is no Protobuf schema: {schema.text[:200]}")
         together = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
@@ -248,7 +250,8 @@ def _message(event_type: type[Event], messages: dict[str, list[str]], imports: s
         messages[name] = []
         annotations = field_types(event_type, annotated=True)
         messages[name] += [
-            f"  {_declared(annotations[info.name], f'{name}.{info.encode_name}', messages, imports)} {info.encode_name} = {number};"
+            f"  {_declared(annotations[info.name], f'{name}.{info.encode_name}', messages, imports)} {info.encode_name} = "
+            f"{number};"
             for number, info in enumerate(msgspec.structs.fields(event_type), 1)
         ]
     return name
@@ -258,9 +261,7 @@ def _declared(annotation: Any, path: str, messages: dict[str, list[str]], import
     kind = plain(annotation)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (list, dict) and optional(annotation):
-        raise EventSchemaError(
-            f"Field {path}: Protobuf has no list or map that may be absent; make it empty by default."
-        )
+        raise EventSchemaError(f"Field {path}: Protobuf has no list or map that may be absent; make it empty by default.")
     if origin is list:
         return f"repeated {_named(arguments[0], f'{path}[]', messages, imports)}"
     if origin is dict:
@@ -272,9 +273,7 @@ def _declared(annotation: Any, path: str, messages: dict[str, list[str]], import
 def _named(annotation: Any, path: str, messages: dict[str, list[str]], imports: set[str]) -> str:
     """The name of the type of what stands in a list or a map."""
     if typing.get_origin(plain(annotation)) in (list, dict) or optional(annotation):
-        raise EventSchemaError(
-            f"Field {path}: Protobuf has no list or map within one, and no null; put it into an event."
-        )
+        raise EventSchemaError(f"Field {path}: Protobuf has no list or map within one, and no null; put it into an event.")
     return _present(annotation, path, messages, imports)
 
 

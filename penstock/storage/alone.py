@@ -47,6 +47,7 @@ def _wait(handle: int, path: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise RunLockedError(
-                    f"Another driver has had {path} to itself for {PATIENCE_S:g} s, and may be paused: go on with that one, or kill it."
+                    f"Another driver has had {path} to itself for {PATIENCE_S:g} s, and may be paused: go on with that one, "
+                    "or kill it."
                 ) from None
             time.sleep(0.01)

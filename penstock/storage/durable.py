@@ -1,7 +1,7 @@
 """Files that are there whole or not at all, and stay once the call returns: on a disk, in HDFS, in an object store.
 
-On a disk a file's bytes are kept once the file is synced, and its name once its directory is: after a power failure a file that was
-renamed may have its old name otherwise, and one that was made may be gone.
+On a disk a file's bytes are kept once the file is synced, and its name once its directory is: after a power failure a file that
+was renamed may have its old name otherwise, and one that was made may be gone.
 """
 
 import errno
@@ -89,7 +89,8 @@ def create(path: Path, content: bytes) -> bool:
 def move(path: Path, to: Path) -> None:
     """Move a file, in the place of the one that is there, if there is one; in an object store it is copied first.
 
-    On a disk it may be where it was after a power failure, until `sync_names` has been called for the directory that it is moved to.
+    On a disk it may be where it was after a power failure, until `sync_names` has been called for the directory that it is
+    moved to.
 
     Raises
     ------
@@ -199,9 +200,7 @@ def copy(tree: Path, to: Path) -> None:
 
 def opened(path: Path) -> BinaryIO:
     """A file to write to; `sync` before it is closed."""
-    return (
-        path.open("wb", buffering=1 << 20) if is_local(path) else path.open("wb")
-    )  # a store's has a buffer of its own
+    return path.open("wb", buffering=1 << 20) if is_local(path) else path.open("wb")  # a store's has a buffer of its own
 
 
 def sync(file: BinaryIO) -> None:
@@ -237,7 +236,9 @@ def sync_path(path: Path) -> None:
 
 
 def _copy_object(path: Path, to: Path) -> None:
-    """Copy an object in one request, if its store does that; those above 5 GB are copied in parts, for which its size is asked."""
+    """Copy an object in one request, if its store does that; those above 5 GB are copied in parts, for which its size is
+    asked.
+    """
     store, (bucket, _, key) = ours(path).fs, ours(path).path.partition("/")
     target, _, name = ours(to).path.partition("/")
     try:

@@ -70,9 +70,9 @@ class Journal(ABC):
 
     def _lost(self) -> RunLockedError:
         return RunLockedError(
-            f"Another driver has taken over {self.path.parent.name}, or its directory was moved ({self.path} is no longer what this "
-            "one writes), so this one has stopped and commits nothing more. Nothing is lost: the other goes on, or start the run "
-            "again where it is now."
+            f"Another driver has taken over {self.path.parent.name}, or its directory was moved ({self.path} is no longer "
+            "what this one writes), so this one has stopped and commits nothing more. Nothing is lost: the other goes on, or "
+            "start the run again where it is now."
         )
 
 
@@ -148,9 +148,7 @@ def clear(path: Path) -> None:
     elif there := _entries(path):
         last = there[-1][0] + 1
         if not durable.create(_entry(path, last), _note()):
-            raise RunLockedError(
-                f"Another driver writes {path} at this moment: stop it, or give this run another --name."
-            )
+            raise RunLockedError(f"Another driver writes {path} at this moment: stop it, or give this run another --name.")
         durable.write(_folded(path, last), b"")
         _drop(there)
 

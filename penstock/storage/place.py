@@ -24,7 +24,9 @@ PATIENCE = {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts"
 """Settings of the S3 client, times in seconds; credentials are found where its own tools find them."""
 AT_FIRST = {"connect_timeout": 3, "read_timeout": 20, "retries": {"total_max_attempts": 1, "mode": "standard"}}
 AT_FIRST_S = (3.0, 20.0)
-"""Settings of the S3 client, and the seconds for HDFS to connect and to answer, while a store has yet to show that it is there."""
+"""Settings of the S3 client, and the seconds for HDFS to connect and to answer, while a store has yet to show that it is
+there.
+"""
 STORES = (*OBJECTS, *TREES)
 
 
@@ -46,13 +48,9 @@ def path_of(place: str | Path, *, patient: bool = True) -> Path:
         return Path(place)
     if scheme not in STORES:
         known = ", ".join(f"{one}://" for one in ("s3a", *TREES))
-        raise ConfigurationError(
-            f"{place}: there is no store {scheme}://; there are {known}, and paths of a local disk."
-        )
+        raise ConfigurationError(f"{place}: there is no store {scheme}://; there are {known}, and paths of a local disk.")
     if not urlsplit(place).netloc:
-        raise ConfigurationError(
-            f"{place} names no {'bucket' if scheme in OBJECTS else 'host'}: write {scheme}://NAME/..."
-        )
+        raise ConfigurationError(f"{place} names no {'bucket' if scheme in OBJECTS else 'host'}: write {scheme}://NAME/...")
     scheme = "s3a" if scheme in OBJECTS else scheme
     uri = f"{scheme}://{rest.rstrip('/')}"
     with needs():

@@ -16,9 +16,17 @@ from penstock.storage.place import AT_FIRST_S, in_objects, is_local, ours, path_
 LIBRARIES = ("aiobotocore", "aiohttp", "botocore", "requests")
 """Whose errors are not all of Python's own for input and output."""
 WHERE = (
-    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE",
-    "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "HADOOP_USER_NAME", "PENSTOCK_WEBHDFS",
-)  # fmt: skip
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "HADOOP_USER_NAME",
+    "PENSTOCK_WEBHDFS",
+)
 """The environment's say on where a store is, and who asks."""
 MOST = 200
 """Characters of a library's own words that are shown."""
@@ -120,7 +128,9 @@ def _meet(place: str, where: tuple[str | None, ...]) -> None:
 
 
 def _meet_namenode(place: str) -> None:
-    """See that something listens where Spark is to reach HDFS, which is not where Penstock does; a name of several has no port."""
+    """See that something listens where Spark is to reach HDFS, which is not where Penstock does; a name of several has no
+    port.
+    """
     at = urlsplit(place)
     if at.scheme != "hdfs" or at.port is None:
         return
@@ -128,6 +138,6 @@ def _meet_namenode(place: str) -> None:
         socket.create_connection((at.hostname, at.port), AT_FIRST_S[0]).close()
     except OSError as error:
         raise StoreError(
-            f"{place}: WebHDFS answers, but nothing does at {at.hostname}:{at.port}, where Spark reaches the NameNode ({error}): "
-            "correct the port, which mostly is 8020."
+            f"{place}: WebHDFS answers, but nothing does at {at.hostname}:{at.port}, where Spark reaches the NameNode "
+            f"({error}): correct the port, which mostly is 8020."
         ) from error

@@ -59,8 +59,8 @@ def unpacked(path: Path) -> IO[bytes]:
 class Records:
     """The lines of CSV that are not blank, divided into fields, and each as it stands.
 
-    A line whose quotes are not in order has no fields, and a ``fault``; after a quote that nothing closes, the next line is looked
-    at by itself.
+    A line whose quotes are not in order has no fields, and a ``fault``; after a quote that nothing closes, the next line is
+    looked at by itself.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:

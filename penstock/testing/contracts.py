@@ -158,9 +158,7 @@ class SourceContract:
         """The source as one process binds it."""
         source: Source[Any] = Source("Samples", Sample, uri=self.connect(directory), sample=lambda n: Sample("s", n))
         bound = bind_source(source, None, SourceContext())
-        assert isinstance(bound, SequenceSource), (
-            "other sources are read by Spark itself, which this suite does not start"
-        )
+        assert isinstance(bound, SequenceSource), "other sources are read by Spark itself, which this suite does not start"
         return bound
 
     def test_events_are_of_the_type(self, tmp_path: Path) -> None:

@@ -96,12 +96,7 @@ class TopologyDriver:
     """
 
     def __init__(
-        self,
-        app: App,
-        *,
-        partitions: int = 2,
-        start: datetime = datetime(2026, 1, 1, tzinfo=UTC),
-        dead_letters: bool = False,
+        self, app: App, *, partitions: int = 2, start: datetime = datetime(2026, 1, 1, tzinfo=UTC), dead_letters: bool = False
     ) -> None:
         self._topology = app.topology()
         refuse_in_memory(self._topology)
@@ -113,9 +108,7 @@ class TopologyDriver:
         self._on_error: Literal["dead-letter", "stop"] = app.on_error if dead_letters else "stop"
         self.now = start
         stores = {
-            (hop, partition): MemoryStore()
-            for hop in range(1, self._topology.hops + 1)
-            for partition in range(partitions)
+            (hop, partition): MemoryStore() for hop in range(1, self._topology.hops + 1) for partition in range(partitions)
         }
         self._committed = _Committed(stores)
         self._start = start
@@ -135,9 +128,7 @@ class TopologyDriver:
         ------
         IncompatibleStateError: the state does not fit, and is not migrated.
         """
-        other = TopologyDriver(
-            app, partitions=self._partitions, start=self._start, dead_letters=self._on_error != "stop"
-        )
+        other = TopologyDriver(app, partitions=self._partitions, start=self._start, dead_letters=self._on_error != "stop")
         other._state = describe_state(other._topology, self._state)
         check_state_fits(self._state, other._state)
         other.now, committed = self.now, deepcopy(self._committed)
@@ -149,7 +140,8 @@ class TopologyDriver:
         self.now = datetime.fromtimestamp(self.now.timestamp() + seconds, UTC)
 
     def crash_at(self, event: int) -> None:
-        """Crash in the next batch in which a source has so many events, before its n-th (from 0) goes in; then `Crash` is raised.
+        """Crash in the next batch in which a source has so many events, before its n-th (from 0) goes in; then `Crash` is
+        raised.
 
         The batch is not committed: run it again, as Spark would, and go on.
         """
@@ -166,9 +158,7 @@ class TopologyDriver:
         """
         _check_names("source", events or {}, [source.name for source in self._topology.sources])
         if events and self._committed.ended:
-            raise TopologyError(
-                "The input has ended (finish() was called), so no events can come: make another driver."
-            )
+            raise TopologyError("The input has ended (finish() was called), so no events can come: make another driver.")
         self._try(Attempt(self, events or {}))
 
     def finish(self) -> None:

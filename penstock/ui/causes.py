@@ -15,18 +15,22 @@ RECENT = 30
 """Micro-batches that are looked at for dead letters and late events."""
 SILENT_S = 60.0
 LAGGED, LAGGED_BY = 3, 0.9
-"""So many micro-batches leave such a share of what waits, and more than they take, at one partition of several that is skewed."""
+"""So many micro-batches leave such a share of what waits, and more than they take, at one partition of several that is
+skewed.
+"""
 LASTED = 5
 """Micro-batches of which the longest says how long one may take in silence: three times as long."""
 
 MENDS = {
-    "saturated": "Give it more cores or partitions, or make the busiest element cheaper; a longer trigger helps where micro-batches are small.",
+    "saturated": "Give it more cores or partitions, or make the busiest element cheaper; a longer trigger helps where "
+    "micro-batches are small.",
     "source throttled": "Raise max_rows (max_files, maxOffsetsPerTrigger), or trigger more often.",
     "rate rising": "Plan for the rate to come: penstock plan --what-if rate=2x, or run with --adapt.",
     "state growing": "Let instances expire (expires=), or close windows by a watermark.",
     "skewed": "Spread the busiest keys, or aggregate before the key.",
     "skewed partition": (
-        "One task reads a partition, however many cores there are: have its senders give messages other keys, or none, so that they spread."
+        "One task reads a partition, however many cores there are: have its senders give messages other keys, or none, so "
+        "that they spread."
     ),
     "slow sink": "Look at the sink: its commits take longer than the work. Larger micro-batches make fewer of them.",
     "garbage collection": "Give Spark more memory (--conf spark.driver.memory=4g), or take smaller micro-batches (max_rows).",
@@ -55,12 +59,7 @@ class Cause(NamedTuple):
 
 def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[Cause]:
     """All that is to be said, the gravest first; never empty."""
-    found = [
-        *_of_silence(follower),
-        *_of_counts(follower),
-        *_of_verdicts(follower, verdicts, state),
-        *_of_lag(follower, state),
-    ]
+    found = [*_of_silence(follower), *_of_counts(follower), *_of_verdicts(follower, verdicts, state), *_of_lag(follower, state)]
     faults = [one for one in found if one.fault]
     if faults:
         return faults
@@ -68,9 +67,7 @@ def causes(follower: Follower, verdicts: Sequence[Verdict], state: str) -> list[
         last = "its input is over" if state == "ended" else "it may be resumed"
         return [Cause(state, f"The run is not on; {last}.", MENDS.get(state, ""), sure=True, fault=False)]
     if follower.manifest.is_real_time:
-        return [
-            Cause("real time", "Events pass as they come; no micro-batch says how long.", "", sure=False, fault=False)
-        ]
+        return [Cause("real time", "Events pass as they come; no micro-batch says how long.", "", sure=False, fault=False)]
     return found or [Cause("unclear", "Nothing was committed yet.", "", sure=False, fault=False)]
 
 
@@ -78,9 +75,12 @@ def _of_silence(follower: Follower) -> Iterator[Cause]:
     minutes = silent_for(follower)
     if minutes:
         yield Cause(
-            "silent", f"The run is on, and has neither committed nor reported anything for {minutes} minutes.", MENDS["silent"],
-            sure=True, fault=True,
-        )  # fmt: skip
+            "silent",
+            f"The run is on, and has neither committed nor reported anything for {minutes} minutes.",
+            MENDS["silent"],
+            sure=True,
+            fault=True,
+        )
 
 
 def _of_verdicts(follower: Follower, verdicts: Sequence[Verdict], state: str) -> Iterator[Cause]:
@@ -131,16 +131,22 @@ def _of_counts(follower: Follower) -> Iterator[Cause]:
         worst = max(letters, key=lambda name: letters[name] - late_letters[name], default="")
         where = f"most in {worst}" if worst and letters[worst] > late_letters[worst] else "while decoding"
         yield Cause(
-            "dead letters", f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.", MENDS["dead letters"],
-            sure=True, fault=True,
-        )  # fmt: skip
+            "dead letters",
+            f"{dead:,} of the last {max(taken, dead):,} events became dead letters, {where}.",
+            MENDS["dead letters"],
+            sure=True,
+            fault=True,
+        )
     if sum(late_letters.values()) or sum(late.values()) + in_part > 0.001 * max(taken, 1):
         worst = max(late, key=lambda name: late[name])
         part = f"; {in_part:,} more missed some of their windows" if in_part else ""
         yield Cause(
-            "late events", f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}{part}.",
-            MENDS["late events"], sure=True, fault=True,
-        )  # fmt: skip
+            "late events",
+            f"{sum(late.values()):,} of the last {taken:,} events came after the watermark, most at {worst}{part}.",
+            MENDS["late events"],
+            sure=True,
+            fault=True,
+        )
 
 
 def _of_lag(follower: Follower, state: str) -> Iterator[Cause]:
@@ -149,9 +155,13 @@ def _of_lag(follower: Follower, state: str) -> Iterator[Cause]:
         lagging = [_lagging(one) for one in several]
         if len(lagging) == LAGGED and lagging[-1] is not None and len(set(lagging)) == 1:
             yield Cause(
-                "skewed partition", f"waiting at {name}: {several[-1].lag}; the last {LAGGED} micro-batches have all left more there than they "
-                "took.", MENDS["skewed partition"], sure=True, fault=True,
-            )  # fmt: skip
+                "skewed partition",
+                f"waiting at {name}: {several[-1].lag}; the last {LAGGED} micro-batches have all left more there than they "
+                "took.",
+                MENDS["skewed partition"],
+                sure=True,
+                fault=True,
+            )
 
 
 def _lagging(told: SourceRecord) -> str | None:

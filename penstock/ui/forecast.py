@@ -81,10 +81,14 @@ class Forecast:
 def _shown(prediction: Prediction, *, bands: bool = False) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(prediction, name) for name in LATENCIES}
     found |= {
-        "rate": prediction.rate, "trigger": prediction.setting.interval, "cores": prediction.setting.cores,
-        "utilisation": prediction.utilisation, "batches_per_day": prediction.batches_per_day,
-        "throughput_limit": prediction.throughput_limit, "assumptions": list(prediction.assumptions),
-    }  # fmt: skip
+        "rate": prediction.rate,
+        "trigger": prediction.setting.interval,
+        "cores": prediction.setting.cores,
+        "utilisation": prediction.utilisation,
+        "batches_per_day": prediction.batches_per_day,
+        "throughput_limit": prediction.throughput_limit,
+        "assumptions": list(prediction.assumptions),
+    }
     if bands:
         found["bands"] = {name: list(map(_finite, prediction.band(name))) for name in LATENCIES}
     return {name: _finite(value) for name, value in found.items()}

@@ -14,9 +14,7 @@ OUTCOMES = ("processed", "dead_lettered", "late")
 QUANTILES = ("p50", "p95", "p99")
 
 
-def exposition(
-    states: Mapping[str, str], snapshots: Iterable[Mapping[str, Any]], now: float | None = None
-) -> bytes:  # fmt: skip
+def exposition(states: Mapping[str, str], snapshots: Iterable[Mapping[str, Any]], now: float | None = None) -> bytes:
     """In Prometheus's text format.
 
     Parameters
@@ -40,9 +38,7 @@ class _Once(Collector):
 
 def _of_states(states: Mapping[str, str]) -> Iterator[Metric]:
     running = GaugeMetricFamily("penstock_running", "Whether a run is on", labels=["run"])
-    stopped = GaugeMetricFamily(
-        "penstock_stopped", "Whether a run is not on although its input is not over", labels=["run"]
-    )
+    stopped = GaugeMetricFamily("penstock_stopped", "Whether a run is not on although its input is not over", labels=["run"])
     for name, state in states.items():
         running.add_metric([name], float(state == "running"))
         stopped.add_metric([name], float(state == "stopped"))
@@ -52,21 +48,15 @@ def _of_states(states: Mapping[str, str]) -> Iterator[Metric]:
 def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]:
     """A metric at a time, with the samples of all runs."""
     counter, gauge = CounterMetricFamily, GaugeMetricFamily
-    events = counter(
-        "penstock_events", "Source events of a run by what became of them (measured)", labels=["run", "outcome"]
-    )
-    queued = gauge(
-        "penstock_queued_events", "Events that wait at the sources, where these tell (measured)", labels=["run"]
-    )
+    events = counter("penstock_events", "Source events of a run by what became of them (measured)", labels=["run", "outcome"])
+    queued = gauge("penstock_queued_events", "Events that wait at the sources, where these tell (measured)", labels=["run"])
     lag = gauge(
         "penstock_lag_events",
         "Events that wait at a partition of a source, as of its last micro-batch (measured)",
         labels=["run", "source", "partition"],
     )
     batches = counter("penstock_batches", "Committed micro-batches", labels=["run"])
-    rate = gauge(
-        "penstock_source_events_per_second", "Source events, of the last half minute (measured)", labels=["run"]
-    )
+    rate = gauge("penstock_source_events_per_second", "Source events, of the last half minute (measured)", labels=["run"])
     trigger = gauge("penstock_trigger_seconds", "The trigger interval", labels=["run"])
     cause = gauge("penstock_cause", "1 for each cause of trouble that is seen now", labels=["run", "cause"])
     expected = gauge(
@@ -74,9 +64,7 @@ def _of_runs(snapshots: list[Mapping[str, Any]], now: float) -> Iterator[Metric]
         "Latency as the models expect it, and its 90% band",
         labels=["run", "quantile", "edge"],
     )
-    measured = gauge(
-        "penstock_latency_seconds", "Latency of the last results (measured)", labels=["run", "group", "quantile"]
-    )
+    measured = gauge("penstock_latency_seconds", "Latency of the last results (measured)", labels=["run", "group", "quantile"])
     duration = gauge("penstock_batch_duration_seconds", "Of the last micro-batch (measured)", labels=["run", "group"])
     commit = gauge("penstock_last_commit_timestamp_seconds", "When a group last committed", labels=["run", "group"])
     elements = list(_element_families())
@@ -125,15 +113,10 @@ def _element_families() -> Iterator[tuple[CounterMetricFamily | GaugeMetricFamil
     """Of each element, with the field of the snapshot."""
     labels = ["run", "element"]
     yield CounterMetricFamily("penstock_element_events", "Events that an element has handled", labels=labels), "events"
-    yield (
-        CounterMetricFamily("penstock_element_dead_letters", "Dead letters of an element", labels=labels),
-        "dead_letters",
-    )
+    yield (CounterMetricFamily("penstock_element_dead_letters", "Dead letters of an element", labels=labels), "dead_letters")
     yield CounterMetricFamily("penstock_element_late_events", "Events after the watermark", labels=labels), "late"
     yield (
-        CounterMetricFamily(
-            "penstock_element_late_in_part_events", "Events some of whose windows had closed", labels=labels
-        ),
+        CounterMetricFamily("penstock_element_late_in_part_events", "Events some of whose windows had closed", labels=labels),
         "late_in_part",
     )
     yield (
@@ -141,7 +124,4 @@ def _element_families() -> Iterator[tuple[CounterMetricFamily | GaugeMetricFamil
         "busy",
     )
     yield GaugeMetricFamily("penstock_element_service_seconds", "Of an event (measured)", labels=labels), "service_us"
-    yield (
-        GaugeMetricFamily("penstock_element_instances", "Live instances, of keyed elements", labels=labels),
-        "instances",
-    )
+    yield (GaugeMetricFamily("penstock_element_instances", "Live instances, of keyed elements", labels=labels), "instances")

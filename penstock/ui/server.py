@@ -43,7 +43,8 @@ COOKIE = "penstock"
 GRACE_S = 3.0
 WHO = "The page"
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
+    "'self'; img-src data:",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -111,11 +112,15 @@ class Page:
     def application(self) -> ASGIApp:
         """What a server runs."""
         routes = [
-            Route("/", self._home), Route("/runs/{name}", self._run), Route("/api/runs", self._list),
-            Route("/api/runs/{name}", self._figures), Route("/api/runs/{name}/events", self._events),
-            Route("/api/runs/{name}/what-if", self._what_if), Route("/api/runs/{name}/plan", self._plan),
+            Route("/", self._home),
+            Route("/runs/{name}", self._run),
+            Route("/api/runs", self._list),
+            Route("/api/runs/{name}", self._figures),
+            Route("/api/runs/{name}/events", self._events),
+            Route("/api/runs/{name}/what-if", self._what_if),
+            Route("/api/runs/{name}/plan", self._plan),
             Route("/metrics", self._metrics),
-        ]  # fmt: skip
+        ]
         inner = Starlette(routes=routes, exception_handlers={PenstockError: _told})
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,9 +208,7 @@ class Page:
         return forecast.what_if, Place(1.0 if times is None else times, **others)
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(
-            await asyncio.to_thread(self._exposition), media_type="text/plain; version=0.0.4", headers=HEADERS
-        )
+        return Response(await asyncio.to_thread(self._exposition), media_type="text/plain; version=0.0.4", headers=HEADERS)
 
     def _exposition(self) -> bytes:
         """For Prometheus: whether each run is on, and the figures of those that are."""

@@ -40,9 +40,7 @@ def picture(follower: Follower) -> str:
     nodes, edges = nodes_and_edges(follower.manifest.topology)
     groups = follower.manifest.groups if len(set(follower.manifest.groups.values())) > 1 else {}
     roomy = [
-        node._replace(
-            note=max(node.note, WIDEST, key=len), group=groups.get(node.identity.removeprefix("element_"), "")
-        )
+        node._replace(note=max(node.note, WIDEST, key=len), group=groups.get(node.identity.removeprefix("element_"), ""))
         for node in nodes
     ]
     # What is in a box before anything is known is nothing.
@@ -55,13 +53,29 @@ def snapshot(follower: Follower, forecast: Forecast) -> dict[str, Any]:
     found = causes(follower, forecast.verdicts, state)
     trigger = follower.starts[-1].trigger if follower.starts else None
     return {
-        "run": follower.manifest.run, "name": follower.run.name, "path": str(follower.run), "application": follower.manifest.application, "state": state,
-        "causes": [one._asdict() for one in found], "healthy": not any(one.fault for one in found),
-        "counts": _counts(follower, state), "batches": follower.totals.batches, "lately": _lately(follower), "series": _series(follower),
+        "run": follower.manifest.run,
+        "name": follower.run.name,
+        "path": str(follower.run),
+        "application": follower.manifest.application,
+        "state": state,
+        "causes": [one._asdict() for one in found],
+        "healthy": not any(one.fault for one in found),
+        "counts": _counts(follower, state),
+        "batches": follower.totals.batches,
+        "lately": _lately(follower),
+        "series": _series(follower),
         "master": follower.starts[-1].master if follower.starts else None,
-        "marks": _marks(follower), "today": forecast.today, "why_not": forecast.why_not, "trigger": trigger, "fits": forecast.fits,
-        "real_time": follower.manifest.is_real_time, "letters": _letters(follower), "letters_in": topics_of_letters(follower.manifest), "groups": follower.manifest.groups, "partitions": follower.manifest.partitions,
-    }  # fmt: skip
+        "marks": _marks(follower),
+        "today": forecast.today,
+        "why_not": forecast.why_not,
+        "trigger": trigger,
+        "fits": forecast.fits,
+        "real_time": follower.manifest.is_real_time,
+        "letters": _letters(follower),
+        "letters_in": topics_of_letters(follower.manifest),
+        "groups": follower.manifest.groups,
+        "partitions": follower.manifest.partitions,
+    }
 
 
 def _counts(follower: Follower, state: str) -> dict[str, Any]:
@@ -72,19 +86,22 @@ def _counts(follower: Follower, state: str) -> dict[str, Any]:
             return {**dict.fromkeys(OUTCOMES), "kind": "a run in real time is counted when it stops"}
         return _as_reported(reported)
     report = follower.report
-    if (
-        report is not None and report.batches == follower.totals.batches and state != "running"
-    ):  # it is of the last stop
+    if report is not None and report.batches == follower.totals.batches and state != "running":  # it is of the last stop
         return _as_reported(report.counts)
     decoded = sum(source.accepted for source in follower.totals.sources.values())
     dead = follower.totals.dead_lettered
     waiting = _waiting(follower)
     queued = None if waiting is None else int(waiting)
     return {
-        "accepted": None if queued is None else decoded + queued, "processed": decoded - dead, "dead_lettered": dead, "queued": queued,
-        "lost": None, "duplicated": None, "late": sum(one.late for one in follower.totals.elements.values()),
+        "accepted": None if queued is None else decoded + queued,
+        "processed": decoded - dead,
+        "dead_lettered": dead,
+        "queued": queued,
+        "lost": None,
+        "duplicated": None,
+        "late": sum(one.late for one in follower.totals.elements.values()),
         "kind": "committed so far; queued as of the last micro-batch, where the sources tell",
-    }  # fmt: skip
+    }
 
 
 def _as_reported(counts: Outcome) -> dict[str, Any]:
@@ -136,21 +153,28 @@ def _lately(follower: Follower) -> dict[str, Any]:
                 elements.setdefault(element, _Lately(span)).add(one)
     totals, waiting = follower.totals.elements, follower.waiting()
     return {
-        "rate": rate, "streams": streams, "sinks": sinks,
+        "rate": rate,
+        "streams": streams,
+        "sinks": sinks,
         "elements": {
             name: {
-                "rate": one.events / one.span, "service_us": one.busy_us / one.events if one.events and one.busy_us else None,
-                "busy": one.busy_us / 1e6 / one.span if one.busy_us else None, "dead_letters": totals[name].dead_letters, "late": totals[name].late,
+                "rate": one.events / one.span,
+                "service_us": one.busy_us / one.events if one.events and one.busy_us else None,
+                "busy": one.busy_us / 1e6 / one.span if one.busy_us else None,
+                "dead_letters": totals[name].dead_letters,
+                "late": totals[name].late,
                 "late_in_part": totals[name].late_in_part,
-                "instances": sum(totals[name].instances.values()), "events": totals[name].events,
+                "instances": sum(totals[name].instances.values()),
+                "events": totals[name].events,
                 "skew": _skew(totals[name].instances),
                 "hottest": [(key, times / one.events) for key, times in one.hottest.most(HOTTEST)],
             }
             for name, one in elements.items()
         },
         "waiting": {name: float(one.rows) for name, one in waiting.items()},
-        "lag": {name: dict(one.partitions) for name, one in waiting.items() if one.partitions}, "waits": said(waiting),
-    }  # fmt: skip
+        "lag": {name: dict(one.partitions) for name, one in waiting.items() if one.partitions},
+        "waits": said(waiting),
+    }
 
 
 @dataclass
@@ -193,10 +217,15 @@ def _series(follower: Follower) -> list[dict[str, Any]]:
             span = None if before is None else (part[-1].committed_us - before) / 1e6
             before = part[-1].committed_us
             lasted = [one for record in part if (one := durations.get((name, record.batch))) is not None]
-            rows.append([
-                part[-1].committed_us / 1e6, *follower.groups[name].quantiles(part), taken / span if span else None,
-                sum(lasted) / len(lasted) if lasted else None, waiting.get((name, part[-1].batch)),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    part[-1].committed_us / 1e6,
+                    *follower.groups[name].quantiles(part),
+                    taken / span if span else None,
+                    sum(lasted) / len(lasted) if lasted else None,
+                    waiting.get((name, part[-1].batch)),
+                ]
+            )
         found.append({"group": name, "gives_results": any(row[1] is not None for row in rows), "rows": rows})
     return found
 
@@ -208,13 +237,9 @@ def _place(stride: int, record: BatchRecord) -> int:
 
 def _marks(follower: Follower) -> list[dict[str, Any]]:
     """Restarts, plans and moves, at their times."""
-    marks: list[dict[str, Any]] = [
-        {"at": start.time, "kind": "start"} for start in follower.starts if not start.changed
-    ]
+    marks: list[dict[str, Any]] = [{"at": start.time, "kind": "start"} for start in follower.starts if not start.changed]
     marks += [
-        {"at": one.time, "kind": one.kind, "why": one.why}
-        for one in follower.decisions
-        if one.kind in ("apply", "revert")
+        {"at": one.time, "kind": one.kind, "why": one.why} for one in follower.decisions if one.kind in ("apply", "revert")
     ]
     marks += [{"at": one.time, "kind": "move", "why": f"{one.instances:,} instances moved"} for one in follower.moves]
     return marks
@@ -227,8 +252,11 @@ def _letters(follower: Follower) -> list[dict[str, Any]]:
     last = last_letters(follower.run, LETTERS)
     return [
         {
-            "place": one.place, "error": one.error, "line": one.line, "payload": (one.again() or one.raw or "")[:500],
+            "place": one.place,
+            "error": one.error,
+            "line": one.line,
+            "payload": (one.again() or one.raw or "")[:500],
             "replay": shlex.join(["penstock", "letters", str(follower.run), "--of", one.place, "--replay", "again.jsonl"]),
         }
         for one in reversed(last)
-    ]  # fmt: skip
+    ]

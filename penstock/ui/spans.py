@@ -55,22 +55,16 @@ class _Exporter:
         resource = Resource.create(
             {"service.name": "penstock", "service.version": penstock.__version__, "penstock.run": run.name}
         )
-        getLogger("opentelemetry").setLevel(
-            CRITICAL
-        )  # which would say on the screen each time that a collector is away
+        getLogger("opentelemetry").setLevel(CRITICAL)  # which would say on the screen each time that a collector is away
         self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=2)))
         self._tracer = self._spans.get_tracer("penstock")
-        reader = PeriodicExportingMetricReader(
-            OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=2), METRICS_EVERY_MS
-        )
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=2), METRICS_EVERY_MS)
         self._metrics = MeterProvider([reader], resource, shutdown_on_exit=False)
         meter = self._metrics.get_meter("penstock")
         self._events = meter.create_counter("penstock.events", "{event}", "Source events by what became of them")
         self._durations = meter.create_histogram("penstock.batch.duration", "s", "Of micro-batches")
-        self._latencies = meter.create_histogram(
-            "penstock.latency.p95", "s", "The p95 of the results of each micro-batch"
-        )
+        self._latencies = meter.create_histogram("penstock.latency.p95", "s", "The p95 of the results of each micro-batch")
         self._sent: dict[str, int] = {}
         self._counted: dict[str, int] = {}
         """The last micro-batch of each group whose span was sent, and that was counted."""
@@ -108,9 +102,7 @@ class _Exporter:
     def _count(self, group: str, record: BatchRecord, external: frozenset[str]) -> None:
         """Source events are those of sources: what a group hands on to another counts once, and so do its dead letters."""
         taken = sum(source.accepted for name, source in record.sources.items() if name in external)
-        dead = min(
-            record.dead_lettered, taken
-        )  # a timer's letter is of an event that an earlier micro-batch has counted
+        dead = min(record.dead_lettered, taken)  # a timer's letter is of an event that an earlier micro-batch has counted
         if external:
             self._events.add(taken - dead, {"outcome": "processed", "group": group})
             self._events.add(dead, {"outcome": "dead_lettered", "group": group})
@@ -122,11 +114,7 @@ class _Exporter:
         """A micro-batch, and what of its time each phase took; Spark says how long phases last, and they follow each other."""
         self._durations.record(one.duration, {"group": group})
         start = round(one.started * 1e9)
-        attributes: dict[str, str | int] = {
-            "penstock.group": group,
-            "penstock.batch": one.number,
-            "penstock.rows": one.rows,
-        }
+        attributes: dict[str, str | int] = {"penstock.group": group, "penstock.batch": one.number, "penstock.rows": one.rows}
         if committed is not None:
             attributes["penstock.dead_lettered"] = committed.dead_lettered
         span = self._tracer.start_span("micro-batch", start_time=start, attributes=attributes)

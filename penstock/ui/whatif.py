@@ -61,8 +61,8 @@ class WhatIf:
         self._delays = sorted({*DELAYS, self._today.delay} if (self._today.min_rows or 1) > 1 else DELAYS)
 
     def surface(self, place: Place | None = None) -> dict[str, Any]:
-        """Where the sliders stop, and the cells: a row for each rate, or for that of the place alone, with a cell for each trigger;
-        None where the query would not keep up.
+        """Where the sliders stop, and the cells: a row for each rate, or for that of the place alone, with a cell for each
+        trigger; None where the query would not keep up.
 
         Raises
         ------
@@ -79,10 +79,20 @@ class WhatIf:
         with self._lock:
             cells = [self._row(Place(times, where.cores, where.min_rows, where.max_delay)) for times in rates]
         return {
-            "rates": RATES, "triggers": self._triggers, "figures": FIGURES, "cells": cells, "present": self._present, "fit": self._fit,
-            "asked": rates, "cores": where.cores, "offered": self._cores, "min_rows": where.min_rows,
-            "thresholds": self._thresholds, "max_delay": where.max_delay, "delays": self._delays,
-        }  # fmt: skip
+            "rates": RATES,
+            "triggers": self._triggers,
+            "figures": FIGURES,
+            "cells": cells,
+            "present": self._present,
+            "fit": self._fit,
+            "asked": rates,
+            "cores": where.cores,
+            "offered": self._cores,
+            "min_rows": where.min_rows,
+            "thresholds": self._thresholds,
+            "max_delay": where.max_delay,
+            "delays": self._delays,
+        }
 
     def plan(self, place: Place, trigger: float) -> Plan:
         """The plan that runs as the sliders are.
@@ -98,8 +108,8 @@ class WhatIf:
             )
         chosen = self._calibration.predict(self._setting(place, trigger))
         because = (
-            f"Chosen by hand on the page of the run, for {place.times:g} times its rate: a p95 of {chosen.p95:.2f} s is expected "
-            f"(predicted)."
+            f"Chosen by hand on the page of the run, for {place.times:g} times its rate: a p95 of {chosen.p95:.2f} s is "
+            "expected (predicted)."
         )
         changed = place.cores not in (None, self._today.cores)
         return plan_of(self._observation, chosen, None, because=because, fixes_cores=changed)
@@ -126,18 +136,14 @@ class WhatIf:
 
     def _check(self, asked: Place, where: Place) -> None:
         if asked.times not in RATES:
-            raise ConfigurationError(
-                f"There is no answer for {asked.times:g} times the rate: ask for one of {_listed(RATES)}."
-            )
+            raise ConfigurationError(f"There is no answer for {asked.times:g} times the rate: ask for one of {_listed(RATES)}.")
         for name, value, present, offered in (
             ("cores", where.cores, self._today.cores, self._cores),
             ("rows to open the gate", where.min_rows, self._today.min_rows or 1.0, self._thresholds),
             ("seconds to open the gate", where.max_delay, self._today.delay, self._delays),
         ):
             if value not in (*offered, present, None):
-                raise ConfigurationError(
-                    f"There is no answer for {value:g} {name}: ask for {_listed(offered) or 'none'}."
-                )
+                raise ConfigurationError(f"There is no answer for {value:g} {name}: ask for {_listed(offered) or 'none'}.")
 
     def _offered_cores(self) -> list[float]:
         """None, where the recording does not say how many there are."""

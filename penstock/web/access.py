@@ -38,9 +38,7 @@ class Access:
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"The tokens in {path} cannot be read ({error}); {shape}.") from error
         fits = isinstance(tokens, dict) and all(
-            role in ROLES
-            and isinstance(held, list)
-            and all(isinstance(token, str) and len(token) >= 8 for token in held)
+            role in ROLES and isinstance(held, list) and all(isinstance(token, str) and len(token) >= 8 for token in held)
             for role, held in tokens.items()
         )
         if not fits:

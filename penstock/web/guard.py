@@ -20,9 +20,14 @@ class Guard:
     """
 
     def __init__(
-        self, access: Access, names: tuple[str, ...] = (), origins: tuple[str, ...] = (), *, query: str = "access_token",
+        self,
+        access: Access,
+        names: tuple[str, ...] = (),
+        origins: tuple[str, ...] = (),
+        *,
+        query: str = "access_token",
         cookie: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._access, self._names, self._origins = access, Names(names), origins
         self._query, self._cookie = query, cookie
 
@@ -40,8 +45,7 @@ class Guard:
             if len(asked.headers.getlist("host")) < 2 and self._names.has(host):
                 return
             raise refusal(
-                403,
-                "Without tokens only addresses and its own names are answered to; allow this one with --allow-host.",
+                403, "Without tokens only addresses and its own names are answered to; allow this one with --allow-host."
             )
         token = self._token_of(asked)
         if not self._access.knows(token):

@@ -67,8 +67,8 @@ class Certificate:
                 raise ssl.SSLError("its elliptic curve is none of P-256 and P-384")
         except (OSError, ssl.SSLError, ValueError) as error:
             raise ConfigurationError(
-                f"The certificate {certificate} and key {private_key} cannot be used: {error}; both must be PEM files without a "
-                "passphrase, and belong together."
+                f"The certificate {certificate} and key {private_key} cannot be used: {error}; both must be PEM files without "
+                "a passphrase, and belong together."
             ) from error
         return cls(certificate, private_key)
 
@@ -149,8 +149,8 @@ class Port:
         except OSError as error:
             self._socket.close()
             raise PortInUseError(
-                f"{self._who} cannot listen on {self._asked} ({error.strerror or error}); stop what does, or choose another with "
-                "--host and --port."
+                f"{self._who} cannot listen on {self._asked} ({error.strerror or error}); stop what does, or choose another "
+                "with --host and --port."
             ) from error
 
 
@@ -161,11 +161,7 @@ class Server:
         self._application, self._port, self._tls = application, port, tls
 
     async def serve(
-        self,
-        stop: asyncio.Event,
-        leaving: Callable[[], Awaitable[None]],
-        grace: float,
-        at_once: asyncio.Event | None = None,
+        self, stop: asyncio.Event, leaving: Callable[[], Awaitable[None]], grace: float, at_once: asyncio.Event | None = None
     ) -> bool:
         """Serve until an event is set; returns whether all requests under way have been answered then.
 
@@ -194,9 +190,7 @@ class Server:
         ending.result()
         return True
 
-    async def _end(
-        self, server: "_AtPort", serving: "asyncio.Task[None]", leaving: Callable[[], Awaitable[None]]
-    ) -> None:
+    async def _end(self, server: "_AtPort", serving: "asyncio.Task[None]", leaving: Callable[[], Awaitable[None]]) -> None:
         await leaving()
         server.stop()
         await serving
@@ -207,10 +201,17 @@ class _AtPort(Granian):
 
     def __init__(self, application: ASGIApp, port: Port, **tls: Any) -> None:
         super().__init__(
-            application, interface=Interfaces.ASGINL, http=HTTPModes.http1, backpressure=CONNECTIONS, backlog=BACKLOG,
+            application,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.http1,
+            backpressure=CONNECTIONS,
+            backlog=BACKLOG,
             http1_settings=HTTP1Settings(header_read_timeout=HEAD_WITHIN_MS, max_buffer_size=LONGEST_HEAD),
-            log_enabled=False, log_dictconfig=NO_LOGGING, ssl_protocol_min=SSLProtocols.tls12, **tls,
-        )  # fmt: skip
+            log_enabled=False,
+            log_dictconfig=NO_LOGGING,
+            ssl_protocol_min=SSLProtocols.tls12,
+            **tls,
+        )
         self._port = port
 
     def stop(self) -> None:

@@ -224,11 +224,23 @@ def renegotiating(port, end):
 ATTACKS = {
     attack.__name__: attack
     for attack in (
-        trailers_without_end, pipelined_unread, unfinished_heads, empty_fragments, pings, unfinished_messages,
-        many_small_items, slow_second_head, endless_head, idle_connections, chunk_extensions_without_end, slow_body,
-        small_chunks, unread_results, unread_pongs_and_large_frames,
+        trailers_without_end,
+        pipelined_unread,
+        unfinished_heads,
+        empty_fragments,
+        pings,
+        unfinished_messages,
+        many_small_items,
+        slow_second_head,
+        endless_head,
+        idle_connections,
+        chunk_extensions_without_end,
+        slow_body,
+        small_chunks,
+        unread_results,
+        unread_pongs_and_large_frames,
     )
-}  # fmt: skip
+}
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)

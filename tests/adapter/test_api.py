@@ -105,11 +105,7 @@ def test_a_request_none_of_whose_events_fits_is_422(adapter):
         (404, "there are Words, Counts", {"content": "{}", "stream": "Nope"}),
         (405, "is a result", {"content": "{}", "stream": "Counts"}),
         (413, "more than 100000 bytes", {"content": b" " * 100_001}),
-        (
-            413,
-            "more than 100000 bytes",
-            {"content": gzip.compress(b" " * 10_000_000), "headers": {"Content-Encoding": "gzip"}},
-        ),
+        (413, "more than 100000 bytes", {"content": gzip.compress(b" " * 10_000_000), "headers": {"Content-Encoding": "gzip"}}),
         (415, "send application/json", {"content": "<a/>", "headers": {"Content-Type": "text/xml"}}),
         (415, "gzip", {"content": "{}", "headers": {"Content-Encoding": "br"}}),
     ],
@@ -313,9 +309,7 @@ def test_the_last_result_of_a_key(adapter, results):
     assert adapter.get("/results/Totals/a").status_code == 409
 
 
-@pytest.mark.parametrize(
-    ("offset", "status"), [("-1", 400), ("999999", 400), ("x" * 999, 400), ("٣", 400), ("9" * 5000, 400)]
-)
+@pytest.mark.parametrize(("offset", "status"), [("-1", 400), ("999999", 400), ("x" * 999, 400), ("٣", 400), ("9" * 5000, 400)])
 def test_offsets_that_are_none(adapter, results, offset, status):
     assert adapter.get("/streams/Counts", params={"offset": offset}).status_code == status
 
@@ -406,13 +400,7 @@ def test_who_looks_around_is_told_where_to_look(adapter, results):
 def test_metrics_schema_and_arrivals(adapter):
     adapter.post(json.dumps([WORD, WORD]))
     metrics = adapter.get("/metrics").text
-    for name in (
-        "accepted_events_total",
-        "waiting_events",
-        "acknowledgement_seconds_bucket",
-        "arrival_rate",
-        "store_bytes",
-    ):
+    for name in ("accepted_events_total", "waiting_events", "acknowledgement_seconds_bucket", "arrival_rate", "store_bytes"):
         assert f"penstock_{name}{{" in metrics, name
     arrivals = adapter.get("/streams/Words/arrivals").json()
     assert arrivals["events"] >= 2
@@ -420,18 +408,37 @@ def test_metrics_schema_and_arrivals(adapter):
     schema = adapter.get("/schemas/Words").json()
     assert "text" in json.dumps(schema)
     assert {each["name"]: each["direction"] for each in adapter.get("/streams").json()} == {
-        "Words": "in", "Counts": "out", "Totals": "out",
-    }  # fmt: skip
+        "Words": "in",
+        "Counts": "out",
+        "Totals": "out",
+    }
 
 
 def test_tls(tmp_path):
     required(shutil.which("openssl"), "openssl, to make a certificate")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
-         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ],
+        check=True,
+        capture_output=True,
+    )
     arguments = ("--certificate", certificate, "--private-key", key)
     with RunningAdapter(tmp_path / "spool", *arguments, scheme="https") as adapter:
         context = httpx.create_ssl_context(verify=str(certificate))
@@ -562,9 +569,7 @@ def test_memory_is_bounded(tmp_path):
 
         async def all_of_them():
             async with httpx.AsyncClient(timeout=30) as client:
-                return await asyncio.gather(
-                    *(client.post(f"{adapter.url}/streams/Words", content=body) for _ in range(20))
-                )
+                return await asyncio.gather(*(client.post(f"{adapter.url}/streams/Words", content=body) for _ in range(20)))
 
         statuses = [answer.status_code for answer in asyncio.run(all_of_them())]
         assert set(statuses) == {200, 503}

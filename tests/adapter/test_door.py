@@ -216,13 +216,7 @@ def test_a_line_is_flat_unless_it_rises_beyond_chance():
 
 @pytest.mark.parametrize(
     "body",
-    [
-        rb'[{"a":"\ud800"},]',
-        rb'[{"a":"\ud800"}',
-        rb'[{"a":"\ud800"}]x',
-        rb'[{"a":"\ud800"},{]',
-        rb'[{"a":"\ud800","b":NaN}]',
-    ],
+    [rb'[{"a":"\ud800"},]', rb'[{"a":"\ud800"}', rb'[{"a":"\ud800"}]x', rb'[{"a":"\ud800"},{]', rb'[{"a":"\ud800","b":NaN}]'],
 )
 def test_half_of_a_surrogate_pair_excuses_nothing_else(body):
     with pytest.raises(msgspec.DecodeError):

@@ -44,9 +44,7 @@ def peak_mb(adapter):
 def held(adapter):
     log = EventLog(adapter.spool, create=False)
     try:
-        return [
-            json.loads(record.payload)["text"] for record in log.read("Words", log.start("Words"), log.end("Words"))
-        ]
+        return [json.loads(record.payload)["text"] for record in log.read("Words", log.start("Words"), log.end("Words"))]
     finally:
         log.close()
 
@@ -202,9 +200,7 @@ def test_attacks_take_no_memory_and_keep_nobody_waiting(adapter, name):
         for _ in range(15):
             deadline = time.monotonic() + 20
             while (answered := adapter.post(b'{"text": "honest"}')).status_code == 503:
-                assert time.monotonic() < deadline, (
-                    answered.text
-                )  # there may be too little memory while the attack lasts
+                assert time.monotonic() < deadline, answered.text  # there may be too little memory while the attack lasts
                 time.sleep(float(answered.headers["retry-after"]))
             assert answered.status_code == 200
             time.sleep(0.1)
@@ -277,7 +273,9 @@ def test_a_socket_takes_no_packed_bombs(adapter):
 
 
 def test_unfinished_messages_of_consumers_are_closed_and_memory_is_given_back(tmp_path):
-    """What a socket that only receives has sent is held as well; after it, and after slow readers, honest requests are answered."""
+    """What a socket that only receives has sent is held as well; after it, and after slow readers, honest requests are
+    answered.
+    """
     log = EventLog(tmp_path)
     log.append("Counts", [json.dumps({"text": "x" * 900, "seen": number}).encode() for number in range(20_000)])
     log.close()
@@ -288,9 +286,7 @@ def test_unfinished_messages_of_consumers_are_closed_and_memory_is_given_back(tm
                 with suppress(OSError):
                     connection.sendall(attacks.frame(attacks.TEXT, b"x" * 15_000_000, announced=16_000_000))
             readers = [
-                attacks.sending(
-                    running.port, b"GET /streams/Counts?offset=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                )
+                attacks.sending(running.port, b"GET /streams/Counts?offset=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 for _ in range(400)
             ]
             time.sleep(2)
@@ -333,18 +329,7 @@ def test_sockets_are_refused_with_the_reason(adapter):
 
 @pytest.mark.parametrize("curve", ["secp521r1", "prime256v1"])
 def test_keys_that_the_server_does_not_know_are_refused_before(tmp_path, curve):
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        f"ec_paramgen_curve:{curve}",
-        "-nodes",
-        "-days",
-        "1",
-    ]
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", f"ec_paramgen_curve:{curve}", "-nodes", "-days", "1"]
     subprocess.run(
         [*command, "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"],
         cwd=tmp_path,

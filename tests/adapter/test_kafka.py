@@ -31,10 +31,7 @@ def texts(brokers, topic):
 
 def test_events_go_to_the_topic_once(broker, tmp_path):
     with RunningAdapter(tmp_path, "--stream", f"Words=kafka:{broker.brokers}/once") as adapter:
-        assert (
-            adapter.post('[{"text":"a"},{"text":"b"},{"text":1}]', headers={"Idempotency-Key": "k"}).json()["accepted"]
-            == 2
-        )
+        assert adapter.post('[{"text":"a"},{"text":"b"},{"text":1}]', headers={"Idempotency-Key": "k"}).json()["accepted"] == 2
         assert adapter.post('{"text":"c"}').json()["accepted"] == 1
         assert adapter.post('[{"text":"a"},{"text":"b"}]', headers={"Idempotency-Key": "k"}).status_code == 409
         adapter.kill()
@@ -44,8 +41,11 @@ def test_events_go_to_the_topic_once(broker, tmp_path):
     assert texts(broker.brokers, "once") == ["a", "b", "c", "d"]
     names = [name_of(message) or "none" for message in messages(broker.brokers, "once")]
     assert sorted(name.rpartition("/")[0] or name for name in names) == [  # of two partitions, so in any order
-        "none", "request /k/3/0", "request /k/3/1", "request /k/3/2",
-    ]  # fmt: skip
+        "none",
+        "request /k/3/0",
+        "request /k/3/1",
+        "request /k/3/2",
+    ]
 
 
 def test_ids_are_known_from_the_topic_where_the_note_of_them_is_lost(broker, tmp_path):
@@ -54,8 +54,10 @@ def test_ids_are_known_from_the_topic_where_the_note_of_them_is_lost(broker, tmp
         adapter.post('{"text":"a"}', params={"id": "text"})
     with RunningAdapter(tmp_path / "two", *stream) as adapter:
         assert adapter.post('[{"text":"a"},{"text":"b"}]', params={"id": "text"}).json() == {
-            "accepted": 1, "duplicates": 1, "rejected": [],
-        }  # fmt: skip
+            "accepted": 1,
+            "duplicates": 1,
+            "rejected": [],
+        }
     assert texts(broker.brokers, "reread") == ["a", "b"]
 
 
@@ -92,9 +94,7 @@ def test_kills_of_the_adapter_and_the_broker_lose_and_double_nothing(broker, tmp
         sender.join(120)
         assert len(done) == total
         adapter.kill()
-    assert texts(broker.brokers, "kills") == sorted(
-        f"{number}/{index}" for number in range(total) for index in range(5)
-    )
+    assert texts(broker.brokers, "kills") == sorted(f"{number}/{index}" for number in range(total) for index in range(5))
 
 
 def test_an_event_too_large_for_kafka_is_rejected_and_the_others_are_not(broker, tmp_path):
@@ -151,18 +151,14 @@ def test_results_in_a_topic_are_served(broker, tmp_path):
             producer.produce("results", garbage)
         for number in range(3):
             producer.produce(
-                "results",
-                json.dumps({"text": "a", "by": 1, "seen": number}),
-                headers={"penstock-id": f"r{min(number, 1)}"},
+                "results", json.dumps({"text": "a", "by": 1, "seen": number}), headers={"penstock-id": f"r{min(number, 1)}"}
             )
         producer.flush()
         deadline = time.monotonic() + 20
         while adapter.get("/results/Counts/a/1").status_code != 200 and time.monotonic() < deadline:
             time.sleep(0.1)
         got = []
-        with httpx.stream(
-            "GET", f"{adapter.url}/streams/Counts", params={"offset": "earliest"}, timeout=20
-        ) as response:
+        with httpx.stream("GET", f"{adapter.url}/streams/Counts", params={"offset": "earliest"}, timeout=20) as response:
             for line in response.iter_lines():
                 if line.startswith("data:"):
                     got.append(json.loads(line[5:])["seen"])

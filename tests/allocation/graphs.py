@@ -34,9 +34,7 @@ def slow_cost(graph, assignment, capacities=None, sharing="count"):
         return graph.tasks[task] * (1 + crowd) / (capacities[assignment[task]] if capacities else 1)
 
     def worst(task):
-        after = [
-            graph.transfers[task, end] * (assignment[task] != assignment[end]) + worst(end) for end in successors[task]
-        ]
+        after = [graph.transfers[task, end] * (assignment[task] != assignment[end]) + worst(end) for end in successors[task]]
         return processing(task) + max(after, default=0.0)
 
     return max(worst(task) for task in graph.tasks if task not in entered)
@@ -68,9 +66,7 @@ def is_spd(tasks, edges):
     below = {task: nx.descendants(graph, task) for task in tasks}
     beside = nx.Graph()
     beside.add_nodes_from(tasks)
-    beside.add_edges_from(
-        (u, v) for u, v in itertools.combinations(tasks, 2) if v not in below[u] and u not in below[v]
-    )
+    beside.add_edges_from((u, v) for u, v in itertools.combinations(tasks, 2) if v not in below[u] and u not in below[v])
     parts = sorted(nx.connected_components(beside), key=lambda part: -max(len(below[task]) for task in part))
     if len(parts) == 1:
         return False

@@ -65,8 +65,7 @@ def test_capped_shares_agree_with_a_general_solver():
                 walk(task, [])
         limits = [{"type": "ineq", "fun": lambda x: 2.5 - x[:6].sum()}]
         limits += [
-            {"type": "ineq", "fun": lambda x, p=path, w=graph.weights: x[6] - sum(w[t] / x[t] for t in p)}
-            for path in paths
+            {"type": "ineq", "fun": lambda x, p=path, w=graph.weights: x[6] - sum(w[t] / x[t] for t in p)} for path in paths
         ]
         begin = np.append(np.full(6, 2.5 / 6), 100.0)
         best = minimize(lambda x: x[6], begin, bounds=[(1e-3, 1)] * 6 + [(0, None)], constraints=limits)

@@ -30,8 +30,25 @@ class Seen(Event):
 
 
 WRONG = [
-    0, -1, 2.5, float("nan"), True, "", "no such thing", b"bytes", [], [1], {}, {"a": 1}, (), object(), int, lambda: 1, Decimal(1), Word("a"),
-]  # fmt: skip
+    0,
+    -1,
+    2.5,
+    float("nan"),
+    True,
+    "",
+    "no such thing",
+    b"bytes",
+    [],
+    [1],
+    {},
+    {"a": 1},
+    (),
+    object(),
+    int,
+    lambda: 1,
+    Decimal(1),
+    Word("a"),
+]
 
 
 async def later(event):
@@ -62,15 +79,27 @@ def calls():
     yield "element", lambda words, counts, others: ({"inputs": words, "emits": others, "key": "text"}, Counter)
     yield "batch", lambda words, counts, others: ({"inputs": words, "emits": others}, single)
     yield "query", lambda words, counts, others: ({"inputs": words, "emits": others}, single)
-    yield "aggregate", lambda words, counts, others: (
-        {"inputs": words, "key": "text", "window": Count(3), "into": others, "seen": reducers.count()}, None
-    )  # fmt: skip
-    yield "pattern", lambda words, counts, others: (
-        {"inputs": words, "key": "text", "then": [single, single], "within": "1 s", "emits": others, "at": "at"}, pair
-    )  # fmt: skip
-    yield "join", lambda words, counts, others: (
-        {"left": words, "right": counts, "key": "text", "within": (0, "1 s"), "emits": others, "at": ("at", "at")}, pair
-    )  # fmt: skip
+    yield (
+        "aggregate",
+        lambda words, counts, others: (
+            {"inputs": words, "key": "text", "window": Count(3), "into": others, "seen": reducers.count()},
+            None,
+        ),
+    )
+    yield (
+        "pattern",
+        lambda words, counts, others: (
+            {"inputs": words, "key": "text", "then": [single, single], "within": "1 s", "emits": others, "at": "at"},
+            pair,
+        ),
+    )
+    yield (
+        "join",
+        lambda words, counts, others: (
+            {"left": words, "right": counts, "key": "text", "within": (0, "1 s"), "emits": others, "at": ("at", "at")},
+            pair,
+        ),
+    )
     yield (
         "join_latest",
         lambda words, counts, others: (
@@ -87,10 +116,7 @@ def calls():
     )
     yield (
         "distinct",
-        lambda words, counts, others: (
-            {"inputs": words, "key": "text", "within": "1 s", "into": others, "at": "at"},
-            None,
-        ),
+        lambda words, counts, others: ({"inputs": words, "key": "text", "within": "1 s", "into": others, "at": "at"}, None),
     )
 
 
@@ -113,20 +139,34 @@ def tried(name, /, **changed):
 TEXT, NONE_OF_THESE, NUMBER = {"'no such thing'"}, {"[]", "()"}, {"2.5"}
 TAKEN = {
     # any text may be a name, a help, or a place, which the run looks at; a key's fields are looked for in the whole topology
-    ("parameter", "help"): TEXT | {"''"}, ("source", "name"): TEXT, ("source", "uri"): TEXT | {"''"}, ("stream", "name"): TEXT,
-    ("sink", "name"): TEXT, ("sink", "uri"): TEXT | {"''"}, ("sink", "key"): TEXT | {"''"} | NONE_OF_THESE,
-    **{(name, "name"): TEXT | {"''"} for name in ("element", "batch", "query", "aggregate", "pattern", "join", "join_latest", "lookup")},
+    ("parameter", "help"): TEXT | {"''"},
+    ("source", "name"): TEXT,
+    ("source", "uri"): TEXT | {"''"},
+    ("stream", "name"): TEXT,
+    ("sink", "name"): TEXT,
+    ("sink", "uri"): TEXT | {"''"},
+    ("sink", "key"): TEXT | {"''"} | NONE_OF_THESE,
+    **{
+        (name, "name"): TEXT | {"''"}
+        for name in ("element", "batch", "query", "aggregate", "pattern", "join", "join_latest", "lookup")
+    },
     **{(name, "key"): TEXT | {"''"} for name in ("pattern", "join", "join_latest")},
-    ("element", "key"): TEXT | {"''"} | NONE_OF_THESE, ("batch", "key"): NONE_OF_THESE,
+    ("element", "key"): TEXT | {"''"} | NONE_OF_THESE,
+    ("batch", "key"): NONE_OF_THESE,
     # a parameter is of its default's type, whichever
-    ("parameter", "default"): {"0", "-1", "2.5", "nan", "True", "''"} | TEXT, ("parameter", "choices"): NONE_OF_THESE | {"[1]"},
+    ("parameter", "default"): {"0", "-1", "2.5", "nan", "True", "''"} | TEXT,
+    ("parameter", "choices"): NONE_OF_THESE | {"[1]"},
     # seconds, which may be a fraction, and none
-    ("source", "lateness"): {"0"}, ("element", "expires"): NUMBER | {"0"}, ("pattern", "within"): NUMBER,
-    ("join_latest", "within"): NUMBER | {"0"}, ("lookup", "refresh"): NUMBER | {"0"},
+    ("source", "lateness"): {"0"},
+    ("element", "expires"): NUMBER | {"0"},
+    ("pattern", "within"): NUMBER,
+    ("join_latest", "within"): NUMBER | {"0"},
+    ("lookup", "refresh"): NUMBER | {"0"},
     # an element may emit into nothing; a class can be called as a function can
     **{(name, "emits"): NONE_OF_THESE for name in ("element", "pattern", "join", "join_latest", "lookup")},
-    ("source", "sample"): {"<class 'int'>", "a function"}, ("pattern", "without"): {"<class 'int'>"},
-}  # fmt: skip
+    ("source", "sample"): {"<class 'int'>", "a function"},
+    ("pattern", "without"): {"<class 'int'>"},
+}
 """The values that are right, or right as far as one declaration can tell, by call and argument."""
 
 
@@ -174,8 +214,7 @@ def test_where_leaves_the_reducer_as_it_was_and_all_conditions_hold():
 
 
 @pytest.mark.parametrize(
-    "made",
-    [lambda: Count(2.5), lambda: Count(True), lambda: Tumbling([]), lambda: Session(None), lambda: Global(every=[1])],
+    "made", [lambda: Count(2.5), lambda: Count(True), lambda: Tumbling([]), lambda: Session(None), lambda: Global(every=[1])]
 )
 def test_windows_ask_for_what_they_are_made_of(made):
     with pytest.raises(PenstockError, match="is no |give|longer"):
@@ -185,10 +224,13 @@ def test_windows_ask_for_what_they_are_made_of(made):
 @pytest.mark.parametrize(
     ("values", "least", "greatest"),
     [
-        ([1.0, float("nan"), 2.0], 1.0, "nan"), ([float("nan"), 1.0], 1.0, "nan"), ([None, 3.0, None, 1.0], 1.0, 3.0), ([None], None, None),
+        ([1.0, float("nan"), 2.0], 1.0, "nan"),
+        ([float("nan"), 1.0], 1.0, "nan"),
+        ([None, 3.0, None, 1.0], 1.0, 3.0),
+        ([None], None, None),
         ([Decimal("NaN"), Decimal(2)], Decimal(2), "NaN"),
     ],
-)  # fmt: skip
+)
 def test_extremes_do_not_depend_on_the_order(values, least, greatest):
     for order in (values, values[::-1]):
         for reducer, wanted in ((reducers.min("size"), least), (reducers.max("size"), greatest)):
@@ -216,9 +258,7 @@ def test_nan_is_one_value_and_none_is_in_no_top():
 
 def test_all_public_declarators_are_checked():
     public = {
-        name
-        for name, member in vars(App).items()
-        if not name.startswith("_") and callable(member) and name != "topology"
+        name for name, member in vars(App).items() if not name.startswith("_") and callable(member) and name != "topology"
     }
     assert public == set(CALLS)
     assert all(hasattr(getattr(App, name), "__wrapped__") for name in public)

@@ -142,9 +142,10 @@ def failing(where):
     return app
 
 
-@pytest.mark.parametrize(("where", "kept"), [
-    ("on_close", [(1, at(10), 1, 1), (1, at(30), 3, 18)]), ("merge", [(1, at(10), 1, 1), (1, at(30), 2, 5)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [("on_close", [(1, at(10), 1, 1), (1, at(30), 3, 18)]), ("merge", [(1, at(10), 1, 1), (1, at(30), 2, 5)])],
+)
 def test_a_span_that_fails_is_a_dead_letter_and_the_others_go_on(where, kept):
     driver = TopologyDriver(failing(where), dead_letters=True)
     driver.batch({"Sales": [Sale(1, 1, at(1)), Sale(1, 13, at(11)), Sale(1, 4, at(21))]})
@@ -153,10 +154,18 @@ def test_a_span_that_fails_is_a_dead_letter_and_the_others_go_on(where, kept):
     assert len(driver.dead_letters) == 1
 
 
-@pytest.mark.parametrize(("make", "words"), [
-    (lambda: Global(), "say when"), (lambda: Global(every="1 s", after=3), "say when"), (lambda: Global(after=0), "more than zero"),
-    (lambda: Global(every=0), "more than zero"), (lambda: Global(after="100"), "whole number"), (lambda: Global(after=2.5), "whole"), (lambda: application(Global(every="1 s"), None).topology(), "need a time"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Global(), "say when"),
+        (lambda: Global(every="1 s", after=3), "say when"),
+        (lambda: Global(after=0), "more than zero"),
+        (lambda: Global(every=0), "more than zero"),
+        (lambda: Global(after="100"), "whole number"),
+        (lambda: Global(after=2.5), "whole"),
+        (lambda: application(Global(every="1 s"), None).topology(), "need a time"),
+    ],
+)
 def test_wrong_use_is_refused(make, words):
     with pytest.raises(TopologyError, match=words):
         make()

@@ -104,9 +104,7 @@ def test_an_interval_join_is_that_of_the_definition(within, how, left, right, da
     driver = TopologyDriver(interval(within, how))
     deliver(driver, [*orders, *payments], data)
     low, high = (float(str(end).removesuffix(" s")) for end in within)
-    pairs = [
-        (o, p) for o in orders for p in payments if o.item == p.item and low <= (p.at - o.at).total_seconds() <= high
-    ]
+    pairs = [(o, p) for o in orders for p in payments if o.item == p.item and low <= (p.at - o.at).total_seconds() <= high]
     wanted = [(o.number, p.amount) for o, p in pairs]
     if how != "inner":
         wanted += [(o.number, None) for o in orders if o not in [o for o, _ in pairs]]
@@ -210,9 +208,7 @@ def test_what_cannot_match_any_more_is_dropped():
     sizes = []
     for second in range(0, 1500, 10):
         driver.batch({"Orders": [Order(1, second, at(second))], "Payments": [Payment(1, second, at(second))]})
-        sizes.append(
-            sum(len(content) for store in driver._committed.stores.values() for content in store._content.values())
-        )
+        sizes.append(sum(len(content) for store in driver._committed.stores.values() for content in store._content.values()))
     assert max(sizes[50:]) <= max(sizes[:50])
     assert len(driver.output("Out")) == 150
 
@@ -265,9 +261,14 @@ def test_wrong_joins_are_refused():
         (lambda: app.join(orders, orders, key="item", within=(0, 1), emits=paid)(pair), ["told apart"]),
         (lambda: app.join(orders, payments, key="item", within=(0, 1), emits=paid, how="outer")(pair), ["'outer'", "full"]),
         (lambda: app.join_latest(orders, payments, key="item", emits=paid, how="full")(pair), ["'full'", "inner"]),
-        (lambda: app.join(orders, [payments, derived], key="item", within=(0, 1), emits=paid, at=(None, None, "at"))(pair),
-         ["Payments and Derived", "told apart"]),
-        (lambda: app.join(orders, [payments, parcels], key="item", within=(0, 1), emits=paid, how="full")(pair), ["inner, left"]),
+        (
+            lambda: app.join(orders, [payments, derived], key="item", within=(0, 1), emits=paid, at=(None, None, "at"))(pair),
+            ["Payments and Derived", "told apart"],
+        ),
+        (
+            lambda: app.join(orders, [payments, parcels], key="item", within=(0, 1), emits=paid, how="full")(pair),
+            ["inner, left"],
+        ),
         (lambda: app.join(orders, payments, key="item", within=[(0, 1), (0, 2)], emits=paid)(pair), ["one for each"]),
         (lambda: app.join(orders, payments, key="item", within=(0, 1), emits=paid, max_held=0)(pair), ["max_held=0"]),
         (lambda: app.join(orders, [], key="item", within=(0, 1), emits=paid)(pair), ["no stream on its right"]),
@@ -276,7 +277,7 @@ def test_wrong_joins_are_refused():
         (lambda: app.join(orders, derived, key="item", within=(0, 1), emits=paid)(pair), ["Derived", "at="]),
         (lambda: app.distinct(orders, key="item", within=0, into=app.stream("Same", Order)), ["longer"]),
         (lambda: app.distinct(orders, key="item", within=1, into=paid), ["Order"]),
-    ):  # fmt: skip
+    ):
         with pytest.raises(TopologyError) as refusal:
             make()
         assert all(word in str(refusal.value) for word in words), refusal.value
@@ -318,9 +319,7 @@ def test_a_version_stays_for_what_windows_say_in_the_same_micro_batch():
         return paid(window.count, payment and payment.amount)
 
     driver = TopologyDriver(app)
-    driver.batch(
-        {"Orders": [Order(1, 1, at(1))], "Payments": [Payment(1, second, at(second)) for second in (5, 12, 13)]}
-    )
+    driver.batch({"Orders": [Order(1, 1, at(1))], "Payments": [Payment(1, second, at(second)) for second in (5, 12, 13)]})
     driver.batch({"Orders": [Order(2, 2, at(30))], "Payments": [Payment(2, 0, at(30))]})
     driver.batch({"Payments": [Payment(1, 31, at(31))]})
     driver.finish()
@@ -337,7 +336,5 @@ def test_nothing_is_kept_of_keys_that_are_seen_no_more():
     sizes = []
     for second in range(200):
         driver.batch({"Readings": [Reading(f"{second}-{n}", n, at(second)) for n in range(20)]})
-        sizes.append(
-            sum(len(content) for store in driver._committed.stores.values() for content in store._content.values())
-        )
+        sizes.append(sum(len(content) for store in driver._committed.stores.values() for content in store._content.values()))
     assert max(sizes[100:]) <= 1.2 * max(sizes[:100])

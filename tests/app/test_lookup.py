@@ -56,9 +56,7 @@ def application(table, **options):
 def tables(tmp_path):
     """The same table in each format of files."""
     (tmp_path / "a.csv").write_text(CSV)
-    (tmp_path / "a.jsonl").write_text(
-        '{"article": "pen", "price": 1.5, "shop": "basel"}\n\n{"article": "ink", "price": 4}\n'
-    )
+    (tmp_path / "a.jsonl").write_text('{"article": "pen", "price": 1.5, "shop": "basel"}\n\n{"article": "ink", "price": 4}\n')
     columns = {"article": ["pen", "ink"], "price": [1.5, 4.0], "shop": ["basel", None], "other": [1, 2]}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     with sqlite3.connect(tmp_path / "a.db") as database:
@@ -231,7 +229,7 @@ def test_a_table_of_postgresql(postgres):
         (b"code,name,code\nx,a,y\n", "names 'code' twice"),
         (b"code,name\nx,Z\xfcrich\n", "row 1 is not in UTF-8"),
     ],
-)  # fmt: skip
+)
 def test_a_line_of_csv_that_is_no_row_is_refused(tmp_path, content, said):
     class Named(Event):
         code: str
@@ -255,9 +253,10 @@ def test_a_table_of_parquet_is_read_by_its_own_columns(tmp_path):
 
     kind = pa.struct({"y": pa.int32(), "x": pa.int32()})
     columns = {
-        "waits": pa.array([[timedelta(seconds=1)]], pa.list_(pa.duration("us"))), "inner": pa.array([{"y": 2, "x": 1}], kind),
+        "waits": pa.array([[timedelta(seconds=1)]], pa.list_(pa.duration("us"))),
+        "inner": pa.array([{"y": 2, "x": 1}], kind),
         "code": pa.array(["x"]).dictionary_encode(),
-    }  # fmt: skip
+    }
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
     table = Table(f"{tmp_path}/rows.parquet", Named, ("code",), 1)
     table.follow()

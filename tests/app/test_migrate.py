@@ -83,27 +83,84 @@ CASES: dict[str, tuple[tuple[Any, Any, Any], tuple[str, Any, Any], Any, Any]] = 
     "int to text": ((int, 0, 7), ("x", str, ""), lambda cls, old: cls(x=f"{old['x']:03d}"), "007"),
     "text to int": ((str, "", "7"), ("x", int, 0), lambda cls, old: cls(x=int(old["x"])), 7),
     "float to int": ((float, 0.0, 7.6), ("x", int, 0), lambda cls, old: cls(x=round(old["x"])), 8),
-    "seconds to a duration": ((int, 0, 90), ("x", timedelta | None, None), lambda cls, old: cls(x=timedelta(seconds=old["x"])), timedelta(seconds=90)),
-    "a time to a number": ((datetime | None, None, AT), ("x", float, 0.0), lambda cls, old: cls(x=old["x"].timestamp()), AT.timestamp()),
+    "seconds to a duration": (
+        (int, 0, 90),
+        ("x", timedelta | None, None),
+        lambda cls, old: cls(x=timedelta(seconds=old["x"])),
+        timedelta(seconds=90),
+    ),
+    "a time to a number": (
+        (datetime | None, None, AT),
+        ("x", float, 0.0),
+        lambda cls, old: cls(x=old["x"].timestamp()),
+        AT.timestamp(),
+    ),
     "a time renamed": ((datetime | None, None, AT), ("at", datetime | None, None), renamed("at", "x"), AT),
-    "a duration renamed": ((timedelta | None, None, timedelta(hours=1, microseconds=1)), ("y", timedelta | None, None),
-                           renamed("y", "x"), timedelta(hours=1, microseconds=1)),
-    "a decimal to cents": ((Decimal, Decimal(0), Decimal("1.25")), ("x", int, 0), lambda cls, old: cls(x=int(Decimal(old["x"]) * 100)), 125),
-    "a UUID to text": ((UUID | None, None, UUID(int=5)), ("x", str, ""), lambda cls, old: cls(x=str(old["x"])), str(UUID(int=5))),
+    "a duration renamed": (
+        (timedelta | None, None, timedelta(hours=1, microseconds=1)),
+        ("y", timedelta | None, None),
+        renamed("y", "x"),
+        timedelta(hours=1, microseconds=1),
+    ),
+    "a decimal to cents": (
+        (Decimal, Decimal(0), Decimal("1.25")),
+        ("x", int, 0),
+        lambda cls, old: cls(x=int(Decimal(old["x"]) * 100)),
+        125,
+    ),
+    "a UUID to text": (
+        (UUID | None, None, UUID(int=5)),
+        ("x", str, ""),
+        lambda cls, old: cls(x=str(old["x"])),
+        str(UUID(int=5)),
+    ),
     "bytes to text": ((bytes, b"", b"abc"), ("x", str, ""), lambda cls, old: cls(x=old["x"].decode()), "abc"),
-    "None, no longer allowed": ((int | None, 5, None), ("x", int, 0), lambda cls, old: cls(x=-1 if old["x"] is None else old["x"]), -1),
-    "an enumeration in another order": ((Old | None, None, Old.GREEN), ("x", New | None, None), lambda cls, old: cls(x=New[Old(old["x"]).name]), New.GREEN),
-    "a list to its sum": ((list[int], [], [1, 2, 3]), ("x", float | str, 0.0), lambda cls, old: cls(x=float(sum(old["x"]))), 6.0),
+    "None, no longer allowed": (
+        (int | None, 5, None),
+        ("x", int, 0),
+        lambda cls, old: cls(x=-1 if old["x"] is None else old["x"]),
+        -1,
+    ),
+    "an enumeration in another order": (
+        (Old | None, None, Old.GREEN),
+        ("x", New | None, None),
+        lambda cls, old: cls(x=New[Old(old["x"]).name]),
+        New.GREEN,
+    ),
+    "a list to its sum": (
+        (list[int], [], [1, 2, 3]),
+        ("x", float | str, 0.0),
+        lambda cls, old: cls(x=float(sum(old["x"]))),
+        6.0,
+    ),
     "a list to a set": ((list[int], [], [2, 1, 2]), ("x", set[int], set()), lambda cls, old: cls(x=set(old["x"])), {1, 2}),
     "a set to a list": ((set[int], set(), {2, 1}), ("x", list[int], []), lambda cls, old: cls(x=sorted(old["x"])), [1, 2]),
-    "a dict to pairs": ((dict[str, int], {}, {"a": 1}), ("x", list[tuple[str, int]], []), lambda cls, old: cls(x=list(old["x"].items())), [("a", 1)]),
-    "an event to another": ((Place | None, None, Place(8001, "Z")), ("x", Site | None, None),
-                            lambda cls, old: cls(x=Site(str(old["x"]["zip"]), old["x"]["town"])), Site("8001", "Z")),
-    "events in a list": ((list[Place], [], [Place(1), Place(2)]), ("x", list[Site], []),
-                         lambda cls, old: cls(x=[Site(str(one["zip"])) for one in old["x"]]), [Site("1"), Site("2")]),
-    "a data class to a tuple": ((Size | None, None, Size(2, 3)), ("x", tuple[int, int], (0, 0)), lambda cls, old: cls(x=(old["x"]["wide"], old["x"]["high"])), (2, 3)),
+    "a dict to pairs": (
+        (dict[str, int], {}, {"a": 1}),
+        ("x", list[tuple[str, int]], []),
+        lambda cls, old: cls(x=list(old["x"].items())),
+        [("a", 1)],
+    ),
+    "an event to another": (
+        (Place | None, None, Place(8001, "Z")),
+        ("x", Site | None, None),
+        lambda cls, old: cls(x=Site(str(old["x"]["zip"]), old["x"]["town"])),
+        Site("8001", "Z"),
+    ),
+    "events in a list": (
+        (list[Place], [], [Place(1), Place(2)]),
+        ("x", list[Site], []),
+        lambda cls, old: cls(x=[Site(str(one["zip"])) for one in old["x"]]),
+        [Site("1"), Site("2")],
+    ),
+    "a data class to a tuple": (
+        (Size | None, None, Size(2, 3)),
+        ("x", tuple[int, int], (0, 0)),
+        lambda cls, old: cls(x=(old["x"]["wide"], old["x"]["high"])),
+        (2, 3),
+    ),
     "gone": ((int, 0, 7), ("y", int, 1), lambda cls, old: cls(), 1),
-}  # fmt: skip
+}
 
 
 def told(driver: TopologyDriver, *keys: str) -> list[str]:
@@ -130,9 +187,7 @@ def test_state_of_another_shape_is_migrated(case: str, by_place: bool) -> None:
 def test_what_lay_untouched_over_several_versions_is_migrated_from_what_it_was() -> None:
     first = version({"x": (int, 0)}, put={"x": 7})
     second = version({"text": (str, "")}, lambda cls, old: cls(text=str(old["x"])))
-    third = version(
-        {"texts": (list[str], [])}, lambda cls, old: cls(texts=[str(old["x"] if "x" in old else old["text"])])
-    )
+    third = version({"texts": (list[str], [])}, lambda cls, old: cls(texts=[str(old["x"] if "x" in old else old["text"])]))
     driver = TopologyDriver(first, partitions=1)
     driver.batch({"Asked": [Asked("a", 1), Asked("b", 1)]})
     driver = driver.upgraded(second)
@@ -157,9 +212,7 @@ def test_a_field_that_fits_comes_as_its_type() -> None:
 
     driver = TopologyDriver(old, partitions=1)
     driver.batch({"Asked": [Asked("a", 1)]})
-    assert told(driver.upgraded(version({"size": (Size | None, None), "y": (int, 0)}, migrate)), "a") == [
-        repr([Size(1, 2), 3])
-    ]
+    assert told(driver.upgraded(version({"size": (Size | None, None), "y": (int, 0)}, migrate)), "a") == [repr([Size(1, 2), 3])]
     assert seen == [{"size": Size(1, 2), "x": 3}]
 
 
@@ -171,7 +224,7 @@ def test_a_field_that_fits_comes_as_its_type() -> None:
         (lambda cls, old: cls(y="three"), "Expected `int`"),
         (lambda cls, old: None, "it returned None"),
     ],
-)  # fmt: skip
+)
 def test_a_migration_that_fails_stops_the_run_and_leaves_the_state(migrate: Any, said: str) -> None:
     driver = TopologyDriver(version({"x": (int, 0)}, put={"x": 7}), partitions=1, dead_letters=True)
     driver.batch({"Asked": [Asked("a", 1)]})
@@ -207,9 +260,10 @@ def test_defaults_that_were_left_out_are_there_and_tags_are_not() -> None:
         return cls()
 
     for driver, fields, config in (
-        (left_out, {"x": (int, 9), "z": (int, 0)}, {"omit_defaults": True}), (tagged, {"y": (int, 0)}, {"array_like": True, "tag": True}),
+        (left_out, {"x": (int, 9), "z": (int, 0)}, {"omit_defaults": True}),
+        (tagged, {"y": (int, 0)}, {"array_like": True, "tag": True}),
         (named, {"y": (int, 0)}, {}),
-    ):  # fmt: skip
+    ):
         driver.batch({"Asked": [Asked("a", 1)]})
         told(driver.upgraded(version(fields, migrate, **config)), "a")
     assert seen == [{"x": 5, "z": 2}, {"x": "seven"}, {"x": "seven"}]
@@ -239,9 +293,12 @@ def test_what_has_expired_is_not_migrated() -> None:
         app = App("app")
         asked, out = app.source("Asked", Asked), app.stream("Told", Told)
         space: dict[str, Any] = {
-            "__module__": __name__, "__annotations__": {field: int}, field: 0, **({} if migrate is None else {"migrate": classmethod(migrate)}),
+            "__module__": __name__,
+            "__annotations__": {field: int},
+            field: 0,
+            **({} if migrate is None else {"migrate": classmethod(migrate)}),
             "on_event": lambda self, event: out(self.key, str(getattr(self, field))),
-        }  # fmt: skip
+        }
         app.element(asked, key="k", emits=out, name="E", expires="1 min")(
             type(ProcessingElement)("Kept", (ProcessingElement,), space)
         )
@@ -305,13 +362,7 @@ def test_timers_and_expiry_of_old_instances_stand() -> None:
         def on_timer(self: Any) -> Any:
             return out(self.key, str(getattr(self, field)))
 
-        space = {
-            "__module__": __name__,
-            "__annotations__": {field: int},
-            field: 0,
-            "on_event": on_event,
-            "on_timer": on_timer,
-        }
+        space = {"__module__": __name__, "__annotations__": {field: int}, field: 0, "on_event": on_event, "on_timer": on_timer}
         space |= {} if migrate is None else {"migrate": classmethod(migrate)}
         app.element(asked, key="k", emits=out, name="E", expires="1 min")(
             type(ProcessingElement)("Waits", (ProcessingElement,), space)

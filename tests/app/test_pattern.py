@@ -32,9 +32,13 @@ def application(without=None):
     app.sink("Out", alarms)
 
     @app.pattern(
-        payments, key="card", then=[lambda p: p.kind == "a", lambda p: p.kind == "b", lambda p: p.kind == "c"], without=without,
-        within="10 s", emits=alarms,
-    )  # fmt: skip
+        payments,
+        key="card",
+        then=[lambda p: p.kind == "a", lambda p: p.kind == "b", lambda p: p.kind == "c"],
+        without=without,
+        within="10 s",
+        emits=alarms,
+    )
     def suspicious(first, second, third):
         yield alarms(first.card, first.at, third.at)
 
@@ -64,10 +68,12 @@ def by_brute_force(events, without):
 
 @pytest.mark.parametrize("without", [None, lambda payment: payment.kind == "x"], ids=["passing", "without"])
 @given(
-    rows=st.lists(st.tuples(st.integers(0, 1), st.sampled_from("abcx"), st.integers(0, 400)), max_size=40, unique_by=lambda row: row[2]),
+    rows=st.lists(
+        st.tuples(st.integers(0, 1), st.sampled_from("abcx"), st.integers(0, 400)), max_size=40, unique_by=lambda row: row[2]
+    ),
     cut=st.integers(1, 9),
     seed=st.randoms(use_true_random=False),
-)  # fmt: skip
+)
 @settings(max_examples=40, deadline=None)
 def test_sequences_are_found_whatever_the_order_and_the_cut(without, rows, cut, seed):
     events = [Payment(card, kind, T0 + timedelta(seconds=tenth / 10)) for card, kind, tenth in rows]

@@ -34,9 +34,8 @@ def counting(window):
     into = app.stream("Visitors", Visitors)
     app.sink("Out", into)
     app.aggregate(
-        source, key="page", window=window, into=into,
-        exactly=reducers.distinct("user"), about=reducers.approx_distinct("user"),
-    )  # fmt: skip
+        source, key="page", window=window, into=into, exactly=reducers.distinct("user"), about=reducers.approx_distinct("user")
+    )
     return app
 
 
@@ -45,9 +44,7 @@ def counting(window):
 @settings(max_examples=15, deadline=None)
 def test_few_values_are_counted_exactly_however_windows_merge(window, visits):
     driver = TopologyDriver(counting(window))
-    events = [
-        Visit(page, f"u{user}", T0 + timedelta(seconds=at)) for page, user, at in sorted(visits, key=lambda v: v[2])
-    ]
+    events = [Visit(page, f"u{user}", T0 + timedelta(seconds=at)) for page, user, at in sorted(visits, key=lambda v: v[2])]
     for place in range(0, len(events), 7):
         driver.batch({"Visits": events[place : place + 7]})
     driver.finish()
@@ -66,10 +63,21 @@ def test_many_values_are_counted_to_some_percent_in_little_space():
     assert len(both) < 4200
 
 
-@pytest.mark.parametrize("equals", [
-    (0.0, -0.0), (Decimal("1.0"), Decimal("1.00"), Decimal(1)), (Decimal(0), Decimal("0E+3")), (b"ab", b"ab"), (True, True),
-    (T0, T0.astimezone(tz=None)), (None, None), (7, 7), ("", ""), (b"", b""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "equals",
+    [
+        (0.0, -0.0),
+        (Decimal("1.0"), Decimal("1.00"), Decimal(1)),
+        (Decimal(0), Decimal("0E+3")),
+        (b"ab", b"ab"),
+        (True, True),
+        (T0, T0.astimezone(tz=None)),
+        (None, None),
+        (7, 7),
+        ("", ""),
+        (b"", b""),
+    ],
+)
 def test_equal_values_are_one(equals):
     reducer, state = reducers.approx_distinct("user"), b""
     for value in equals:

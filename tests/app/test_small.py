@@ -15,9 +15,17 @@ from penstock.errors import ConfigurationError
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("250 ms", 0.25), ("10s", 10), ("1.5 hours", 5400), ("2 minutes", 120), ("7", 7), (3, 3), ("1 day", 86400),
-     (timedelta(minutes=1), 60)],
-)  # fmt: skip
+    [
+        ("250 ms", 0.25),
+        ("10s", 10),
+        ("1.5 hours", 5400),
+        ("2 minutes", 120),
+        ("7", 7),
+        (3, 3),
+        ("1 day", 86400),
+        (timedelta(minutes=1), 60),
+    ],
+)
 def test_durations_are_read(text, expected):
     assert seconds(text) == pytest.approx(expected)
 
@@ -45,8 +53,25 @@ def test_parameters_have_the_type_of_their_default():
 
 def test_the_public_names_are_these():
     assert set(penstock.__all__) == {
-        "App", "Count", "Emission", "Event", "Global", "PenstockError", "ProcessingElement", "Session", "Sink", "Sliding", "Source",
+        "App",
+        "Count",
+        "Emission",
+        "Event",
+        "Global",
+        "PenstockError",
+        "ProcessingElement",
+        "Session",
+        "Sink",
+        "Sliding",
+        "Source",
         "States",
-        "Stream", "Topology", "Tumbling", "Window",
-        "__version__", "reducers", "run", "shared", "watch",
-    }  # fmt: skip
+        "Stream",
+        "Topology",
+        "Tumbling",
+        "Window",
+        "__version__",
+        "reducers",
+        "run",
+        "shared",
+        "watch",
+    }

@@ -7,14 +7,7 @@ import pytest
 from penstock import App, Event, ProcessingElement
 from penstock.app.drawing import mermaid
 from penstock.app.picture import svg
-from penstock.errors import (
-    ConfigurationError,
-    CyclicTopologyError,
-    EventSchemaError,
-    PenstockError,
-    StateError,
-    TopologyError,
-)
+from penstock.errors import ConfigurationError, CyclicTopologyError, EventSchemaError, PenstockError, StateError, TopologyError
 from penstock.kinds.coding import json_schema
 
 
@@ -293,12 +286,17 @@ def test_a_topology_is_drawn_without_being_run():
 def test_a_topology_is_plain_data():
     data = diamond().to_json()
     assert data["elements"][0] == {
-        "name": "a", "dialect": "event", "key": ["text"], "inputs": ["Words"], "emits": ["Left"], "stage": 1,
-        "every_s": None, "expires_s": None, "timers": "processing",
-    }  # fmt: skip
-    assert data["streams"][0] == {
-        "name": "Words", "event": "Word", "fields": {"text": "str", "size": "int"}, "source": True,
-    }  # fmt: skip
+        "name": "a",
+        "dialect": "event",
+        "key": ["text"],
+        "inputs": ["Words"],
+        "emits": ["Left"],
+        "stage": 1,
+        "every_s": None,
+        "expires_s": None,
+        "timers": "processing",
+    }
+    assert data["streams"][0] == {"name": "Words", "event": "Word", "fields": {"text": "str", "size": "int"}, "source": True}
 
 
 def test_a_value_without_a_type_is_no_state():

@@ -92,21 +92,22 @@ def by_brute_force(window, bids):
             for part in parts:
                 sessions[item, part[0].at, part[-1].at + timedelta(microseconds=window.gap_us)] = part
         found = sessions
-    return sorted(
-        (item, len(own), sum(bid.price for bid in own), start, end) for (item, start, end), own in found.items()
-    )
+    return sorted((item, len(own), sum(bid.price for bid in own), start, end) for (item, start, end), own in found.items())
 
 
 def results(driver):
     return sorted((s.item, s.bids, s.total, s.start, s.end) for s in driver.output("Out"))
 
 
-bids = st.builds(
-    Bid, item=st.integers(0, 2), price=st.integers(1, 99), at=st.integers(0, 60_000).map(lambda ms: at(ms / 1000))
-)
+bids = st.builds(Bid, item=st.integers(0, 2), price=st.integers(1, 99), at=st.integers(0, 60_000).map(lambda ms: at(ms / 1000)))
 WINDOWS = [
-    Tumbling("10 s"), Sliding("10 s", "2 s"), Sliding("9 s", "4 s"), Sliding("6 s", "2 s"), Session("3 s"), Session("500 ms"),
-]  # fmt: skip
+    Tumbling("10 s"),
+    Sliding("10 s", "2 s"),
+    Sliding("9 s", "4 s"),
+    Sliding("6 s", "2 s"),
+    Session("3 s"),
+    Session("500 ms"),
+]
 
 
 @pytest.mark.parametrize("merges", [True, False])
@@ -472,12 +473,23 @@ def summaries(window, results="final"):
     into = app.stream("Summaries", Summary)
     app.sink("Out", into)
     app.aggregate(
-        source, key="item", window=window, into=into, results=results, bids=reducers.count(), total=reducers.sum("price"),
-        mean=reducers.mean("price"), least=reducers.min("price"), most=reducers.max("price"), opening=reducers.first("price"),
-        closing=reducers.last("price"), best=reducers.top(2, by="price"), prices=reducers.distinct("price"),
+        source,
+        key="item",
+        window=window,
+        into=into,
+        results=results,
+        bids=reducers.count(),
+        total=reducers.sum("price"),
+        mean=reducers.mean("price"),
+        least=reducers.min("price"),
+        most=reducers.max("price"),
+        opening=reducers.first("price"),
+        closing=reducers.last("price"),
+        best=reducers.top(2, by="price"),
+        prices=reducers.distinct("price"),
         all=reducers.collect("price"),
         product=reducers.fold(1, lambda state, bid: state * bid.price % 1009, lambda one, two: one * two % 1009),
-    )  # fmt: skip
+    )
     return app
 
 
@@ -503,9 +515,20 @@ def test_reducers_are_what_their_names_say_in_whatever_order(window, events, see
         for price in prices:
             product = product * price % 1009
         assert summary == Summary(
-            item, start, len(own), sum(prices), pytest.approx(statistics.mean(prices)), min(prices), max(prices), prices[0],
-            prices[-1], sorted(own, key=lambda bid: -bid.price)[:2], len(set(prices)), prices, product,
-        )  # fmt: skip
+            item,
+            start,
+            len(own),
+            sum(prices),
+            pytest.approx(statistics.mean(prices)),
+            min(prices),
+            max(prices),
+            prices[0],
+            prices[-1],
+            sorted(own, key=lambda bid: -bid.price)[:2],
+            len(set(prices)),
+            prices,
+            product,
+        )
 
 
 def test_updates_come_in_each_batch_and_finals_at_the_end():
@@ -550,9 +573,7 @@ def test_a_silent_source_holds_the_watermark_back_unless_it_is_idle():
         few = app.stream("Few", Few)
         app.sink("Out", few)
         for source in (one, other):
-            app.aggregate(
-                source, key="item", window=Tumbling("10 s"), into=few, bids=reducers.count(), name=source.name
-            )
+            app.aggregate(source, key="item", window=Tumbling("10 s"), into=few, bids=reducers.count(), name=source.name)
         driver = TopologyDriver(app, dead_letters=True)
         driver.batch({"One": [Bid(1, 1, at(1))], "Other": [Bid(2, 1, at(2))]})
         driver.advance(20)
@@ -657,9 +678,7 @@ def test_events_in_order_give_the_same_whatever_the_delivery_and_the_cut(events,
             spans[item, (bid.at - T0) // timedelta(seconds=10)].append(bid.price)
         wanted += [Trace(item, [bid.price for bid in run]) for run in runs if run]
     assert sorted(plain.output("Out"), key=repr) == sorted(wanted, key=repr)
-    assert sorted(windowed.output("Out"), key=repr) == sorted(
-        (Trace(k[0], prices) for k, prices in spans.items()), key=repr
-    )
+    assert sorted(windowed.output("Out"), key=repr) == sorted((Trace(k[0], prices) for k, prices in spans.items()), key=repr)
 
 
 def test_an_event_that_fails_in_order_is_a_dead_letter_and_the_others_go_on():
@@ -701,9 +720,7 @@ def test_an_instance_is_forgotten_once_its_windows_have_closed():
     sizes = []
     for second in range(0, 300, 3):
         driver.batch({"Bids": [Bid(1000 * second + n, 1, at(second)) for n in range(20)]})
-        sizes.append(
-            sum(len(content) for store in driver._committed.stores.values() for content in store._content.values())
-        )
+        sizes.append(sum(len(content) for store in driver._committed.stores.values() for content in store._content.values()))
     assert max(sizes[50:]) <= 1.2 * max(sizes[:50])
     assert len(driver.output("Out")) > 1900
 
@@ -764,9 +781,7 @@ def test_an_event_that_misses_some_of_its_windows_is_counted_once(merges):
     driver.batch({"Bids": [Bid(1, 1, at(37))]})
     driver.batch()  # the watermark is 32
     driver.batch({"Bids": [Bid(1, 1, at(second)) for second in range(45)]})
-    missed = [
-        sum(start + 20 <= 32 for start in range(-20, 45, 5) if start <= second < start + 20) for second in range(45)
-    ]
+    missed = [sum(start + 20 <= 32 for start in range(-20, 45, 5) if start <= second < start + 20) for second in range(45)]
     tally = driver.elements["Sum"]
     assert (tally.late, tally.late_in_part) == (missed.count(4), sum(map(missed.count, (1, 2, 3))))
     assert len(driver.dead_letters) == tally.late > 0 < tally.late_in_part

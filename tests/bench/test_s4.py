@@ -153,22 +153,42 @@ def test_a_ledger_is_read_as_it_grows(tmp_path):
 
 
 def cell(kind, nodes, rate, throughput, **more):
-    load = {"processor": 0.4, "memory": 5e8, "peak": 6e8, "written_bytes": 1e4, "received_bytes": 1e5, "received_packets": 90.0,
-            "sent_bytes": 1e5, "sent_packets": 80.0}  # fmt: skip
+    load = {
+        "processor": 0.4,
+        "memory": 5e8,
+        "peak": 6e8,
+        "written_bytes": 1e4,
+        "received_bytes": 1e5,
+        "received_packets": 90.0,
+        "sent_bytes": 1e5,
+        "sent_packets": 80.0,
+    }
     usage = {f"node-{n + 1}": load for n in range(nodes)}
     return {
-        "kind": kind, "name": f"{kind}{nodes}{rate}{throughput}", "nodes": nodes, "keys": 8, "rate": rate, "events": 1000, "lost": 0,
-        "duplicated": 0, "processed": 250, "expected": 250, "throughput": throughput, "seconds": 20.0, "repetition": 1, "trial": False,
-        "latency": {"p95": 1.5}, "notes": [], "usage": usage, **more,
-    }  # fmt: skip
+        "kind": kind,
+        "name": f"{kind}{nodes}{rate}{throughput}",
+        "nodes": nodes,
+        "keys": 8,
+        "rate": rate,
+        "events": 1000,
+        "lost": 0,
+        "duplicated": 0,
+        "processed": 250,
+        "expected": 250,
+        "throughput": throughput,
+        "seconds": 20.0,
+        "repetition": 1,
+        "trial": False,
+        "latency": {"p95": 1.5},
+        "notes": [],
+        "usage": usage,
+        **more,
+    }
 
 
 def test_the_report_stands_alone_and_says_what_it_means(tmp_path):
     cells = [cell("grid", nodes, None, 1000.0 * nodes**0.9) for nodes in (1, 2, 3)]
-    cells += [
-        cell("resources", 2, 500, 500.0),
-        {"kind": "grid", "name": "broken", "trial": False, "error": "no broker"},
-    ]
+    cells += [cell("resources", 2, 500, 500.0), {"kind": "grid", "name": "broken", "trial": False, "error": "no broker"}]
     cells += [cell("grid", 2, rate, rate, trial=True, latency={"max": rate / 100}) for rate in (1200.0, 1600.0)]
     fault = {"kill": "1 of 2", "recovery_seconds": 7.0, "struck": 10.0, "course": [[1, 100], [12, 500], [20, 1000]]}
     speeds = {f"throughput_{when}": 500.0 for when in ("before", "during", "after")}
@@ -190,18 +210,12 @@ def test_the_report_stands_alone_and_says_what_it_means(tmp_path):
     assert "http" not in page.replace("http-equiv", "").replace("data:image", "")
     table = pq.read_table(tmp_path / "cells.parquet")
     assert table.num_rows == len(cells)
-    assert {"kind", "nodes", "keys", "rate", "events", "lost", "duplicated", "throughput", "seconds"} <= set(
-        table.column_names
-    )
+    assert {"kind", "nodes", "keys", "rate", "events", "lost", "duplicated", "throughput", "seconds"} <= set(table.column_names)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [
-        (["--cpu", "0"], ["--cpu"]),
-        (["--output", "/proc/nowhere"], ["/proc/nowhere", "--output"]),
-        (["--medium"], ["--medium"]),
-    ],
+    [(["--cpu", "0"], ["--cpu"]), (["--output", "/proc/nowhere"], ["/proc/nowhere", "--output"]), (["--medium"], ["--medium"])],
 )
 def test_wrong_use_is_one_sentence(arguments, words, capsys):
     with pytest.raises(SystemExit) as end:
@@ -215,11 +229,7 @@ def test_wrong_use_is_one_sentence(arguments, words, capsys):
 @pytest.mark.servers
 def test_a_given_cluster_is_measured_and_the_rest_is_left_out(tmp_path):
     said: list[str] = []
-    cells = [
-        Cell("grid", 1, 2, 400, 800),
-        Cell("faults", 1, 2, 400, 800, kill="driver"),
-        Cell("grid", 1, 8, None, 1500),
-    ]
+    cells = [Cell("grid", 1, 2, 400, 800), Cell("faults", 1, 2, 400, 800, kill="driver"), Cell("grid", 1, 8, None, 1500)]
     given = {"cpu": None, "memory": 1536, "isolated": None, "command": "penstock bench s4", "say": said.append}
     with Cluster(nodes=1, directory=tmp_path / "cluster", memory=1536) as cluster:
         assert campaign(cells, [], tmp_path / "s4", master=cluster.master, **given) == 0, said

@@ -62,9 +62,7 @@ def test_constraints_and_capacities_from_flags_and_file(capsys, directory):
 
 
 def test_bandwidths_from_the_file(capsys, directory):
-    (directory / "slow.json").write_text(
-        json.dumps({**GRAPH, "resources": {"x": 1, "y": 1}, "bandwidths": [["x", "y", 0.01]]})
-    )
+    (directory / "slow.json").write_text(json.dumps({**GRAPH, "resources": {"x": 1, "y": 1}, "bandwidths": [["x", "y", 0.01]]}))
     answer = json.loads(said(capsys, "slow.json", "--json"))
     assert len(set(answer["assignment"].values())) == 1
 

@@ -68,10 +68,7 @@ def test_an_application_without_a_sink_is_refused(app, capsys):
         (["good.py", "--source", "Words=jsonl:nowhere"], ["nowhere does not exist", "create the directory"]),
         (["good.py", "--source", "Words=ftp:input"], ["no known scheme", "jsonl:..."]),
         (["good.py", "--source", "Words=jsonl:input?rows=3"], ["no option 'rows'", "max_files"]),
-        (
-            ["good.py", "--source", "Words=jsonl:input?max_files=0"],
-            ["max_files=0 must be a whole number greater than zero"],
-        ),
+        (["good.py", "--source", "Words=jsonl:input?max_files=0"], ["max_files=0 must be a whole number greater than zero"]),
         (["good.py", "--source", "Words"], ["write NAME=VALUE"]),
         (["good.py", "--source", "Wrods=jsonl:input"], ["there is no Wrods", "has Words"]),
         (["good.py", WORDS, "--sink", "Edn=jsonl:out"], ["there is no Edn", "has End"]),
@@ -226,11 +223,18 @@ def test_another_end_of_the_input_is_refused_with_those_that_there_are(app, caps
     assert "--until-idle=pause" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", [
-    ["status", "--runs", "{}"], ["ui", "{}/x", "--save", "x.html"], ["letters", "{}/x"], ["observe", "{}/x"],
-    ["run", "good.py", "--source", "Words=jsonl:input", "--runs", "{}"], ["run", "good.py", "--source", "Words=jsonl:{}/in"],
-    ["run", "good.py", "--source", "Words=jsonl:input", "--sink", "End=jsonl:{}/out"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["status", "--runs", "{}"],
+        ["ui", "{}/x", "--save", "x.html"],
+        ["letters", "{}/x"],
+        ["observe", "{}/x"],
+        ["run", "good.py", "--source", "Words=jsonl:input", "--runs", "{}"],
+        ["run", "good.py", "--source", "Words=jsonl:{}/in"],
+        ["run", "good.py", "--source", "Words=jsonl:input", "--sink", "End=jsonl:{}/out"],
+    ],
+)
 def test_a_store_that_is_away_is_said_by_every_verb(app, capsys, monkeypatch, verb):
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}.items():
         monkeypatch.setenv(name, value)

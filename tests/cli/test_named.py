@@ -9,8 +9,7 @@ from penstock.secret import conf_of
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
-    [("mine", "runs/mine"), ("runs/mine", "runs/mine"), ("other", "other"), ("log.json", "log.json")],
+    ("given", "wanted"), [("mine", "runs/mine"), ("runs/mine", "runs/mine"), ("other", "other"), ("log.json", "log.json")]
 )
 def test_a_run_is_named_or_its_directory_is(tmp_path, monkeypatch, given, wanted):
     (tmp_path / "runs" / "mine").mkdir(parents=True)
@@ -25,12 +24,12 @@ def test_secrets_of_spark_and_of_applications_are_named(tmp_path, monkeypatch):
     (tmp_path / "secret").write_text("hush\n")
     monkeypatch.setenv("WORD", "quiet")
     given = {
-        "spark.ssl.keyPassword": f"file:{tmp_path}/secret", "spark.eventLog.dir": "file:/var/log", "spark.x": "env:WORD",
+        "spark.ssl.keyPassword": f"file:{tmp_path}/secret",
+        "spark.eventLog.dir": "file:/var/log",
+        "spark.x": "env:WORD",
         "spark.ssl.keyStore": "file:/etc/keys",
-    }  # fmt: skip
-    assert conf_of(given) == {
-        **given, "spark.ssl.keyPassword": "hush", "spark.x": "quiet",
-    }  # fmt: skip
+    }
+    assert conf_of(given) == {**given, "spark.ssl.keyPassword": "hush", "spark.x": "quiet"}
     assert Parameter("password", "", "", ()).read("env:WORD") == "quiet"
     assert Parameter("path", "", "", ()).read("env:WORD") == "env:WORD"
     with pytest.raises(ConfigurationError, match="there is no variable NOWHERE"):

@@ -92,8 +92,11 @@ def test_a_sweep_runs_on_spark(capsys):
     here = json.loads(said(capsys, *arguments, "--json"))
     on_spark = subprocess.run(
         [sys.executable, "-m", "penstock", *arguments, "--master", "local[2]", "--json"],
-        capture_output=True, text=True, check=True, timeout=200,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
     for remote, local in zip(json.loads(on_spark.stdout), here, strict=True):
         assert remote == pytest.approx(local)
 
@@ -142,10 +145,7 @@ def test_wrong_input_is_one_sentence(capsys, arguments, words):
         ("[server", "is not TOML"),
         ("[sever]\nx = 1\n", "give one of the tables"),
         ("[server]\nspeed = 1\n", "[server] may have arrival_rate"),
-        (
-            '[server]\narrival_rate = "fast"\nservice_rate = 1\nbatch_size = 1\ntimer_rate = 0\n',
-            "arrival_rate is 'fast'",
-        ),
+        ('[server]\narrival_rate = "fast"\nservice_rate = 1\nbatch_size = 1\ntimer_rate = 0\n', "arrival_rate is 'fast'"),
         ("[micro_batch]\nfixed = 1\n", "lacks arrival_rate"),
     ],
 )

@@ -88,10 +88,7 @@ def test_an_asynchronous_producer_too(adapter):
         stop = threading.Event()
         killer = threading.Thread(target=restarts, args=(adapter, stop), daemon=True)
         killer.start()
-        async with (
-            AsyncClient(adapter.url) as client,
-            client.producer("Words", batch_size=50, id_field="text") as producer,
-        ):
+        async with AsyncClient(adapter.url) as client, client.producer("Words", batch_size=50, id_field="text") as producer:
             for number in range(3000):
                 await producer.put({"text": str(number)})
                 if number % 20 == 0:

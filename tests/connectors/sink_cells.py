@@ -1,4 +1,6 @@
-"""What results and tables have been found to be, and what becomes of them at each sink; docs/how-to/sources-and-sinks.md has the table."""
+"""What results and tables have been found to be, and what becomes of them at each sink; docs/how-to/sources-and-sinks.md has
+the table.
+"""
 
 import math
 import sqlite3
@@ -43,9 +45,15 @@ VALUES = {
 }
 """Results, and the sink's key."""
 TABLES = (
-    "a column of another type", "a column more, never null", "a column never null, for what may be", "a generated column",
-    "a constraint", "a trigger that refuses", "a view", "no unique key to upsert by",
-)  # fmt: skip
+    "a column of another type",
+    "a column more, never null",
+    "a column never null, for what may be",
+    "a generated column",
+    "a constraint",
+    "a trigger that refuses",
+    "a view",
+    "no unique key to upsert by",
+)
 """What a table that is there already may be."""
 DOORS = ("JSON Lines", "Parquet", "SQLite", "PostgreSQL", "Delta", "Iceberg")
 
@@ -71,8 +79,8 @@ EXPECTED = {
     "a view": ("", "", REFUSED, REFUSED, "", ""),
     "no unique key to upsert by": ("", "", REFUSED, REFUSED, "", ""),
 }
-"""By what is tried, for each sink: the result is there as it was, or a dead letter, or a sentence refuses the sink before anything is
-read; of equal keys there is one row. Nothing where there is no such thing."""
+"""By what is tried, for each sink: the result is there as it was, or a dead letter, or a sentence refuses the sink before
+anything is read; of equal keys there is one row. Nothing where there is no such thing."""
 
 
 def outcome(tried, door, directory, postgres=None):
@@ -117,9 +125,12 @@ def _place(door, directory, postgres):
         told = f"catalog.type=sql&catalog.uri=sqlite:///{directory}/lake/catalog.db&catalog.warehouse=file://{directory}/lake"
         return f"iceberg:local/things.out?{told}"
     return {
-        "JSON Lines": f"jsonl:{directory}/out", "Parquet": f"parquet:{directory}/out", "SQLite": f"sqlite:{directory}/out.sqlite",
-        "PostgreSQL": postgres, "Delta": f"delta:{directory}/table",
-    }[door]  # fmt: skip
+        "JSON Lines": f"jsonl:{directory}/out",
+        "Parquet": f"parquet:{directory}/out",
+        "SQLite": f"sqlite:{directory}/out.sqlite",
+        "PostgreSQL": postgres,
+        "Delta": f"delta:{directory}/table",
+    }[door]
 
 
 def _in_sql(tried, run, types):
@@ -160,8 +171,10 @@ def _postgresql(tried, uri, directory):
         for statement in _in_sql(tried, database.execute, types):
             database.execute(statement)
         if tried == "a trigger that refuses":
-            database.execute("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-                             "IF NEW.name = 'bad' THEN RAISE 'no'; END IF; RETURN NEW; END $$")  # fmt: skip
+            database.execute(
+                "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                "IF NEW.name = 'bad' THEN RAISE 'no'; END IF; RETURN NEW; END $$"
+            )
             database.execute('CREATE TRIGGER no BEFORE INSERT ON "Out" FOR EACH ROW EXECUTE FUNCTION no()')
 
 

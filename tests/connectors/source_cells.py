@@ -1,4 +1,6 @@
-"""What files and tables have been found to hold, and what becomes of it at each door; docs/how-to/sources-and-sinks.md has the table."""
+"""What files and tables have been found to hold, and what becomes of it at each door; docs/how-to/sources-and-sinks.md has the
+table.
+"""
 
 import codecs
 import gzip
@@ -45,16 +47,7 @@ SHAPES = {
 """Columns, however they are written."""
 FORMS = ("another encoding", "a mark at the beginning", "packed and cut short", "nothing at all")
 """What becomes of the bytes of a file."""
-DOORS = (
-    "CSV",
-    "Parquet",
-    "JSON",
-    "Delta",
-    "CSV, looked up",
-    "JSON, looked up",
-    "Parquet, looked up",
-    "SQLite, looked up",
-)
+DOORS = ("CSV", "Parquet", "JSON", "Delta", "CSV, looked up", "JSON, looked up", "Parquet, looked up", "SQLite, looked up")
 
 EXACT, NONE, LETTERS, REFUSED, NO_ROWS = "exact", "`None`", "dead letters", "refused", "no rows"
 EXPECTED = {
@@ -72,8 +65,10 @@ EXPECTED = {
     "packed and cut short": (REFUSED, REFUSED, "", REFUSED, REFUSED, "", REFUSED, REFUSED),
     "nothing at all": (NO_ROWS, REFUSED, NO_ROWS, "", REFUSED, NO_ROWS, REFUSED, REFUSED),
 }
-"""By what is tried, for each door: every row that is there as it is, or with `None`, or a dead letter, or what a sentence refuses; where
-the first file of a source is refused at the start, later ones make dead letters. Nothing where there is no such thing."""
+"""By what is tried, for each door: every row that is there as it is, or with `None`, or a dead letter, or what a sentence
+refuses; where the first file of a source is refused at the start, later ones make dead letters. Nothing where there is no such
+thing.
+"""
 
 
 def outcome(tried, door, directory):

@@ -22,10 +22,14 @@ class Ticked(Event):
 
 @pytest.fixture(
     params=[
-        "generator:constant?rate=10", "generator:poisson?rate=10", "generator:bursty?rate=10", "generator:constant?rate=10&count=50",
-        "generator:recorded?times={}/times.txt", "replay:{}/r.parquet?time=t",
+        "generator:constant?rate=10",
+        "generator:poisson?rate=10",
+        "generator:bursty?rate=10",
+        "generator:constant?rate=10&count=50",
+        "generator:recorded?times={}/times.txt",
+        "replay:{}/r.parquet?time=t",
     ]
-)  # fmt: skip
+)
 def bound(request, tmp_path):
     pq.write_table(pa.table({"n": list(range(100)), "t": [float(n) for n in range(100)]}), tmp_path / "r.parquet")
     (tmp_path / "times.txt").write_text("\n".join(map(str, range(100))))

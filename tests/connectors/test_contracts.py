@@ -56,9 +56,15 @@ class Visit(Event, rename={"is_new": "isNew", "how_long": "howLong"}, tag=True, 
 
 MOMENT = datetime(2026, 11, 25, 12, 0, 0, 1)
 VISIT = Visit(
-    name="a", number=1, is_new=True, how_long=timedelta(days=-1, microseconds=500_000), local=MOMENT, host=Person("Ada"),
-    guests=[Person("Bo"), Person()], by_room={"x": Person("Cy"), "y": None},
-)  # fmt: skip
+    name="a",
+    number=1,
+    is_new=True,
+    how_long=timedelta(days=-1, microseconds=500_000),
+    local=MOMENT,
+    host=Person("Ada"),
+    guests=[Person("Bo"), Person()],
+    by_room={"x": Person("Cy"), "y": None},
+)
 
 
 class OurSink(SinkContract):
@@ -173,9 +179,7 @@ class TestIcebergInPostgresql(OurSink):
 
     def connect(self, directory):
         (directory / "lake").mkdir(exist_ok=True)
-        return (
-            f"iceberg:{self.name}/results.samples?catalog.uri={self.uri}&catalog.warehouse=file://{directory / 'lake'}"
-        )
+        return f"iceberg:{self.name}/results.samples?catalog.uri={self.uri}&catalog.warehouse=file://{directory / 'lake'}"
 
 
 class TestLogAsSource(SourceContract):
@@ -247,8 +251,7 @@ def registered(monkeypatch):
     """As if a package with these entry points were installed."""
     rows = {"sources": ("fixed", "FIXED"), "sinks": ("mirrored", "MIRRORED")}
     entries = {
-        side: {scheme: EntryPoint(scheme, f"{__name__}:{name}", f"penstock.{side}")}
-        for side, (scheme, name) in rows.items()
+        side: {scheme: EntryPoint(scheme, f"{__name__}:{name}", f"penstock.{side}")} for side, (scheme, name) in rows.items()
     }
     monkeypatch.setattr(registry, "_registered", lambda side: entries[side])
 
@@ -293,12 +296,17 @@ def test_every_row_leads_to_a_connector_of_its_scheme():
     [
         ("jsonl:in?max_files=3", "jsonl", "in", {"max_files": "3"}),
         ("jsonl:wh?t/is", "jsonl", "wh?t/is", {}),
-        ("kafka:h:9092,g:9092/t?header.x-id=a&kafka.client.id=b", "kafka", "h:9092,g:9092/t", {"header.x-id": "a", "kafka.client.id": "b"}),
+        (
+            "kafka:h:9092,g:9092/t?header.x-id=a&kafka.client.id=b",
+            "kafka",
+            "h:9092,g:9092/t",
+            {"header.x-id": "a", "kafka.client.id": "b"},
+        ),
         ("postgresql://me:secret@host/db?table=t", "postgresql", "//me:secret@host/db", {"table": "t"}),
         ("/a/b:c.jsonl", "", "/a/b:c.jsonl", {}),
         ("in?put?max_files=1", "", "in?put", {"max_files": "1"}),
     ],
-)  # fmt: skip
+)
 def test_uris_are_divided(text, scheme, place, options):
     uri = Uri.parse(text)
     assert (uri.scheme, uri.place, uri.options) == (scheme, place, options)

@@ -54,12 +54,25 @@ class Everything(Event):
 
 EVERYTHING = [
     Everything(
-        f"a{number}", True, -(2**63), 0.1, b"\x00\xff", datetime(2026, 1, 2, 3, 4, 5, 6, UTC), date(1969, 12, 31), time(23, 59),
-        timedelta(days=-1, microseconds=number), Decimal("-1.000000000000000001"), UUID(int=7), Colour.RED,
-        Inner("ü", [1, 2]), {"x": 1}, None if number else 5, timedelta(0) if number else None,
+        f"a{number}",
+        True,
+        -(2**63),
+        0.1,
+        b"\x00\xff",
+        datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+        date(1969, 12, 31),
+        time(23, 59),
+        timedelta(days=-1, microseconds=number),
+        Decimal("-1.000000000000000001"),
+        UUID(int=7),
+        Colour.RED,
+        Inner("ü", [1, 2]),
+        {"x": 1},
+        None if number else 5,
+        timedelta(0) if number else None,
     )
     for number in range(3)
-]  # fmt: skip
+]
 
 
 def bound(directory, event_type=Sample, key=(), options="", at="table"):
@@ -215,9 +228,7 @@ def refusing(tmp_path, events, key=()):
         sink.deliver("main", 0, staged(sink, events))
     lines = [line for path in (tmp_path / "letters").iterdir() for line in path.read_text().splitlines()]
     assert sink.reached("main") == 0
-    return {one["event"]["name"]: one["error"] for one in map(json.loads, lines)}, sorted(
-        row.name for row in sink.read()
-    )
+    return {one["event"]["name"]: one["error"] for one in map(json.loads, lines)}, sorted(row.name for row in sink.read())
 
 
 @pytest.mark.parametrize("key", [(), ("name",)])
@@ -246,11 +257,7 @@ UNFIT = {
         (),
         "its columns are mapped to other names",
     ),
-    "append-only": (
-        {"configuration": {"delta.appendOnly": "true"}},
-        ("name",),
-        "it is append-only, and the sink has a key",
-    ),
+    "append-only": ({"configuration": {"delta.appendOnly": "true"}}, ("name",), "it is append-only, and the sink has a key"),
     "never null": ({"never_null": "city"}, (), "column city is never null, and the field may be"),
 }
 
@@ -279,10 +286,7 @@ def mapped(place, schema):
             action["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
             columns = json.loads(action["metaData"]["schemaString"])
             for number, field in enumerate(columns["fields"], 1):
-                field["metadata"] = {
-                    "delta.columnMapping.id": number,
-                    "delta.columnMapping.physicalName": f"col-{number}",
-                }
+                field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
             action["metaData"]["schemaString"] = json.dumps(columns)
         if "protocol" in action:
             action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}

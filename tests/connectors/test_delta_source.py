@@ -112,9 +112,7 @@ def test_what_takes_rows_back_is_refused_or_passed_over(tmp_path, change):
     assert strict.end(0.0) == lax.end(0.0) == 2
     change(DeltaTable(tmp_path / "table"))
     write(tmp_path, "c")
-    with pytest.raises(
-        SourceError, match=r"deletes or rewrites rows in version 1 .*; events|events cannot be taken back"
-    ):
+    with pytest.raises(SourceError, match=r"deletes or rewrites rows in version 1 .*; events|events cannot be taken back"):
         strict.end(0.0)
     assert lax.end(0.0) == 3
     assert names(lax, 2) == ["c"]
@@ -213,10 +211,7 @@ def test_columns_of_partitions_and_columns_that_came_later(tmp_path):
     write_deltalake(at, rows("b", floor=3, other=["x"]), mode="append", schema_mode="merge")
     for each in (table, sequence(tmp_path, event_type=Placed)):
         events = [msgspec.json.decode(row, type=Placed) for row in each.read(0, each.end(0.0), 0.0).payloads]
-        assert events == [
-            Placed("a", 1, "a b/ü%", date(2026, 1, 2)),
-            Placed("b", 1, "a b/ü%", date(2026, 1, 2), 3),
-        ]
+        assert events == [Placed("a", 1, "a b/ü%", date(2026, 1, 2)), Placed("b", 1, "a b/ü%", date(2026, 1, 2), 3)]
 
 
 def test_events_of_all_types_come_back(tmp_path):
@@ -230,9 +225,7 @@ def test_events_of_all_types_come_back(tmp_path):
 
 
 def test_what_another_library_has_written(tmp_path):
-    rows = polars.DataFrame(
-        {"name": ["a", "b"], "number": [1, 2]}, schema={"name": polars.String, "number": polars.Int16}
-    )
+    rows = polars.DataFrame({"name": ["a", "b"], "number": [1, 2]}, schema={"name": polars.String, "number": polars.Int16})
     rows.write_delta(tmp_path / "table")
     assert names(sequence(tmp_path)) == ["a", "b"]
 

@@ -83,13 +83,15 @@ def test_of_a_key_the_last_event_of_the_last_batch_stays(tmp_path):
 
 def test_of_several_fields_each_combination_is_a_key(tmp_path):
     sink = claimed(tmp_path, key=("name", "number"))
-    sink.deliver(
-        "main", 0, stage(sink, [Sample("a", 1, "x"), Sample("b", 2, "x"), Sample("a", 2, "x"), Sample("c", 2, "x")])
-    )
+    sink.deliver("main", 0, stage(sink, [Sample("a", 1, "x"), Sample("b", 2, "x"), Sample("a", 2, "x"), Sample("c", 2, "x")]))
     sink.deliver("main", 1, stage(sink, [Sample("a", 1, "y"), Sample("b", 2), Sample("c", 1, "y")]))
     assert sorted((event.name, event.number, event.note) for event in sink.read()) == [
-        ("a", 1, "y"), ("a", 2, "x"), ("b", 2, None), ("c", 1, "y"), ("c", 2, "x")
-    ]  # fmt: skip
+        ("a", 1, "y"),
+        ("a", 2, "x"),
+        ("b", 2, None),
+        ("c", 1, "y"),
+        ("c", 2, "x"),
+    ]
 
 
 @pytest.mark.parametrize("key", [(), ("name",)])
@@ -157,9 +159,11 @@ def test_files_are_on_disk_before_the_catalog_names_them(tmp_path, monkeypatch):
 
 def test_a_table_that_was_there_is_taken_if_it_fits(tmp_path):
     schema = Schema(
-        NestedField(1, "added", StringType()), NestedField(2, "name", StringType(), required=True),
-        NestedField(3, "number", LongType()), NestedField(4, "note", StringType()),
-    )  # fmt: skip
+        NestedField(1, "added", StringType()),
+        NestedField(2, "name", StringType(), required=True),
+        NestedField(3, "number", LongType()),
+        NestedField(4, "note", StringType()),
+    )
     made = catalog(tmp_path)
     made.create_namespace("results")
     spec = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=BucketTransform(4), name="bucket"))
@@ -178,7 +182,7 @@ def test_a_table_that_was_there_is_taken_if_it_fits(tmp_path):
         ([("name", pa.string(), True), ("number", pa.int64(), True), ("note", pa.string(), False)], "note is never null"),
         ([*((f.name, f.type, True) for f in Codec(Sample).schema), ("added", pa.int32(), False)], "added is never null"),
     ],
-)  # fmt: skip
+)
 def test_a_table_that_does_not_fit_is_refused(tmp_path, columns, said):
     made = catalog(tmp_path)
     made.create_namespace("results")
@@ -221,9 +225,11 @@ def test_a_catalog_that_cannot_be_used_is_one_sentence(tmp_path):
 def test_a_table_in_a_store_is_written(s3, tmp_path):
     warehouse = f"{s3.uri.replace('s3a://', 's3://')}/{tmp_path.name}"
     given = {
-        "uri": f"sqlite:///{tmp_path / 'lake.sqlite'}", "warehouse": warehouse,
-        "s3.endpoint": s3.environment["AWS_ENDPOINT_URL"], "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
-    }  # fmt: skip
+        "uri": f"sqlite:///{tmp_path / 'lake.sqlite'}",
+        "warehouse": warehouse,
+        "s3.endpoint": s3.environment["AWS_ENDPOINT_URL"],
+        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+    }
     uri = "iceberg:lake/results.samples?" + "&".join(f"catalog.{name}={value}" for name, value in given.items())
     sink = bind_sinks([Sink("Out", Stream("Samples", Sample), uri, ("name",))], {}, tmp_path / "output")["Out"]
     sink.claim("run-1", ())

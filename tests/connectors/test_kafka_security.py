@@ -67,11 +67,7 @@ def test_who_does_not_is_told_why(secure, listener, options, said, monkeypatch):
 @pytest.mark.parametrize(
     ("allowed", "bind", "said"),
     [
-        (
-            (),
-            "source",
-            r"refuses us \(.*Topic authorization failed\); have its owner allow the user to describe the topic",
-        ),
+        ((), "source", r"refuses us \(.*Topic authorization failed\); have its owner allow the user to describe the topic"),
         (
             ("WRITE",),
             "source",
@@ -121,9 +117,7 @@ def test_a_right_that_is_taken_in_mid_run_is_named(secure):
     courier.send("main", 0, messages)
     ends = {partition: end for partition, (_, end) in topic.bounds().items()}
     assert topic.count({}, ends) == 1  # although carol may read as no group
-    with pytest.raises(
-        SinkError, match=r"does not take a transaction \(.*\); have its owner allow .* begin with penstock/\."
-    ):
+    with pytest.raises(SinkError, match=r"does not take a transaction \(.*\); have its owner allow .* begin with penstock/\."):
         Transactions(topic, "Out", "run", "run").prepare("main")
     secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
     transactions = Transactions(topic, "Out", "run", "run")
@@ -152,10 +146,7 @@ def test_a_right_that_is_taken_in_mid_run_is_named(secure):
         ("kafka.ssl.keystore.password=hush", "kafka.ssl.certificate.location"),
         ("kafka.security.protocol=SASL_SSL", "and is missing"),
         ("kafka.enable.ssl.certificate.verification=false", "kafka.ssl.ca.location"),
-        (
-            "kafka.sasl.mechanism=GSSAPI",
-            "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, and is GSSAPI",
-        ),
+        ("kafka.sasl.mechanism=GSSAPI", "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, and is GSSAPI"),
     ],
 )
 def test_what_is_not_for_both_clients_or_not_for_eyes_is_refused(options, said):
@@ -223,10 +214,13 @@ def test_the_password_of_a_key_that_has_none_is_left_out(tmp_path):
 def test_tokens_for_java(tmp_path):
     (tmp_path / "ca").write_text("line\nline\n")
     settings = {
-        "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.client.id": "alice", "sasl.oauthbearer.client.secret": "env:SECRET",
-        "sasl.oauthbearer.token.endpoint.url": "https://who", "https.ca.location": str(tmp_path / "ca"),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.id": "alice",
+        "sasl.oauthbearer.client.secret": "env:SECRET",
+        "sasl.oauthbearer.token.endpoint.url": "https://who",
+        "https.ca.location": str(tmp_path / "ca"),
         "sasl.oauthbearer.scope": "kafka",
-    }  # fmt: skip
+    }
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SECRET", "hush")
         java = security.for_java(settings)
@@ -236,9 +230,10 @@ def test_tokens_for_java(tmp_path):
         'ssl.truststore.certificates="line\\nline\\n";'
     )
     assert java == {
-        "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "https://who",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://who",
         "sasl.login.callback.handler.class": security.HANDLER,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""What a database refuses for what is in a row is a dead letter, once; the rest goes in. And tables that could not take the events."""
+"""What a database refuses for what is in a row is a dead letter, once; the rest goes in. And tables that could not take the
+events.
+"""
 
 import json
 import sqlite3
@@ -84,9 +86,12 @@ def things(*sizes):
 @pytest.mark.parametrize("key", [(), ("name",)])
 def test_rows_that_a_constraint_refuses_are_dead_letters_and_the_others_go_in(database, tmp_path, key):
     uri, run = database
-    run('CREATE TABLE "Out" (name text PRIMARY KEY, size bigint NOT NULL CHECK (size < 100), real double precision, at text)'
-        if uri.startswith("sqlite") else
-        'CREATE TABLE "Out" (name text PRIMARY KEY, size bigint NOT NULL CHECK (size < 100), real double precision, at timestamptz)')  # fmt: skip
+    run(
+        'CREATE TABLE "Out" (name text PRIMARY KEY, size bigint NOT NULL CHECK (size < 100), real double precision, at text)'
+        if uri.startswith("sqlite")
+        else 'CREATE TABLE "Out" (name text PRIMARY KEY, size bigint NOT NULL CHECK (size < 100), real double precision, at '
+        "timestamptz)"
+    )
     letters = delivered(uri, things(*range(90, 110)), tmp_path, key)
     assert sorted(run('SELECT size FROM "Out"')) == [(size,) for size in range(90, 100)]
     assert [letter["event"]["size"] for letter in letters] == list(range(100, 110))
@@ -101,8 +106,10 @@ def test_rows_that_a_trigger_refuses_are_dead_letters(database, tmp_path):
         run("CREATE TRIGGER no BEFORE INSERT ON \"Out\" WHEN NEW.size = 5 BEGIN SELECT RAISE(ABORT, 'not five'); END")
     else:
         run('CREATE TABLE "Out" (name text, size bigint, real double precision, at timestamptz)')
-        run("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.size = 5 THEN RAISE 'not five'; END IF; "
-            "RETURN NEW; END $$")  # fmt: skip
+        run(
+            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.size = 5 THEN RAISE 'not five'; END IF; "
+            "RETURN NEW; END $$"
+        )
         run('CREATE TRIGGER no BEFORE INSERT ON "Out" FOR EACH ROW EXECUTE FUNCTION no()')
     [letter] = delivered(uri, things(4, 5, 6), tmp_path)
     assert "not five" in letter["error"]
@@ -113,9 +120,7 @@ def test_rows_that_a_trigger_refuses_are_dead_letters(database, tmp_path):
 @pytest.mark.parametrize("key", [(), ("name",)])
 def test_thousands_of_refused_rows_are_found(postgresql, tmp_path, key):
     uri, run = postgresql
-    run(
-        'CREATE TABLE "Out" (name text PRIMARY KEY, size bigint CHECK (size % 2 = 0), real double precision, at timestamptz)'
-    )
+    run('CREATE TABLE "Out" (name text PRIMARY KEY, size bigint CHECK (size % 2 = 0), real double precision, at timestamptz)')
     letters = delivered(uri, things(*range(4_000)), tmp_path, key)
     assert len(letters) == 2_000
     assert run('SELECT count(*) FROM "Out"') == [(2_000,)]
@@ -166,13 +171,29 @@ UNFIT = {
     "rounding": ("name text, price numeric(10,2)", Price, "column price is numeric\\(10,2\\), which rounds"),
     "never null": ("name text, price numeric, more text NOT NULL", Price, "column more is never null, has no default"),
     "always generated": ("name text, price numeric GENERATED ALWAYS AS (1) STORED", Price, "column price is generated"),
-    "an identity": ("name text, size bigint GENERATED ALWAYS AS IDENTITY, real double precision, at timestamptz", Thing, "size is generated always"),
-    "another type": ("name text, size date, real double precision, at timestamptz", Thing, "column size is date and not bigint"),
+    "an identity": (
+        "name text, size bigint GENERATED ALWAYS AS IDENTITY, real double precision, at timestamptz",
+        Thing,
+        "size is generated always",
+    ),
+    "another type": (
+        "name text, size date, real double precision, at timestamptz",
+        Thing,
+        "column size is date and not bigint",
+    ),
     "less exact": ("name text, size bigint, real real, at timestamptz", Thing, "column real is real and not double precision"),
-    "no zone": ("name text, size bigint, real double precision, at timestamp", Thing, "column at is timestamp without time zone and not"),
-    "texts of numbers": ("name text, size bigint, real text, at timestamptz", Thing, "column real is text and not double precision"),
+    "no zone": (
+        "name text, size bigint, real double precision, at timestamp",
+        Thing,
+        "column at is timestamp without time zone and not",
+    ),
+    "texts of numbers": (
+        "name text, size bigint, real text, at timestamptz",
+        Thing,
+        "column real is text and not double precision",
+    ),
     "padded": ("name char(10), price numeric", Price, "column name is character\\(10\\) and not text"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.servers
@@ -201,9 +222,7 @@ def test_what_no_rows_are_copied_into_is_refused_at_the_start(postgresql, tmp_pa
         run('ALTER TABLE "Out" ENABLE ROW LEVEL SECURITY')
     run(f'GRANT ALL ON "Out" TO {role}')
     own = uri.replace(uri.split("//")[1].split("@")[0], role) if "@" in uri else uri
-    with pytest.raises(
-        SinkError, match="it is a view" if how == "a view" else "row-level security holds for this role"
-    ):
+    with pytest.raises(SinkError, match="it is a view" if how == "a view" else "row-level security holds for this role"):
         bound(own, Price, tmp_path).inspect("r1", ())
 
 
@@ -222,8 +241,10 @@ def test_blanks_that_a_column_would_cut_are_dead_letters(postgresql, tmp_path, k
 def test_what_a_trigger_raises_with_a_state_of_its_own_is_a_dead_letter(postgresql, tmp_path):
     uri, run = postgresql
     run('CREATE TABLE "Out" (name text, price numeric)')
-    run("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF NEW.price < 0 THEN RAISE 'no debts' USING ERRCODE = 'UE001'; END IF; RETURN NEW; END $$")  # fmt: skip
+    run(
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF NEW.price < 0 THEN RAISE 'no debts' USING ERRCODE = 'UE001'; END IF; RETURN NEW; END $$"
+    )
     run('CREATE TRIGGER no BEFORE INSERT ON "Out" FOR EACH ROW EXECUTE FUNCTION no()')
     letters = delivered(uri, [Price("a", Decimal(1)), Price("b", Decimal(-1))], tmp_path)
     assert [(letter["event"]["name"], "no debts" in letter["error"]) for letter in letters] == [("b", True)]
@@ -254,7 +275,7 @@ FITTING = {
     "a shorter text": "name varchar(30), price numeric",
     "generated of others": "name text, price numeric, twice numeric GENERATED ALWAYS AS (price * 2) STORED",
     "a domain": "name label, price numeric",
-}  # fmt: skip
+}
 
 
 @pytest.mark.servers
@@ -326,7 +347,7 @@ SQLITE_UNFIT = {
     "numbers of decimals": ("name text, price numeric", "column price is numeric, in which values of Decimal would change"),
     "never null": ("name text, price text, more text NOT NULL", "column more is never null"),
     "generated": ("name text, price text GENERATED ALWAYS AS (name)", "no column price"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", SQLITE_UNFIT)

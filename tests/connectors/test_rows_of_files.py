@@ -82,8 +82,11 @@ CSV = {
     "fields too few, and an empty text": ('name,city,size\n"",""\n"",\n', [Row("", ""), Row("")]),
     "a long field": (f"name,city\nAda,{'x' * 200_000}\n", [Row("Ada", "x" * 200_000)]),
     "a column of ours": ("name,born,now,major\nAda,1,2,3\n", [Row("Ada")]),
-    "nested fields as JSON": ('name,inner,waits\nAda,"{""x"": 1}","[""PT1S""]"\n', [Row("Ada", inner=Inner(1), waits=[timedelta(seconds=1)])]),
-}  # fmt: skip
+    "nested fields as JSON": (
+        'name,inner,waits\nAda,"{""x"": 1}","[""PT1S""]"\n',
+        [Row("Ada", inner=Inner(1), waits=[timedelta(seconds=1)])],
+    ),
+}
 
 
 @pytest.mark.parametrize("how", CSV)
@@ -135,9 +138,14 @@ def test_an_encoding_is_named_or_its_lines_are_dead_letters(tmp_path):
 
 
 MARKED = [
-    ("utf-8", codecs.BOM_UTF8), ("latin-1", codecs.BOM_UTF8), ("utf-16", b""), ("UTF_16_LE", codecs.BOM_UTF16_LE),
-    ("utf-16-be", codecs.BOM_UTF16_BE), ("utf-32-le", codecs.BOM_UTF32_LE), ("utf-32-be", codecs.BOM_UTF32_BE),
-]  # fmt: skip
+    ("utf-8", codecs.BOM_UTF8),
+    ("latin-1", codecs.BOM_UTF8),
+    ("utf-16", b""),
+    ("UTF_16_LE", codecs.BOM_UTF16_LE),
+    ("utf-16-be", codecs.BOM_UTF16_BE),
+    ("utf-32-le", codecs.BOM_UTF32_LE),
+    ("utf-32-be", codecs.BOM_UTF32_BE),
+]
 
 
 @pytest.mark.parametrize(("encoding", "mark"), [*MARKED, *((encoding, b"") for encoding, _ in MARKED)])
@@ -172,15 +180,30 @@ PARQUET = {
     "large texts": ({"name": pa.array(["a"], pa.large_string())}, [Row("a")]),
     "a column of nulls": ({"name": ["a"], "size": pa.nulls(1)}, [Row("a")]),
     "nested fields that are absent": ({"name": ["a"], "inner": [{"x": 1}]}, [Row("a", inner=Inner(1))]),
-    "nested fields in another order": ({"name": ["a"], "inner": pa.array([{"y": 2, "x": 1}], pa.struct({"y": pa.int32(), "x": pa.int32()}))}, [Row("a", inner=Inner(1, 2))]),
+    "nested fields in another order": (
+        {"name": ["a"], "inner": pa.array([{"y": 2, "x": 1}], pa.struct({"y": pa.int32(), "x": pa.int32()}))},
+        [Row("a", inner=Inner(1, 2))],
+    ),
     "a nested field too many": ({"name": ["a"], "inner": [{"x": 1, "z": 3}]}, [Row("a", inner=Inner(1))]),
     "nested lengths of time": ({"name": ["a", "b"], "waits": SECOND}, [Row("a", waits=[timedelta(seconds=1)]), Row("b")]),
-    "nanoseconds": ({"name": ["a"], "at": pa.array([1_000_000_001], pa.timestamp("ns"))}, [Row("a", at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))]),
-    "milliseconds in a zone": ({"name": ["a"], "at": pa.array([1_000], pa.timestamp("ms", "Europe/Paris"))}, [Row("a", at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))]),
-    "a narrower decimal": ({"name": ["a"], "price": pa.array([Decimal("1.50")], pa.decimal128(10, 2))}, [Row("a", price=Decimal("1.5"))]),
-    "columns that are no fields": ({"name": ["a"], "now": [1], "born": [2], "major": [3], "_born": [4], "path": ["p"]}, [Row("a")]),
+    "nanoseconds": (
+        {"name": ["a"], "at": pa.array([1_000_000_001], pa.timestamp("ns"))},
+        [Row("a", at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))],
+    ),
+    "milliseconds in a zone": (
+        {"name": ["a"], "at": pa.array([1_000], pa.timestamp("ms", "Europe/Paris"))},
+        [Row("a", at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))],
+    ),
+    "a narrower decimal": (
+        {"name": ["a"], "price": pa.array([Decimal("1.50")], pa.decimal128(10, 2))},
+        [Row("a", price=Decimal("1.5"))],
+    ),
+    "columns that are no fields": (
+        {"name": ["a"], "now": [1], "born": [2], "major": [3], "_born": [4], "path": ["p"]},
+        [Row("a")],
+    ),
     "no rows": ({"name": pa.array([], pa.string())}, []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", PARQUET)
@@ -246,8 +269,8 @@ BAD_QUOTES = {
     "not doubled": ('name,city\n"cell "2" 2",Paris\nCid,Oslo\n', ["Cid"], ['"cell "2" 2",Paris']),
     "text behind them": ('name,city\n"Ada"x,Paris\nCid,"O\nslo"\n', ["Cid"], ['"Ada"x,Paris']),
     "within a field that has none": ('name,city\n5" pipe,Paris\n', ['5" pipe'], []),
-    "many that are not closed": ('name,city\n' + 'Bob,"Rome\n' * 3 + "Cid,Oslo\n", ["Cid"], ['Bob,"Rome'] * 3),
-}  # fmt: skip
+    "many that are not closed": ("name,city\n" + 'Bob,"Rome\n' * 3 + "Cid,Oslo\n", ["Cid"], ['Bob,"Rome'] * 3),
+}
 
 
 def reader_of(event_type=Row, kind="csv", encoding=None):
@@ -374,9 +397,7 @@ def test_directories_that_are_named_by_a_value_are_refused_where_no_row_holds_it
 
 
 def test_a_dictionary_of_texts_that_are_not_utf8_can_be_shown():
-    bad = pa.Array.from_buffers(
-        pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\x01\0\0\0\x02\0\0\0"), pa.py_buffer(b"x\xff")]
-    )
+    bad = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\x01\0\0\0\x02\0\0\0"), pa.py_buffer(b"x\xff")])
     rows = pa.record_batch({"city": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), bad)})
     assert rows_shown(rows) == [{"city": "b'x'"}, {"city": "b'\\xff'"}]
 

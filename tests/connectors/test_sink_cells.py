@@ -1,4 +1,6 @@
-"""What results and tables may be, at each sink: exact, a dead letter, or refused; never something else, and no run stops twice at it."""
+"""What results and tables may be, at each sink: exact, a dead letter, or refused; never something else, and no run stops twice
+at it.
+"""
 
 import time
 

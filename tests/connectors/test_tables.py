@@ -115,9 +115,21 @@ def test_a_batch_delivered_again_leaves_no_second_copy(database, tmp_path):
 
 def test_every_type_of_field_comes_back(database, tmp_path):
     event = Everything(
-        True, -(2**63), 0.1, "é 'quoted' \\ \t", b"\x00\xff", datetime(2026, 1, 2, 3, 4, 5, 678901, UTC), date(2026, 2, 3),
-        timedelta(days=2, microseconds=5), Decimal("12345.6789"), UUID(int=5), Colour.RED, Inner(3), [1, 2], {"a": 0.5},
-    )  # fmt: skip
+        True,
+        -(2**63),
+        0.1,
+        "é 'quoted' \\ \t",
+        b"\x00\xff",
+        datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
+        date(2026, 2, 3),
+        timedelta(days=2, microseconds=5),
+        Decimal("12345.6789"),
+        UUID(int=5),
+        Colour.RED,
+        Inner(3),
+        [1, 2],
+        {"a": 0.5},
+    )
     uri, rows = database
     sink = bound(uri, Everything, tmp_path)
     sink.claim("r1", ())

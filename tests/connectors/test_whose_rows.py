@@ -1,4 +1,6 @@
-"""Whose rows are in a table: `--fresh` removes those of the run that it discards, and what else is there stays, or it is refused."""
+"""Whose rows are in a table: `--fresh` removes those of the run that it discards, and what else is there stays, or it is
+refused.
+"""
 
 import shutil
 import sqlite3
@@ -116,9 +118,7 @@ class InDelta(Place):
 class InIceberg(Place):
     def __init__(self, directory):
         (directory / "lake").mkdir()
-        self.catalog = {
-            "uri": f"sqlite:///{directory / 'lake.sqlite'}", "warehouse": f"file://{directory / 'lake'}"
-        }  # fmt: skip
+        self.catalog = {"uri": f"sqlite:///{directory / 'lake.sqlite'}", "warehouse": f"file://{directory / 'lake'}"}
         options = "&".join(f"catalog.{name}={value}" for name, value in self.catalog.items())
         super().__init__(directory, f"iceberg:lake/results.samples?{options}")
 
@@ -136,9 +136,7 @@ class InIceberg(Place):
         table.append(_columns().cast(table.schema().as_arrow()))
 
     def rows(self):
-        return [
-            tuple(row.values()) for row in self._catalog().load_table("results.samples").scan().to_arrow().to_pylist()
-        ]
+        return [tuple(row.values()) for row in self._catalog().load_table("results.samples").scan().to_arrow().to_pylist()]
 
     def drop(self):
         self._catalog().drop_table("results.samples")

@@ -21,9 +21,7 @@ from crashpoints.workloads import SERVERS, WORKLOADS, Workload
 def _start(text: str) -> Start:
     found = re.fullmatch(rf"({'|'.join(HOWS)})@(\d+)(?:#(\d+))?", text)
     if found is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no HOW@POINT or HOW@POINT#SEED, where HOW is one of {', '.join(HOWS)}"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is no HOW@POINT or HOW@POINT#SEED, where HOW is one of {', '.join(HOWS)}")
     return Start(int(found[2]), found[1], int(found[3] or 0))
 
 
@@ -36,9 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/crashpoints", description=__doc__)
     names = [workload.name for workload in WORKLOADS]
     parser.add_argument("--only", action="append", choices=names, metavar="WORKLOAD", help=f"one of {', '.join(names)}")
-    parser.add_argument(
-        "--how", action="append", choices=HOWS, help="what befalls at single points; all of them unless given"
-    )
+    parser.add_argument("--how", action="append", choices=HOWS, help="what befalls at single points; all of them unless given")
     parser.add_argument("--share", type=float, default=1.0, help="of the single points, by chance")
     parser.add_argument("--pairs", type=int, default=3000, help="how many pairs of points, by chance")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))

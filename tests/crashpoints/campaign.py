@@ -38,9 +38,7 @@ class Campaign:
     say: told of each failure, and of how far it is.
     """
 
-    def __init__(
-        self, workloads: Iterable[Workload], base: Path, jobs: int, seed: int, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, workloads: Iterable[Workload], base: Path, jobs: int, seed: int, say: Callable[[str], None]) -> None:
         self._workloads = {workload.name: workload for workload in workloads}
         self._base, self._jobs, self._say = base, jobs, say
         self._draw = random.Random(seed)
@@ -100,11 +98,7 @@ class Campaign:
             for job in range(self._jobs):
                 seen[job] += self._heard(answers / str(job), seen[job])
             if sum(seen) and sys.stderr.isatty():
-                print(
-                    f"\r{sum(seen):,} of {len(tries):,} tries, {time.monotonic() - begun:.0f} s ",
-                    end="",
-                    file=sys.stderr,
-                )
+                print(f"\r{sum(seen):,} of {len(tries):,} tries, {time.monotonic() - begun:.0f} s ", end="", file=sys.stderr)
             time.sleep(0.05)
         if sum(seen) != len(tries):
             raise SystemExit(f"A process of the campaign has ended early; {self._base} has what it has said.")

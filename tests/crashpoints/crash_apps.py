@@ -1,4 +1,6 @@
-"""Applications whose results do not depend on how their input is divided into micro-batches, so that any crash must leave the same."""
+"""Applications whose results do not depend on how their input is divided into micro-batches, so that any crash must leave the
+same.
+"""
 
 from datetime import datetime, timedelta
 
@@ -92,9 +94,7 @@ planned = App("planned")
 """Windows that Spark plans and keeps."""
 times = planned.source("Timed", Timed, event_time="at", lateness="10 s", late="drop")
 spans_of_spark = planned.stream("Spanned", Spanned)
-planned.aggregate(
-    times, key="key", window=Tumbling("60 s"), into=spans_of_spark, dialect="query", seen=reducers.count()
-)
+planned.aggregate(times, key="key", window=Tumbling("60 s"), into=spans_of_spark, dialect="query", seen=reducers.count())
 planned.sink("Out", spans_of_spark)
 
 

@@ -1,4 +1,6 @@
-"""A server for the tries, in a process of its own: who forks has no threads of clients. Usage: crash_servers.py kafka|postgresql|s3 DIRECTORY"""
+"""A server for the tries, in a process of its own: who forks has no threads of clients. Usage: crash_servers.py
+kafka|postgresql|s3 DIRECTORY
+"""
 
 import json
 import subprocess

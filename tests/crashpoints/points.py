@@ -1,8 +1,8 @@
 """Crash points: each operation by which a process touches the world, numbered in the order in which it comes.
 
-`watch` puts itself between the process and the operations of files (create, write, sync, rename, link, unlink, ...), of SQLite and
-PostgreSQL (statements and commits), of Kafka (messages, and each call of a transaction), of Delta tables (commits) and of S3 (requests).
-Before each of them, and after the last, the process may be killed, paused, or the power may fail.
+`watch` puts itself between the process and the operations of files (create, write, sync, rename, link, unlink, ...), of SQLite
+and PostgreSQL (statements and commits), of Kafka (messages, and each call of a transaction), of Delta tables (commits) and of
+S3 (requests). Before each of them, and after the last, the process may be killed, paused, or the power may fail.
 """
 
 import builtins
@@ -27,8 +27,8 @@ from penstock.connectors.tables import delta, iceberg  # noqa: F401 - what is im
 
 KILL, TORN, POWER, PAUSE = "kill", "torn", "power", "pause"
 HOWS = (KILL, TORN, POWER, PAUSE)
-"""What befalls the process: it is killed before the operation; in the middle of what it writes; the power fails, so that what was not
-synced may be lost; or it is paused, and another goes on in its place before it wakes."""
+"""What befalls the process: it is killed before the operation; in the middle of what it writes; the power fails, so that what
+was not synced may be lost; or it is paused, and another goes on in its place before it wakes."""
 
 RANDOM_NAMES = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16}")
 
@@ -160,8 +160,16 @@ def _watch_open(points: Points) -> None:
             points.power.written(place)
             return write(data)
 
-    def opened(file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None,
-               newline: Any = None, closefd: bool = True, opener: Any = None) -> Any:  # fmt: skip
+    def opened(
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: Any = None,
+        errors: Any = None,
+        newline: Any = None,
+        closefd: bool = True,
+        opener: Any = None,
+    ) -> Any:
         if isinstance(file, int) or not set(mode) & set("wax+") or not points.has(file):
             return open_file(file, mode, buffering, encoding, errors, newline, closefd, opener)
         plain = mode.replace("b", "").replace("t", "")

@@ -1,8 +1,9 @@
-"""A power failure: what was written and not synced may be gone, and so may what has become of names in a directory that was not synced.
+"""A power failure: what was written and not synced may be gone, and so may what has become of names in a directory that was not
+synced.
 
-The rules are POSIX's, and not those of one file system (Pillai et al., "All file systems are not created equal", OSDI 2014): a file's
-bytes are kept once it is synced; that it is there under its name, is gone, or has another name, once its directory is. Changes of one
-directory are kept in their order; those of different directories, and of files, in any.
+The rules are POSIX's, and not those of one file system (Pillai et al., "All file systems are not created equal", OSDI 2014): a
+file's bytes are kept once it is synced; that it is there under its name, is gone, or has another name, once its directory is.
+Changes of one directory are kept in their order; those of different directories, and of files, in any.
 """
 
 import os
@@ -76,9 +77,7 @@ class Power:
                     _replace(aside, path)
 
             return back
-        return (
-            None  # an empty directory that comes back harms nobody, and a file that was emptied is as good as unsynced
-        )
+        return None  # an empty directory that comes back harms nobody, and a file that was emptied is as good as unsynced
 
     def _kept(self, path: str) -> str | None:
         """Another name for what is about to lose its own; None, where there is nothing, or a directory."""

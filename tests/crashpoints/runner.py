@@ -181,7 +181,9 @@ class Place:
 
 @cache
 def _warm_up() -> None:
-    """Do once what each process would do: it takes as long as the rest. Nothing here begins a thread, which no fork would have."""
+    """Do once what each process would do: it takes as long as the rest. Nothing here begins a thread, which no fork would
+    have.
+    """
     platform.platform()
     for kind in ("sources", "sinks"):
         schemes(kind)
@@ -237,7 +239,9 @@ def _options(workload: Workload, number: int) -> dict[str, Any]:
 
 
 def _taken_over(place: Place, workload: Workload, start: Start) -> tuple[bool, str]:
-    """Whether a driver was paused, and what is wrong once another has taken its run over and gone to its end, and the first goes on."""
+    """Whether a driver was paused, and what is wrong once another has taken its run over and gone to its end, and the first
+    goes on.
+    """
     first = place.paused(workload, start)
     paused = next(first).killed
     if paused:
@@ -263,12 +267,7 @@ def amiss(workload: Workload, world: Path) -> str:
         return f"{letters_of(world)} dead letters, not {letters}"
     report = json.loads((world / "runs/run/report.json").read_bytes())
     counts = report["counts"]
-    if (
-        counts["lost"]
-        or counts["duplicated"]
-        or counts["queued"]
-        or (report.get("uncounted") and not workload.by_spark)
-    ):
+    if counts["lost"] or counts["duplicated"] or counts["queued"] or (report.get("uncounted") and not workload.by_spark):
         return f"the report says {counts}, {report.get('places')}"
     if counts["accepted"] != counts["processed"] + counts["dead_lettered"]:
         return f"the counts do not add up: {counts}"

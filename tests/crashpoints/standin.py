@@ -1,8 +1,8 @@
 """A stand-in for Spark: the protocol of its micro-batches, in this process and a hundred times as fast.
 
-It keeps the same checkpoint (logs of offsets and commits, logs of the sources, versions of state), takes the same steps in the same
-order, repeats after a crash what it has planned and not completed, and calls the same code of ours: the decoder of sources, the
-stages, the processor of hops, and what commits a micro-batch. `test_stand_in.py` compares the two.
+It keeps the same checkpoint (logs of offsets and commits, logs of the sources, versions of state), takes the same steps in the
+same order, repeats after a crash what it has planned and not completed, and calls the same code of ours: the decoder of
+sources, the stages, the processor of hops, and what commits a micro-batch. `test_stand_in.py` compares the two.
 """
 
 import json
@@ -121,9 +121,7 @@ class Query:
     def __init__(self, spark: Session, group: BoundGroup, started_us: int) -> None:
         self._spark, self._group, self._started_us = spark, group, started_us
         self._checkpoint = group.checkpoint
-        self._readers = [
-            _reader(bound, place, self._checkpoint, started_us) for place, bound in enumerate(group.sources)
-        ]
+        self._readers = [_reader(bound, place, self._checkpoint, started_us) for place, bound in enumerate(group.sources)]
         self._failure: Exception | None = None
         self._watermark_ms, self._before_ms = 0, 0
         self._greatest: dict[int, int] = {}
@@ -225,11 +223,17 @@ class Query:
         ends = self._offsets(number)
         self._spark.heard(
             {
-                "id": self.name, "runId": self.name, "name": self.name, "batchId": number, "numInputRows": 0, "stateOperators": [],
-                "timestamp": "2026-01-01T00:00:00.000Z", "durationMs": {"triggerExecution": 1, "addBatch": 1},
+                "id": self.name,
+                "runId": self.name,
+                "name": self.name,
+                "batchId": number,
+                "numInputRows": 0,
+                "stateOperators": [],
+                "timestamp": "2026-01-01T00:00:00.000Z",
+                "durationMs": {"triggerExecution": 1, "addBatch": 1},
                 "sources": [{"description": "", "numInputRows": 0, "startOffset": None, "endOffset": end} for end in ends],
             }
-        )  # fmt: skip
+        )
 
     @property
     def _wiring(self) -> Any:
@@ -317,9 +321,7 @@ class State:
     def getValueState(self, name: str, value: str) -> Any:
         kept = self._maps.setdefault(name, {})
         return SimpleNamespace(
-            get=lambda: kept.get("value"),
-            clear=lambda: kept.pop("value", None),
-            update=lambda new: kept.update(value=new),
+            get=lambda: kept.get("value"), clear=lambda: kept.pop("value", None), update=lambda new: kept.update(value=new)
         )
 
     def registerTimer(self, due: int) -> None:
@@ -347,9 +349,7 @@ class FilesReader:
         self._bound, self._started_us = bound, started_us
         self._log = checkpoint / "sources" / str(place)
         self._position = Told(checkpoint, place, 0, {"logOffset": 1 << 40})
-        self._most = int(
-            bound.reading(SimpleNamespace(parallelism=1), started_us).options.get("maxFilesPerTrigger", 1 << 30)
-        )
+        self._most = int(bound.reading(SimpleNamespace(parallelism=1), started_us).options.get("maxFilesPerTrigger", 1 << 30))
 
     def latest(self, offset: Any) -> Any:
         taken = self._position.files()
@@ -359,9 +359,7 @@ class FilesReader:
         if new:
             last += 1
             lines = [
-                json.dumps(
-                    {"path": f"file://{file}", "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": last}
-                )
+                json.dumps({"path": f"file://{file}", "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": last})
                 for file in new[: self._most]
             ]
             _put(self._log / str(last), "\n".join(["v1", *lines]))

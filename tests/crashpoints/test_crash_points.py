@@ -1,4 +1,6 @@
-"""A slice of all crash points, another one each time; that faults which are put in are found; and two drivers, or two directories."""
+"""A slice of all crash points, another one each time; that faults which are put in are found; and two drivers, or two
+directories.
+"""
 
 import os
 import shutil
@@ -81,9 +83,7 @@ def test_a_batch_that_is_delivered_before_it_is_committed_is_found(place, monkey
         moved = [path_of(file.staged) for file in record.files if "output" in file.staged]
         for path in moved:
             path.rename(path.parent.parent / path.name)
-        return commit(
-            self, structs.replace(record, files=[file for file in record.files if "output" not in file.staged])
-        )
+        return commit(self, structs.replace(record, files=[file for file in record.files if "output" not in file.staged]))
 
     monkeypatch.setattr(Ledger, "commit", last)
     found = first_wrong(place, "jsonl", KILL, "batches-main")

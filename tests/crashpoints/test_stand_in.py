@@ -27,8 +27,7 @@ def planned(checkpoint):
                 end.pop("started", None)
             entries.append((log, number, version, known, ends))
     sources = sorted(
-        (path.parent.name, path.name, len(path.read_text().splitlines()))
-        for path in checkpoint.glob("sources/*/[0-9]*")
+        (path.parent.name, path.name, len(path.read_text().splitlines())) for path in checkpoint.glob("sources/*/[0-9]*")
     )
     states = {(path.parent.parent.name, path.parent.name) for path in checkpoint.glob("state/*/*/[1-9]*")}
     return entries, sources, states
@@ -38,12 +37,7 @@ def kept(run):
     """What a run has kept that does not depend on when it ran."""
     ledgers = {
         path.name: [
-            (
-                record.batch,
-                {name: source.accepted for name, source in record.sources.items()},
-                record.outputs,
-                record.streams,
-            )
+            (record.batch, {name: source.accepted for name, source in record.sources.items()}, record.outputs, record.streams)
             for record in records_in(path)
         ]
         for path in sorted(run.glob("batches-*.jsonl"))

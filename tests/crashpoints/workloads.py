@@ -1,4 +1,6 @@
-"""What is run at each crash point: an application, where it reads and writes, and what must come out, reckoned without Penstock."""
+"""What is run at each crash point: an application, where it reads and writes, and what must come out, reckoned without
+Penstock.
+"""
 
 import json
 import os
@@ -75,13 +77,17 @@ class Workload:
         run(
             app,
             RunOptions(
-                runs=world / "runs", quiet=True, spark=spark, groups=self.groups, hops=self.hops and self.filled(self.hops, world),
+                runs=world / "runs",
+                quiet=True,
+                spark=spark,
+                groups=self.groups,
+                hops=self.hops and self.filled(self.hops, world),
                 sources={name: self.filled(uri, world) for name, uri in self.sources.items()},
                 sinks={name: self.filled(uri, world) for name, uri in self.sinks.items()},
                 **{"name": "run", "until_idle": True, "partitions": 2, **self.options, **options},
             ),
             application=application,
-        )  # fmt: skip
+        )
 
     def found(self, world: Path) -> Rows:
         """What the sinks hold."""
@@ -125,9 +131,7 @@ def rows_of(sink: str, uri: str, world: Path) -> list[Row]:
     directory = Path(place) if place else world / "runs" / "run" / "output" / sink
     if scheme == "parquet":
         return _in_order(row for path in directory.glob("[!._]*.parquet") for row in pq.read_table(path).to_pylist())
-    return _in_order(
-        json.loads(line) for path in directory.glob("[!._]*.jsonl") for line in path.read_bytes().splitlines()
-    )
+    return _in_order(json.loads(line) for path in directory.glob("[!._]*.jsonl") for line in path.read_bytes().splitlines())
 
 
 def letters_of(world: Path) -> int:
@@ -153,9 +157,7 @@ def _messages(brokers: str, topic: str) -> Iterator[dict[str, Any]]:
     }
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
     try:
-        partitions = [
-            TopicPartition(topic, number, 0) for number in consumer.list_topics(topic).topics[topic].partitions
-        ]
+        partitions = [TopicPartition(topic, number, 0) for number in consumer.list_topics(topic).topics[topic].partitions]
         consumer.assign(partitions)
         left = len(partitions)
         while left:
@@ -346,9 +348,7 @@ WORKLOADS = [
     _into("iceberg", LAKE),
     _into("iceberg-key", LAKE, app="latest"),
     _into("log", "log:{}/log", sources={"Words": "log:{}/log?max_rows=5"}, prepare=words_in_log),
-    replace(
-        FILES_OUT, name="csv", sources={"Words": "csv:{}/in?max_files=1"}, prepare=lambda world: words_in(world, "csv")
-    ),
+    replace(FILES_OUT, name="csv", sources={"Words": "csv:{}/in?max_files=1"}, prepare=lambda world: words_in(world, "csv")),
     replace(FILES_OUT, name="two-sinks", sinks={"Out": "sqlite:{}/out.db", "Clean": "delta:{}/clean"}),
     replace(FILES_OUT, name="two-groups", groups={"Counter": "second"}),
     _into("two-groups-sqlite", "sqlite:{}/out.db", groups={"Counter": "second"}),
@@ -357,25 +357,14 @@ WORKLOADS = [
     Workload("columns", "columns", TIMED, {"Alarms": "sqlite:{}/out.db"}, times_in, only("Alarms")),
     replace(SPANS, name="query", app="planned", expected=only("Out"), by_spark=True, ledger="main-SpannedAggregate"),
     replace(SPANS, name="moved", before=_half_before, options={"partitions": 3}, by_spark=True, ledger="main@1"),
-    Workload(
-        "join",
-        "meets",
-        {"Lefts": "jsonl:{}/left?max_files=1", "Rights": "jsonl:{}/right?max_files=1"},
-        {},
-        both_in,
-        met,
-    ),
+    Workload("join", "meets", {"Lefts": "jsonl:{}/left?max_files=1", "Rights": "jsonl:{}/right?max_files=1"}, {}, both_in, met),
     replace(FILES_OUT, name="fresh", before=_run_before, options={"fresh": True}),
     _into("postgresql", "{at}?table={name}", server="postgresql"),
     _into("postgresql-key", "{at}?table={name}", app="latest", server="postgresql"),
     _into("kafka", "kafka:{at}/{name}", server="kafka"),
     _into("kafka-transactions", "kafka:{at}/{name}?transactions=yes", server="kafka"),
     replace(
-        FILES_OUT,
-        name="kafka-in",
-        sources={"Words": "kafka:{at}/{name}-in?max_rows=5"},
-        prepare=words_in_topic,
-        server="kafka",
+        FILES_OUT, name="kafka-in", sources={"Words": "kafka:{at}/{name}-in?max_rows=5"}, prepare=words_in_topic, server="kafka"
     ),
     replace(FILES_OUT, name="hop-by-topic", groups={"Counter": "second"}, hops="kafka:{at}", server="kafka"),
     _into("s3", "jsonl:s3a://bucket/{name}", server="s3"),

@@ -128,10 +128,15 @@ def settle(frame):
     nothing = F.lit(None).cast("interval day to second")
     lengths = F.array(F.lit(timedelta(days=2, hours=1)), F.lit(timedelta(seconds=-5, microseconds=-1)), nothing)
     return frame.select(
-        F.struct("first_name", "home_town").alias("head_person"), F.lit(2).alias("grown_up"), F.lit(SINCE).alias("since"),
-        lengths[0].alias("lasting"), nothing.alias("pause"), lengths.alias("away_for"), F.create_map("home_town", F.struct(lengths[0].alias("how_long"))).alias("by_town"),
+        F.struct("first_name", "home_town").alias("head_person"),
+        F.lit(2).alias("grown_up"),
+        F.lit(SINCE).alias("since"),
+        lengths[0].alias("lasting"),
+        nothing.alias("pause"),
+        lengths.alias("away_for"),
+        F.create_map("home_town", F.struct(lengths[0].alias("how_long"))).alias("by_town"),
         F.lit(None).cast("struct<how_long: interval day to second>").alias("last_stay"),
-    )  # fmt: skip
+    )
 
 
 class Moment(Event, rename="camel", kw_only=True):
@@ -348,9 +353,7 @@ sequel_sold = sequel.stream("Sold", Sold)
 raw = sequel.stream("Raw", Bid)
 sequel.sink("Out", sequel_sold)
 sequel.sink("All", raw)
-sequel.aggregate(
-    sequel_bids, key="item", window=Sliding("10 s", "5 s"), into=sequel_sold, bids=reducers.count(), name="sell"
-)
+sequel.aggregate(sequel_bids, key="item", window=Sliding("10 s", "5 s"), into=sequel_sold, bids=reducers.count(), name="sell")
 
 
 @sequel.query(sequel_bids, emits=raw)

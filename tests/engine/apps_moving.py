@@ -33,9 +33,13 @@ SHOPS = app.parameter("shops", 7, help="Different shops.")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 sales = app.source(
-    "Sales", Sale, event_time="at",
-    sample=lambda number: Sale(f"shop {number * 31 % SHOPS}", number * 7 % ITEMS, number % 10, START + timedelta(seconds=number)),
-)  # fmt: skip
+    "Sales",
+    Sale,
+    event_time="at",
+    sample=lambda number: Sale(
+        f"shop {number * 31 % SHOPS}", number * 7 % ITEMS, number % 10, START + timedelta(seconds=number)
+    ),
+)
 items = app.stream("Items", PerItem)
 closed = app.stream("Closed", PerItem)
 totals = app.stream("Totals", Total)
@@ -70,12 +74,7 @@ def close(shops):
 
 
 def said(shops, closed=False):
-    return {
-        "shop": shops.keys["shop"],
-        "amount": shops.amount,
-        "sales": shops.sales,
-        "closed": np.full(len(shops), closed),
-    }
+    return {"shop": shops.keys["shop"], "amount": shops.amount, "sales": shops.sales, "closed": np.full(len(shops), closed)}
 
 
 @app.batch(sales, key="shop", state=Sums, emits=totals, on_timer=close, timers="event", name="SumsShops")

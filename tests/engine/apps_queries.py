@@ -52,11 +52,7 @@ def _settle_events(into):
 
 
 def _settle_columns(into):
-    return lambda bid, payment: {
-        "item": F.coalesce(bid.item, payment.item),
-        "price": bid.price,
-        "amount": payment.amount,
-    }
+    return lambda bid, payment: {"item": F.coalesce(bid.item, payment.item), "price": bid.price, "amount": payment.amount}
 
 
 def both(dialect):
@@ -69,18 +65,30 @@ def both(dialect):
         sold = app.stream(name, Sold)
         app.sink(f"{name}Out", sold)
         app.aggregate(
-            bids, key="item", window=window, into=sold, dialect=dialect, bids=reducers.count(),
-            dear=reducers.count().where(lambda bid: bid.price > 500), spent=reducers.sum("price"), mean=reducers.mean("price"),
-            least=reducers.min("price"), most=reducers.max("price"), earliest=reducers.first("price"), latest=reducers.last(),
-            best=reducers.top(2, by="price"), bidders=reducers.distinct("bidder"), prices=reducers.collect("price"),
+            bids,
+            key="item",
+            window=window,
+            into=sold,
+            dialect=dialect,
+            bids=reducers.count(),
+            dear=reducers.count().where(lambda bid: bid.price > 500),
+            spent=reducers.sum("price"),
+            mean=reducers.mean("price"),
+            least=reducers.min("price"),
+            most=reducers.max("price"),
+            earliest=reducers.first("price"),
+            latest=reducers.last(),
+            best=reducers.top(2, by="price"),
+            bidders=reducers.distinct("bidder"),
+            prices=reducers.collect("price"),
             about=reducers.approx_distinct("price"),
-        )  # fmt: skip
+        )
     for how in ("inner", "left", "full"):
         settled = app.stream(f"Settled_{how}", Settled)
         app.sink(f"{how}Out", settled)
         app.join(
             bids, payments, key="item", within=("-1 s", "4 s"), how=how, emits=settled, dialect=dialect, name=f"join_{how}"
-        )(settle(settled))  # fmt: skip
+        )(settle(settled))
     return app
 
 
@@ -92,9 +100,9 @@ offers = one_query.source("Bids", Bid, event_time="at", lateness="5 s", late="dr
 money = one_query.source("Payments", Payment, event_time="at", lateness="5 s", late="drop")
 paid = one_query.stream("Paid", Settled)
 one_query.sink("Out", paid)
-one_query.join(
-    offers, money, key="item", within=("-1 s", "4 s"), how="left", emits=paid, dialect="query", name="settle"
-)(_settle_columns(paid))  # fmt: skip
+one_query.join(offers, money, key="item", within=("-1 s", "4 s"), how="left", emits=paid, dialect="query", name="settle")(
+    _settle_columns(paid)
+)
 
 
 class Few(Event):
@@ -112,16 +120,22 @@ def alone(kind, dialect):
         few = app.stream("Few", Few)
         app.sink("Out", few)
         app.aggregate(
-            bids, key="item", window=WINDOWS[kind], into=few, dialect=dialect, bids=reducers.count(), spent=reducers.sum("price")
-        )  # fmt: skip
+            bids,
+            key="item",
+            window=WINDOWS[kind],
+            into=few,
+            dialect=dialect,
+            bids=reducers.count(),
+            spent=reducers.sum("price"),
+        )
         return app
     payments = app.source("Payments", Payment, event_time="at", lateness="2 s", late="drop")
     settled = app.stream("Settled", Settled)
     app.sink("Out", settled)
     settle = (_settle_columns if dialect == "query" else _settle_events)(settled)
-    app.join(
-        bids, payments, key="item", within=("-1 s", "3 s"), how=kind, emits=settled, dialect=dialect, name="settle"
-    )(settle)
+    app.join(bids, payments, key="item", within=("-1 s", "3 s"), how=kind, emits=settled, dialect=dialect, name="settle")(
+        settle
+    )
     return app
 
 

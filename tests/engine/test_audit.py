@@ -55,9 +55,7 @@ def catalog_of(place):
 def places(tmp_path):
     """Where the sinks are that need no server."""
     (tmp_path / "lake").mkdir()
-    catalog = (
-        f"catalog.type=sql&catalog.uri=sqlite:///{tmp_path}/lake/catalog.db&catalog.warehouse=file://{tmp_path}/lake"
-    )
+    catalog = f"catalog.type=sql&catalog.uri=sqlite:///{tmp_path}/lake/catalog.db&catalog.warehouse=file://{tmp_path}/lake"
     return {
         "Lines": f"jsonl:{tmp_path}/lines",
         "Parquet": f"parquet:{tmp_path}/parquet",
@@ -118,9 +116,15 @@ def tampered(tmp_path):
         return changed
 
     return {
-        "Lines": lines, "Parquet": parquet, "Sqlite": sqlite("all.db", "Sqlite"), "LastSqlite": sqlite("last.db", "LastSqlite"),
-        "Delta": delta("delta"), "LastDelta": delta("last-delta"), "Iceberg": iceberg("all"), "LastIceberg": iceberg("last"),
-    }  # fmt: skip
+        "Lines": lines,
+        "Parquet": parquet,
+        "Sqlite": sqlite("all.db", "Sqlite"),
+        "LastSqlite": sqlite("last.db", "LastSqlite"),
+        "Delta": delta("delta"),
+        "LastDelta": delta("last-delta"),
+        "Iceberg": iceberg("all"),
+        "LastIceberg": iceberg("last"),
+    }
 
 
 def vars_of(event):
@@ -289,9 +293,12 @@ def test_topics_and_postgresql_are_audited(run_app, broker, postgres, tmp_path):
     sources = {"Words": f"kafka:{broker.brokers}/audit-in?max_rows=5"}
     uri = postgres.uri
     sinks = {
-        "Kafka": f"kafka:{broker.brokers}/audit-out", "Atomic": f"kafka:{broker.brokers}/audit-atomic?transactions=yes",
-        "Postgres": uri, "LastPostgres": uri, "Log": f"jsonl:{tmp_path}/log",
-    }  # fmt: skip
+        "Kafka": f"kafka:{broker.brokers}/audit-out",
+        "Atomic": f"kafka:{broker.brokers}/audit-atomic?transactions=yes",
+        "Postgres": uri,
+        "LastPostgres": uri,
+        "Log": f"jsonl:{tmp_path}/log",
+    }
     result = run_app("app", file=APPS, sources=sources, sinks=sinks)
     sound = audited(result, "app", sources, sinks)
     assert sound.verdict == "sound", sound.to_text()

@@ -41,9 +41,14 @@ def test_two_runs_go_on_side_by_side_in_a_session_and_leave_it_as_it_was(spark, 
     def start(partitions):
         uri = write(tmp_path / f"in-{partitions}")
         options = RunOptions(
-            name=f"run-{partitions}", runs=tmp_path / "runs", sources={"Words": uri}, partitions=partitions, until_idle=True, quiet=True,
+            name=f"run-{partitions}",
+            runs=tmp_path / "runs",
+            sources={"Words": uri},
+            partitions=partitions,
+            until_idle=True,
+            quiet=True,
             spark=session,
-        )  # fmt: skip
+        )
         return run(app, options, application=reference)
 
     with ThreadPoolExecutor(2) as threads:
@@ -52,9 +57,7 @@ def test_two_runs_go_on_side_by_side_in_a_session_and_leave_it_as_it_was(spark, 
         assert {(count.key, count.seen) for count in result.output("Out")} == {("ant", 2), ("bee", 1)}
         assert result.report["counts"]["processed"] == len(WORDS)
     for partitions in (2, 3):
-        planned = (
-            (tmp_path / "runs" / f"run-{partitions}" / "checkpoint" / "main" / "offsets" / "0").read_text().splitlines()
-        )
+        planned = (tmp_path / "runs" / f"run-{partitions}" / "checkpoint" / "main" / "offsets" / "0").read_text().splitlines()
         assert json.loads(planned[1])["conf"]["spark.sql.shuffle.partitions"] == str(partitions)
     assert settings(session) == before
     assert not session.streams.active

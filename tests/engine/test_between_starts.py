@@ -58,8 +58,15 @@ def test_a_start_that_was_killed_before_its_manifest_is_begun_again(run_app, wor
 def test_fresh_removes_what_the_run_has_written_and_nothing_else(run_app, words):
     result = run_app("counter", sources=words("a", "bad"))
     run = result.directory
-    mine = ["notes.txt", "output/README.md", "output/Out/README.md", "output/Out/mine.jsonl", "dead-letters/why.md",
-            "checkpoint/main/notes", "other/data.jsonl"]  # fmt: skip
+    mine = [
+        "notes.txt",
+        "output/README.md",
+        "output/Out/README.md",
+        "output/Out/mine.jsonl",
+        "dead-letters/why.md",
+        "checkpoint/main/notes",
+        "other/data.jsonl",
+    ]
     for name in mine:
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).write_text("{}")
@@ -75,10 +82,14 @@ def sinks(tmp_path):
     out = tmp_path / "out"
     catalog = f"catalog.uri=sqlite:///{out / 'lake.sqlite'}&catalog.warehouse=file://{out / 'lake'}"
     return {
-        "Lines": f"jsonl:{out / 'Lines'}", "Columns": f"parquet:{out / 'Columns'}", "Rows": f"sqlite:{out / 'Rows'}",
-        "Upserted": f"sqlite:{out / 'Upserted'}", "Log": f"log:{out / 'Log'}", "Delta": f"delta:{out / 'Delta'}",
+        "Lines": f"jsonl:{out / 'Lines'}",
+        "Columns": f"parquet:{out / 'Columns'}",
+        "Rows": f"sqlite:{out / 'Rows'}",
+        "Upserted": f"sqlite:{out / 'Upserted'}",
+        "Log": f"log:{out / 'Log'}",
+        "Delta": f"delta:{out / 'Delta'}",
         "Iceberg": f"iceberg:lake/results.words?{catalog}",
-    }  # fmt: skip
+    }
 
 
 def places(sink, tmp_path):
@@ -109,23 +120,27 @@ def test_a_sink_that_was_removed_or_rolled_back_is_missed(run_app, words, sinks,
     run_app("spread", sources=words("a"), sinks=sinks)
     older, newer = tmp_path / "older", tmp_path / "newer"
     for kind in KINDS:
-        put(places(kind, tmp_path), [older / kind / str(n) for n, _ in enumerate(places(kind, tmp_path)) if (older / kind).mkdir(parents=True, exist_ok=True) is None])  # fmt: skip
+        put(
+            places(kind, tmp_path),
+            [
+                older / kind / str(n)
+                for n, _ in enumerate(places(kind, tmp_path))
+                if (older / kind).mkdir(parents=True, exist_ok=True) is None
+            ],
+        )
     sources = words("b")
     run_app("spread", sources=sources, sinks=sinks)
     for kind in KINDS:
         here = places(kind, tmp_path)
         (newer / kind).mkdir(parents=True)
-        kept, back, none = (
-            [side / kind / str(n) for n, _ in enumerate(here)] for side in (newer, older, tmp_path / "none")
-        )
+        kept, back, none = ([side / kind / str(n) for n, _ in enumerate(here)] for side in (newer, older, tmp_path / "none"))
         put(here, kept)
         for instead, holds in ((back, "those up to 0"), (none, "none")):
             put(instead, here)
             if kind == "Iceberg" and instead is none:
                 (tmp_path / "out" / "lake").mkdir()
             with pytest.raises(
-                IncompatibleStateError,
-                match=f"Sink {kind} is behind.*holds {holds}: it was removed, replaced or rolled back",
+                IncompatibleStateError, match=f"Sink {kind} is behind.*holds {holds}: it was removed, replaced or rolled back"
             ):
                 run_app("spread", sources=sources, sinks=sinks)
         put(kept, here)

@@ -36,9 +36,7 @@ def test_the_first_writes_it_and_the_others_leave_it_to_that(place):
     assert not draft.exists()
 
 
-@pytest.mark.parametrize(
-    "given", ["-Xshare:off", "-XX:SharedArchiveFile=mine.jsa", "-XX:ArchiveClassesAtExit=mine.jsa"]
-)
+@pytest.mark.parametrize("given", ["-Xshare:off", "-XX:SharedArchiveFile=mine.jsa", "-XX:ArchiveClassesAtExit=mine.jsa"])
 def test_who_shares_in_a_way_of_his_own_is_left_alone(place, given):
     assert classes.sharing(java_home(), given) == ""
     assert list(place.iterdir()) == []

@@ -1,4 +1,6 @@
-"""Files that are cut short, or not what their names say, or unlike the others: one sentence that names the file; mended, it is read."""
+"""Files that are cut short, or not what their names say, or unlike the others: one sentence that names the file; mended, it is
+read.
+"""
 
 import gzip
 import json
@@ -52,7 +54,7 @@ UNLIKE = {
     "a column that later files lack": (FIRST, {"text": ["c"]}, 3),
     "text in place of numbers": (FIRST, {"text": ["c"], "size": ["many"]}, "in/1.parquet: column size is of type string"),
     "nanoseconds": ({**FIRST, "at": pa.array([datetime(2026, 1, 1)] * 2, pa.timestamp("ns"))}, FIRST, 4),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -41,15 +41,11 @@ def write(path, *texts):
 
 
 def counts(result):
-    return {
-        name: result.report["counts"][name] for name in ("accepted", "processed", "dead_lettered", "lost", "duplicated")
-    }
+    return {name: result.report["counts"][name] for name in ("accepted", "processed", "dead_lettered", "lost", "duplicated")}
 
 
 def fine(accepted, dead=0):
-    return {
-        "accepted": accepted, "processed": accepted - dead, "dead_lettered": dead, "lost": 0, "duplicated": 0
-    }  # fmt: skip
+    return {"accepted": accepted, "processed": accepted - dead, "dead_lettered": dead, "lost": 0, "duplicated": 0}
 
 
 # --- names and contents of files ------------------------------------------------------------------------
@@ -104,8 +100,7 @@ def test_packed_files_are_counted_as_they_are_read(run_app, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
-    [("a:b.jsonl", "has the character : in its name.*rename it"), ("a.jsonl.zst", "packed as .zst")],
+    ("name", "sentence"), [("a:b.jsonl", "has the character : in its name.*rename it"), ("a.jsonl.zst", "packed as .zst")]
 )
 def test_files_that_cannot_be_read_are_refused_at_the_start(run_app, tmp_path, name, sentence):
     write(tmp_path / "in" / name, "a")
@@ -167,9 +162,19 @@ def test_a_log_that_was_replaced_by_another_is_refused(run_app, tmp_path):
 def test_a_replayed_file_that_was_replaced_is_refused(tmp_path):
     recording = Recording(tmp_path / "run")
     plain = Manifest(
-        application="replaying", mode="micro-batches", topology=Description("replaying", [], [], []), state={}, sources={"S": "replay:f"},
-        identities={"S": "one"}, parameters={}, groups={}, hops={}, reads={}, partitions=2, layout=Layout(),
-    )  # fmt: skip
+        application="replaying",
+        mode="micro-batches",
+        topology=Description("replaying", [], [], []),
+        state={},
+        sources={"S": "replay:f"},
+        identities={"S": "one"},
+        parameters={},
+        groups={},
+        hops={},
+        reads={},
+        partitions=2,
+        layout=Layout(),
+    )
     recording.prepare(plain, fresh=False, inspect=lambda *_: None)
     with pytest.raises(ConfigurationError, match="Source S is another replay"):
         recording.prepare(structs.replace(plain, identities={"S": "two"}), fresh=False, inspect=lambda *_: None)
@@ -330,9 +335,7 @@ def test_a_sink_that_was_changed_with_a_batch_to_deliver_is_refused(run_app, tmp
     with pytest.raises(RunFailedError, match="killed here"):
         run_app("passing", **options)
     monkeypatch.undo()
-    with pytest.raises(
-        SinkError, match="Sink Out was of another kind, or in another place.*start once with the old one"
-    ):
+    with pytest.raises(SinkError, match="Sink Out was of another kind, or in another place.*start once with the old one"):
         run_app("passing", sinks={"Out": f"{scheme}:{tmp_path / 'elsewhere'}"}, **options)
     assert len(run_app("passing", **options).output("Out")) == 2
     assert counts(run_app("passing", sinks={"Out": f"{scheme}:{tmp_path / 'elsewhere'}"}, **options)) == fine(2)
@@ -378,9 +381,19 @@ def test_a_stopped_run_reports_what_is_queued_as_queued(tmp_path):
     for number in range(20):
         shutil.copy(tmp_path / "in" / "a.jsonl", tmp_path / "in" / f"b{number}.jsonl")
     command = [
-        sys.executable, "-m", "penstock", "run", f"{APPS}:passing", "--master", "local[2]", "--duration", "9 s", "--json",
-        "--source", f"Words=jsonl:{tmp_path / 'in'}?max_files=1",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{APPS}:passing",
+        "--master",
+        "local[2]",
+        "--duration",
+        "9 s",
+        "--json",
+        "--source",
+        f"Words=jsonl:{tmp_path / 'in'}?max_files=1",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
     report = json.loads(done.stdout)["counts"]
     assert (report["lost"], report["duplicated"]) == (0, 0)

@@ -31,16 +31,29 @@ def test_what_elements_say_is_kept_with_element_key_and_micro_batch(spark, tmp_p
         (tmp_path / "in" / f"{batch}.jsonl").write_text("\n".join(lines))
         os.utime(tmp_path / "in" / f"{batch}.jsonl", (1e9 + batch, 1e9 + batch))  # the order in which they are read
     options = RunOptions(
-        runs=tmp_path, sources={"Calls": f"jsonl:{tmp_path / 'in'}?max_files=1"}, until_idle=True, quiet=True, log_level=level,
+        runs=tmp_path,
+        sources={"Calls": f"jsonl:{tmp_path / 'in'}?max_files=1"},
+        until_idle=True,
+        quiet=True,
+        log_level=level,
         spark=spark.get(),
-    )  # fmt: skip
+    )
     result = run(app, options)
     counts = result.report["counts"]
     assert (counts["processed"], counts["dead_letters"], counts["lost"]) == (10, 2, 0)
     answers = sorted((answer.number, answer.key, answer.nth) for answer in result.output("Output"))
     assert answers == [
-        (0, "a", 1), (1, "b", 1), (2, "a", 2), (5, "b", 2), (10, "a", 3), (11, "b", 3), (12, "a", 4), (13, "b", 4), (14, "a", 5), (15, "b", 5),
-    ]  # fmt: skip
+        (0, "a", 1),
+        (1, "b", 1),
+        (2, "a", 2),
+        (5, "b", 2),
+        (10, "a", 3),
+        (11, "b", 3),
+        (12, "a", 4),
+        (13, "b", 4),
+        (14, "a", 5),
+        (15, "b", 5),
+    ]
 
     said = [LINE.fullmatch(line).groups() for line in (tmp_path / "calls" / "elements.log").read_text().splitlines()]
     for batch in ("0", "1"):
@@ -106,8 +119,9 @@ def test_what_is_printed_is_never_an_events_fault():
         work.identity = b"1"
         work.write("half a \ud83d pair\n\0\n")
     assert [(line.key, line.text) for line in lines.lines] == [
-        ("a key that cannot be shown", "half a \\ud83d pair"), ("a key that cannot be shown", "\0"),
-    ]  # fmt: skip
+        ("a key that cannot be shown", "half a \\ud83d pair"),
+        ("a key that cannot be shown", "\0"),
+    ]
     lines.lines.clear()
     with working(AtWork(lines, "Odd", bytes.decode)) as work:
         work.identity = b"a"

@@ -30,7 +30,7 @@ def write(directory, parts, seed=1):
         rows = [
             {"item": chance.choice("abc"), "price": chance.randrange(100), "at": T0 + timedelta(seconds=10 * number + second)}
             for second in sorted((chance.uniform(0, 10) for _ in range(20)), key=lambda second: second + chance.uniform(0, 3))
-        ]  # fmt: skip
+        ]
         lines = "".join(json.dumps({**row, "at": row["at"].isoformat()}) + "\n" for row in rows)
         (directory / f"{number:03d}.jsonl").write_text(lines)
         os.utime(directory / f"{number:03d}.jsonl", (1_700_000_000 + number,) * 2)  # Spark takes them by their age
@@ -154,9 +154,19 @@ def test_an_application_without_event_time_has_no_end(run_app, tmp_path):
 def test_a_kill_between_the_end_of_the_input_and_of_the_run_changes_nothing(run_app, tmp_path, moment):
     bids = write(tmp_path / "in", range(4))
     command = [
-        sys.executable, "-m", "penstock", "run", f"{APPS}:ending", "--source", f"Bids=jsonl:{tmp_path / 'in'}?max_files=1",
-        "--runs", str(tmp_path / "runs"), "--until-idle", "--master", "local[2]",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{APPS}:ending",
+        "--source",
+        f"Bids=jsonl:{tmp_path / 'in'}?max_files=1",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--until-idle",
+        "--master",
+        "local[2]",
+    ]
     root = Path(__file__).parent.parent.parent
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(root)}, start_new_session=True)
     run = tmp_path / "runs" / "ending"
@@ -175,9 +185,7 @@ def test_a_kill_between_the_end_of_the_input_and_of_the_run_changes_nothing(run_
         assert len(ledger) <= planned
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "report.json").unlink(missing_ok=True)  # a slow machine may come here after the run's very end
-    result = run_app(
-        "ending", sources={"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}, partitions=manifest["partitions"]
-    )
+    result = run_app("ending", sources={"Bids": f"jsonl:{tmp_path / 'in'}?max_files=1"}, partitions=manifest["partitions"])
     assert told(result) == windows(bids)
     assert told_best(result) == best(bids)
 
@@ -217,9 +225,7 @@ def test_timers_on_processing_time_behind_windows_fire_when_the_run_is_started_a
     first = run_app("clocks", **options)
     assert [one.bids for one in first.output("Counted")] == [2]
     time.sleep(21)
-    (tmp_path / "in" / "2.jsonl").write_text(
-        f"{line}\n"
-    )  # of a window that has closed, but Spark runs a micro-batch for it
+    (tmp_path / "in" / "2.jsonl").write_text(f"{line}\n")  # of a window that has closed, but Spark runs a micro-batch for it
     again = run_app("clocks", **options)
     assert [(one.item, one.bids) for one in again.output("Said")] == [("a", 2)]
     counts = again.report["counts"]

@@ -97,9 +97,7 @@ def test_from_kafka_over_kafka_to_kafka(run_app, broker):
     produce(broker, "in", *words("a", "c"))
     counts = run_app("app", **options).report["counts"]
     assert (counts["accepted"], counts["processed"], counts["lost"]) == (6, 5, 0)
-    last = {
-        json.loads(message.value())["text"]: json.loads(message.value())["seen"] for message in messages(broker, "out")
-    }
+    last = {json.loads(message.value())["text"]: json.loads(message.value())["seen"] for message in messages(broker, "out")}
     assert last == {"a": 3, "b": 1, "c": 1}
 
 
@@ -110,9 +108,24 @@ def test_a_partition_that_lags_is_named_while_a_run_is_on(broker, spark, tmp_pat
     produce(broker, "skewed", *words(*"ab" * 10), partition=0)
     produce(broker, "skewed", *words(*"ab" * 2_000), partition=1)
     command = [
-        sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--runs", str(tmp_path), "--name", "lag", "--trigger", "1 s",
-        "--source", f"Words=kafka:{broker.brokers}/skewed?max_rows=100", "--duration", "30 s", "--master", "local[2]",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{APPS}:app",
+        "--runs",
+        str(tmp_path),
+        "--name",
+        "lag",
+        "--trigger",
+        "1 s",
+        "--source",
+        f"Words=kafka:{broker.brokers}/skewed?max_rows=100",
+        "--duration",
+        "30 s",
+        "--master",
+        "local[2]",
+    ]
     leader, follower_end = pty.openpty()
     fcntl.ioctl(follower_end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 300, 0, 0))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower_end, text=True) as running:
@@ -178,9 +191,7 @@ def test_what_a_transaction_leaves_behind_is_no_event(run_app, broker, options, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("listener", "options"), [("LOGIN", {}), ("LOGIN", {"sasl_mechanism": "OAUTHBEARER"}), ("MUTUAL", {})]
-)
+@pytest.mark.parametrize(("listener", "options"), [("LOGIN", {}), ("LOGIN", {"sasl_mechanism": "OAUTHBEARER"}), ("MUTUAL", {})])
 def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener, options):
     """Source, hop and sink; and no file of the run holds the password, or the key."""
     way = "-".join([listener, *options.values()])
@@ -200,12 +211,7 @@ def test_topics_whose_brokers_ask_for_proof(run_app, secure, tmp_path, listener,
     assert {count.text: count.seen for count in result.output("Out")} == {"a": 2, "b": 1}
     assert result.report["counts"]["lost"] == result.report["counts"]["queued"] == 0
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
-    secrets = [
-        SECRET.encode(),
-        PASSWORD.encode(),
-        PASSWORD.split('"')[1].encode(),
-        secure.key.read_bytes().splitlines()[-3],
-    ]
+    secrets = [SECRET.encode(), PASSWORD.encode(), PASSWORD.split('"')[1].encode(), secure.key.read_bytes().splitlines()[-3]]
     assert not [file for file in files for secret in secrets if secret in file.read_bytes()]
 
 
@@ -222,9 +228,10 @@ def test_a_user_who_may_do_no_more_than_a_run_needs(run_app, secure):
     secure.allow("penstock/", "WRITE", "DESCRIBE", kind="TRANSACTIONAL_ID", prefix=True)
     secure.allow("penstock/", "READ", kind="GROUP", prefix=True)
     options = {
-        "file": APPS, "sources": {"Words": secure.uri("acl-in", sasl_username="carol")},
+        "file": APPS,
+        "sources": {"Words": secure.uri("acl-in", sasl_username="carol")},
         "sinks": {"Out": secure.uri("acl-out", sasl_username="carol") + "&transactions=yes"},
-    }  # fmt: skip
+    }
     with pytest.raises(SourceError, match="may not read this topic"):
         run_app("app", **options)
     secure.allow("acl-in", "READ")
@@ -234,8 +241,11 @@ def test_a_user_who_may_do_no_more_than_a_run_needs(run_app, secure):
 
 
 COMPACTED = {
-    "cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "100",
-}  # fmt: skip
+    "cleanup.policy": "compact",
+    "segment.ms": "200",
+    "min.cleanable.dirty.ratio": "0.001",
+    "max.compaction.lag.ms": "100",
+}
 
 
 def compact(broker, topic):
@@ -400,12 +410,7 @@ def test_groups_hand_on_times_of_all_kinds_by_topics(run_app, broker):
 def test_a_querys_keys_are_in_the_words_of_other_dialects(run_app, broker, spark):
     produce(broker, "stamps-in", ADA)
     at = f"kafka:{broker.brokers}/stamps"
-    run_app(
-        "stamped",
-        file=ENGINE,
-        sources={"Persons": f"{at}-in"},
-        sinks={"Out": f"{at}-out?header.at=at_noon&header.by=by"},
-    )
+    run_app("stamped", file=ENGINE, sources={"Persons": f"{at}-in"}, sinks={"Out": f"{at}-out?header.at=at_noon&header.by=by"})
     [written] = messages(broker, "stamps-out")
     key = joined(map(text_of, (MOMENT.how_long, MOMENT.at_noon, MOMENT.local)))
     headers = {"at": text_of(MOMENT.at_noon).encode(), "by": MOMENT.by}
@@ -421,8 +426,7 @@ def test_a_querys_keys_are_in_the_words_of_other_dialects(run_app, broker, spark
 
 
 @pytest.mark.parametrize(
-    "length",
-    [timedelta(0), timedelta(days=3), timedelta(days=-1), timedelta(days=2, seconds=10), timedelta(microseconds=10)],
+    "length", [timedelta(0), timedelta(days=3), timedelta(days=-1), timedelta(days=2, seconds=10), timedelta(microseconds=10)]
 )
 def test_lengths_of_time_are_in_the_words_of_other_dialects(spark, length):
     frame = stamp(spark.get().range(1)).withColumn("how_long", F.lit(length))
@@ -437,9 +441,15 @@ def real_time(which, broker, tmp_path, spark, **options):
     spark.leave()
     app, reference = load_app(f"{APPS}:{which}")
     given = {
-        "sources": {"Words": f"kafka:{broker.brokers}/rt-in"}, "sinks": {"Out": f"kafka:{broker.brokers}/rt-out"},
-        "until_idle": True, "quiet": True, "master": "local[8]", "partitions": 1, "runs": tmp_path, "checkpoint_every": 5.0,
-    }  # fmt: skip
+        "sources": {"Words": f"kafka:{broker.brokers}/rt-in"},
+        "sinks": {"Out": f"kafka:{broker.brokers}/rt-out"},
+        "until_idle": True,
+        "quiet": True,
+        "master": "local[8]",
+        "partitions": 1,
+        "runs": tmp_path,
+        "checkpoint_every": 5.0,
+    }
     return run_real_time(app, RunOptions(**{**given, **options}), application=reference)
 
 
@@ -500,11 +510,29 @@ def test_real_time_mode_needs_no_slots_but_those_it_asks_for(broker, tmp_path):
     produce(broker, "slots-in", *words("a", "b", "a"), b"garbage")
     done = subprocess.run(
         [
-            sys.executable, "-m", "penstock", "run", f"{APPS}:native", "--real-time", "--checkpoint-every", "5s", "--master", "local[5]",
-            "--partitions", "1", "--source", f"Words=kafka:{broker.brokers}/slots-in", "--sink", f"Out=kafka:{broker.brokers}/slots-out",
+            sys.executable,
+            "-m",
+            "penstock",
+            "run",
+            f"{APPS}:native",
+            "--real-time",
+            "--checkpoint-every",
+            "5s",
+            "--master",
+            "local[5]",
+            "--partitions",
+            "1",
+            "--source",
+            f"Words=kafka:{broker.brokers}/slots-in",
+            "--sink",
+            f"Out=kafka:{broker.brokers}/slots-out",
             "--until-idle",
-        ], capture_output=True, text=True, cwd=tmp_path, timeout=120,
-    )  # fmt: skip
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert "4 events accepted = 3 processed + 1 dead-lettered + 0 queued" in done.stdout
     assert "dead letters        in the topic slots-in-dead-letters" in done.stdout
@@ -562,14 +590,24 @@ def test_a_run_with_an_adapter_survives_kills_of_both(tmp_path):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [
-        sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", str(port), "--spool", str(tmp_path / "spool"),
-        "--runs", str(tmp_path), "--name", "run",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{APPS}:app",
+        "--adapter",
+        "--port",
+        str(port),
+        "--spool",
+        str(tmp_path / "spool"),
+        "--runs",
+        str(tmp_path),
+        "--name",
+        "run",
+    ]
 
     def start():
-        process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
         await_answer("/health")
         return process
 

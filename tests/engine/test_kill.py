@@ -28,9 +28,21 @@ def command(tmp_path):
     make = [sys.executable, str(example / "words.py"), str(tmp_path / "words"), "--count", str(WORDS)]
     subprocess.run([*make, "--files", str(FILES)], check=True)
     return [
-        sys.executable, "-m", "penstock", "run", str(example / "app.py"), "--keys", str(KEYS), "--until-idle",
-        "--source", f"RawWords=text:{tmp_path / 'words'}?max_files=1", "--runs", str(tmp_path), "--name", "run",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(example / "app.py"),
+        "--keys",
+        str(KEYS),
+        "--until-idle",
+        "--source",
+        f"RawWords=text:{tmp_path / 'words'}?max_files=1",
+        "--runs",
+        str(tmp_path),
+        "--name",
+        "run",
+    ]
 
 
 def start(command):
@@ -156,12 +168,22 @@ def test_a_worker_of_the_cluster_is_killed(command, tmp_path):
 @pytest.mark.parametrize(("to", "source"), [("delta", "files"), ("iceberg", "delta")])
 def test_tables_of_a_lake_are_exact_after_kills_and_never_seen_in_part(tmp_path, to, source):
     command = [
-        sys.executable, str(ROOT / "benchmarks" / "lake.py"), "--to", to, "--source", source, "--events", "6000",
-        "--batches", "30", "--keys", "7", "--kills", "2",
-    ]  # fmt: skip
-    told = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+        sys.executable,
+        str(ROOT / "benchmarks" / "lake.py"),
+        "--to",
+        to,
+        "--source",
+        source,
+        "--events",
+        "6000",
+        "--batches",
+        "30",
+        "--keys",
+        "7",
+        "--kills",
+        "2",
+    ]
+    told = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert told.returncode == 0, told.stdout + told.stderr
     found = json.loads(told.stdout)
     assert found["exact"]
@@ -174,16 +196,25 @@ def test_transactions_to_kafka_are_there_once_after_kills(broker, tmp_path):
     words = tmp_path / "words"
     words.mkdir()
     for number in range(12):
-        (words / f"{number:02d}.jsonl").write_text(
-            "".join(f'{{"text": "{letter}{number}"}}\n' for letter in "abcdefgh" * 50)
-        )
+        (words / f"{number:02d}.jsonl").write_text("".join(f'{{"text": "{letter}{number}"}}\n' for letter in "abcdefgh" * 50))
         os.utime(words / f"{number:02d}.jsonl", (1_700_000_000 + number,) * 2)
     topic = KafkaPlace(broker.brokers, "killed")
     command = [
-        sys.executable, "-m", "penstock", "run", f"{Path(__file__).parent / 'apps_words.py'}:app", "--until-idle",
-        "--source", f"Words=jsonl:{words}?max_files=1", "--sink", f"Out={topic}?transactions=yes",
-        "--runs", str(tmp_path), "--name", "run",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{Path(__file__).parent / 'apps_words.py'}:app",
+        "--until-idle",
+        "--source",
+        f"Words=jsonl:{words}?max_files=1",
+        "--sink",
+        f"Out={topic}?transactions=yes",
+        "--runs",
+        str(tmp_path),
+        "--name",
+        "run",
+    ]
     for batches in (1, 3, 5, 8):
         process = start(command)
         wait_for_batches(process, tmp_path, batches)

@@ -38,9 +38,7 @@ def sell(run_app, tmp_path):
         done += events
         path = inbox / f"{done:09d}.jsonl"
         path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        return run_app(
-            "app", file=FILE, sources={"Sales": f"jsonl:{inbox}"}, until_idle=True if end else "pause", **options
-        )
+        return run_app("app", file=FILE, sources={"Sales": f"jsonl:{inbox}"}, until_idle=True if end else "pause", **options)
 
     return run
 
@@ -115,13 +113,7 @@ def test_a_run_is_moved_to_other_groups_and_back(sell):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "stage"),
-    [
-        ("before", "_move_state"),
-        ("after", "_move_state"),
-        ("after", "_continue"),
-        ("after", "_continued"),
-        ("before", "tidy"),
-    ],
+    [("before", "_move_state"), ("after", "_move_state"), ("after", "_continue"), ("after", "_continued"), ("before", "tidy")],
 )
 def test_a_move_that_dies_leaves_the_one_layout_or_the_other(sell, monkeypatch, stage, when):
     sell(200, partitions=2)
@@ -190,11 +182,7 @@ def test_rescale_moves_a_run_and_reads_nothing(sell, spark, tmp_path, capsys):
     rescale = ["rescale", "moving", "--runs", str(tmp_path / "runs"), "--json"]
     main([*rescale, "--partitions", "3"])
     moved = json.loads(capsys.readouterr().out)
-    assert (moved["before"]["partitions"], moved["after"]["partitions"], moved["instances"]) == (
-        2,
-        3,
-        2 * ITEMS + SHOPS,
-    )
+    assert (moved["before"]["partitions"], moved["after"]["partitions"], moved["instances"]) == (2, 3, 2 * ITEMS + SHOPS)
     with pytest.raises(SystemExit):
         main([*rescale, "--partitions", "3"])
     assert "nothing to move" in capsys.readouterr().err

@@ -31,16 +31,12 @@ SINKS = ("TumblingOut", "SlidingOut", "innerOut", "leftOut", "fullOut")
 def given(chance):
     """Bids and payments at times of their own, whose prices differ, out of order by less than the lateness."""
     prices = random.Random(2).sample(range(1000), 200)
-    seconds = [
-        second / 8 for second in chance.sample(range(480), 400)
-    ]  # often a whole gap apart, and never two at once
+    seconds = [second / 8 for second in chance.sample(range(480), 400)]  # often a whole gap apart, and never two at once
     bids = [
         Bid(chance.choice("abc"), chance.choice(["x", "y", None]), price, T0 + timedelta(seconds=at))
         for price, at in zip(prices, seconds[:200], strict=True)
     ]
-    payments = [
-        Payment(chance.choice("abc"), number, T0 + timedelta(seconds=at)) for number, at in enumerate(seconds[200:220])
-    ]
+    payments = [Payment(chance.choice("abc"), number, T0 + timedelta(seconds=at)) for number, at in enumerate(seconds[200:220])]
     for events in (bids, payments):
         events.sort(key=lambda event: event.at + timedelta(seconds=chance.uniform(0, 4.9)))
     return bids, payments
@@ -80,14 +76,10 @@ def stragglers(chance, parts):
     for _ in range(parts):
         reached += chance.randrange(0, 6_000_000)
         times = [max(0, reached - int(chance.expovariate(1 / 3e6))) for _ in range(24)]
-        times += [
-            max(0, reached // 1000 * 1000 - behind + chance.choice([-1, 0, 1])) for behind in (0, 1_000_000, 2_000_000)
-        ]
+        times += [max(0, reached // 1000 * 1000 - behind + chance.choice([-1, 0, 1])) for behind in (0, 1_000_000, 2_000_000)]
         moments = [T0 + timedelta(microseconds=time) for time in times]
         bids = [Bid(chance.choice("ab"), None, chance.randrange(1000), moment) for moment in moments]
-        payments = [
-            Payment(chance.choice("ab"), chance.randrange(1000), moment) for moment in chance.sample(moments, 12)
-        ]
+        payments = [Payment(chance.choice("ab"), chance.randrange(1000), moment) for moment in chance.sample(moments, 12)]
         batches.append({"Bids": bids, "Payments": payments})
     return batches
 
@@ -163,9 +155,20 @@ def test_a_query_over_json_that_is_killed_loses_nothing(tmp_path):
     bids, payments = given(chance)
     sources = with_bad_lines(tmp_path, bids, payments)
     command = [
-        sys.executable, "-m", "penstock", "run", f"{APPS}:one_query", "--until-idle", "--master", "local[2]",
-        "--runs", str(tmp_path), "--name", "run", *(f"--source={name}={uri}" for name, uri in sources.items()),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{APPS}:one_query",
+        "--until-idle",
+        "--master",
+        "local[2]",
+        "--runs",
+        str(tmp_path),
+        "--name",
+        "run",
+        *(f"--source={name}={uri}" for name, uri in sources.items()),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(APPS.parent.parent.parent)}
     for _ in range(3):
         planned = len(list(tmp_path.glob("run/checkpoint/*/offsets/[0-9]*")))
@@ -180,9 +183,7 @@ def test_a_query_over_json_that_is_killed_loses_nothing(tmp_path):
             break
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    if not (
-        tmp_path / "run" / "report.json"
-    ).exists():  # also where the input had ended, and the kill came before the report
+    if not (tmp_path / "run" / "report.json").exists():  # also where the input had ended, and the kill came before the report
         subprocess.run(command, env=environment, check=True, timeout=300)
     check_settled(tmp_path / "run", bids, payments)
 
@@ -198,9 +199,14 @@ def refused(window=None, late="drop", results="final", **fields):
     seen = app.stream("Seen", Seen)
     with pytest.raises(TopologyError) as raised:
         app.aggregate(
-            bids, key="item", window=window or Tumbling("1 s"), into=seen, results=results, dialect="query",
+            bids,
+            key="item",
+            window=window or Tumbling("1 s"),
+            into=seen,
+            results=results,
+            dialect="query",
             **(fields or {"seen": reducers.count()}),
-        )  # fmt: skip
+        )
     return str(raised.value)
 
 

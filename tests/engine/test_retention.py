@@ -76,9 +76,13 @@ def test_a_crash_while_a_ledger_is_shortened_leaves_it_whole(tmp_path, monkeypat
 
 def progress(number, query="main"):
     return {
-        "id": query, "batchId": number // 2, "name": query, "numInputRows": number, "durationMs": {"triggerExecution": 10},
+        "id": query,
+        "batchId": number // 2,
+        "name": query,
+        "numInputRows": number,
+        "durationMs": {"triggerExecution": 10},
         "stateOperators": [{"numRowsDroppedByWatermark": number}],
-    }  # fmt: skip
+    }
 
 
 def test_the_sums_of_progresses_stay_as_they_are_dropped(tmp_path):
@@ -107,9 +111,13 @@ def test_what_a_run_has_forgotten_still_counts(run_app, tmp_path, capsys):
             file.write_text(line % (number % 3, number))
             os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes files by their age
         return run_app(
-            "app", file=APP, sources={"Sales": f"jsonl:{inbox}?max_files=1"}, groups={"KeepsMost": "behind"}, retain=3,
+            "app",
+            file=APP,
+            sources={"Sales": f"jsonl:{inbox}?max_files=1"},
+            groups={"KeepsMost": "behind"},
+            retain=3,
             until_idle="pause",
-        )  # fmt: skip
+        )
 
     sell(0, 9)
     result = sell(9, 13)

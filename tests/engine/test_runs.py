@@ -239,9 +239,12 @@ def test_intervals_tick_while_nothing_arrives(run_app, tmp_path):
 
     threading.Thread(target=stop_after_three_ticks, daemon=True).start()
     result = run_app(
-        "ticking", sources={"Words": "generator:constant?rate=50&count=20"}, sinks={"Out": f"jsonl:{out}"},
-        until_idle=False, duration=200,
-    )  # fmt: skip
+        "ticking",
+        sources={"Words": "generator:constant?rate=50&count=20"},
+        sinks={"Out": f"jsonl:{out}"},
+        until_idle=False,
+        duration=200,
+    )
     ticks = result.output("Out")
     assert len(ticks) >= 3
     assert [tick.seen for tick in ticks] == sorted(tick.seen for tick in ticks)
@@ -252,8 +255,17 @@ def test_a_run_records_itself(run_app, words, tmp_path):
     result = run_app("counter", sources=words("a", "b", "a"), report=tmp_path / "copy.json")
     report = json.loads((result.directory / "report.json").read_text())
     assert report == result.report == json.loads((tmp_path / "copy.json").read_text())
-    for key in ("application", "engine", "master", "counts", "streams", "elements", "throughput_events_per_s",
-                "latency_ms", "batches"):  # fmt: skip
+    for key in (
+        "application",
+        "engine",
+        "master",
+        "counts",
+        "streams",
+        "elements",
+        "throughput_events_per_s",
+        "latency_ms",
+        "batches",
+    ):
         assert key in report
     assert set(report["counts"]) >= {"accepted", "processed", "dead_lettered", "queued", "lost", "duplicated"}
     assert set(report["latency_ms"]) == {"p50", "p95", "p99", "max"}

@@ -141,9 +141,7 @@ def test_a_query_reads_by_a_registry_and_writes_by_the_schema_that_is_there(run_
 
 def test_what_does_not_fit_is_refused_before_anything_is_read(run_app, broker, registry, client, tmp_path):
     produce(
-        broker,
-        "unfit-in",
-        *avro(client, "unfit-in", {**FIRST, "fields": [{"name": "txt", "type": "string"}]}, [{"txt": "a"}]),
+        broker, "unfit-in", *avro(client, "unfit-in", {**FIRST, "fields": [{"name": "txt", "type": "string"}]}, [{"txt": "a"}])
     )
     unfit = f"kafka:{broker.brokers}/unfit-in?registry={registry.url}"
     with pytest.raises(EventSchemaError, match=r"Version 1 of unfit-in-value does not fit Word: it has no field text"):
@@ -172,9 +170,22 @@ def test_a_registry_that_does_not_answer_is_no_messages_fault(run_app, broker, t
     with SchemaRegistry(tmp_path / "registry") as registry:
         produce(broker, "fading", *first_and_second(registry, "a")[:1])
         command = [
-            sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--source", f"Words={topic}?registry={registry.url}",
-            "--sink", f"Out={sinks['Out']}", "--runs", str(tmp_path), "--name", "run", "--master", "local[2]",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "penstock",
+            "run",
+            f"{APPS}:app",
+            "--source",
+            f"Words={topic}?registry={registry.url}",
+            "--sink",
+            f"Out={sinks['Out']}",
+            "--runs",
+            str(tmp_path),
+            "--name",
+            "run",
+            "--master",
+            "local[2]",
+        ]
         with (tmp_path / "said").open("wb") as said:
             run = subprocess.Popen(command, stdout=said, stderr=said)
             while not any(lines_of(tmp_path / "run" / "batches-main.jsonl")):
@@ -196,10 +207,7 @@ def test_a_registry_that_does_not_answer_is_no_messages_fault(run_app, broker, t
 def first_and_second(registry, text):
     """A word by each of two schemas, which are registered as numbers 1 and 2."""
     client = SchemaRegistryClient({"url": registry.url})
-    return [
-        *avro(client, "fading", FIRST, [{"text": text}]),
-        *avro(client, "fading", SECOND, [{"text": text, "size": 1}]),
-    ]
+    return [*avro(client, "fading", FIRST, [{"text": text}]), *avro(client, "fading", SECOND, [{"text": text, "size": 1}])]
 
 
 @pytest.mark.parametrize(
@@ -207,15 +215,9 @@ def first_and_second(registry, text):
     [
         ("registry=http://me:secret@there:8081", "without a user or a password"),
         ("registry=there:8081", "must be a URL"),
-        (
-            "registry=http://there&registry.basic.auth.user.info=me:secret",
-            "write registry.basic.auth.user.info=env:NAME",
-        ),
+        ("registry=http://there&registry.basic.auth.user.info=me:secret", "write registry.basic.auth.user.info=env:NAME"),
         ("registry=http://there&registry.basic.auth.user.info=env:NOT_SET", "no variable NOT_SET"),
-        (
-            "registry=http://there&registry.ssl.ca.location=/no/where",
-            "registry.ssl.ca.location: /no/where cannot be read",
-        ),
+        ("registry=http://there&registry.ssl.ca.location=/no/where", "registry.ssl.ca.location: /no/where cannot be read"),
         ("registry=http://there&registry.nonsense=1", "nonsense"),
         ("subject=x", "write registry=URL"),
     ],

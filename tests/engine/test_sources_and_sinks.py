@@ -229,8 +229,12 @@ def test_fields_of_every_kind_come_from_parquet(run_app, tmp_path):
     index = batch.schema.get_field_index("colour")
     (tmp_path / "in").mkdir()
     pq.write_table(pa.Table.from_batches([batch]).set_column(index, "colour", colours), tmp_path / "in" / "a.parquet")
-    result = run_app("kinds", file=TOPOLOGIES, sources={"Everything": f"parquet:{tmp_path / 'in'}"},
-                     sinks={"Out": f"parquet:{tmp_path / 'out'}"})  # fmt: skip
+    result = run_app(
+        "kinds",
+        file=TOPOLOGIES,
+        sources={"Everything": f"parquet:{tmp_path / 'in'}"},
+        sinks={"Out": f"parquet:{tmp_path / 'out'}"},
+    )
     assert result.output("Out") == [event]
     assert "mauve" in result.dead_letters[0]["error"]
 

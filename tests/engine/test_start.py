@@ -42,9 +42,12 @@ def test_no_process_survives_a_start_that_is_interrupted(tmp_path, number, after
     (tmp_path / "starting.py").write_text(APP)
     command = [sys.executable, "-m", "penstock", "run", "starting.py"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # which nohup has it ignore
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 60
     while not children_of(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -121,15 +124,7 @@ def test_a_java_home_that_leads_nowhere_is_said(monkeypatch):
 @pytest.mark.slow
 def test_options_for_java_are_given_besides_our_own(tmp_path):
     (tmp_path / "starting.py").write_text(APP)
-    command = [
-        sys.executable,
-        "-m",
-        "penstock",
-        "run",
-        "starting.py",
-        "--conf",
-        "spark.driver.extraJavaOptions=-Dmine=1",
-    ]
+    command = [sys.executable, "-m", "penstock", "run", "starting.py", "--conf", "spark.driver.extraJavaOptions=-Dmine=1"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline, seen = time.monotonic() + 60, ""

@@ -91,9 +91,26 @@ def test_a_gate_is_changed_by_starting_the_query_anew(run_app):
 def test_an_adapting_run_chooses_the_gate_of_its_adapter_and_an_adapter_that_died_gets_it_again(tmp_path):
     port = free_port()
     command = [
-        sys.executable, "-m", "penstock", "run", f"{APPS}:app", "--adapter", "--port", str(port), "--spool", str(tmp_path / "spool"),
-        "--runs", str(tmp_path), "--name", "run", "--adapt", "--p95", "5s", "--master", "local[2]",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        f"{APPS}:app",
+        "--adapter",
+        "--port",
+        str(port),
+        "--spool",
+        str(tmp_path / "spool"),
+        "--runs",
+        str(tmp_path),
+        "--name",
+        "run",
+        "--adapt",
+        "--p95",
+        "5s",
+        "--master",
+        "local[2]",
+    ]
     chance, accepted, over = random.Random(1), 0, time.monotonic() + 480
     killed = given_again = False
     with (tmp_path / "said").open("wb") as said, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:

@@ -26,13 +26,30 @@ def test_a_run_in_a_store_is_divided_moved_and_begun_afresh(request, tmp_path, k
     make = [sys.executable, str(example / "words.py"), str(tmp_path / "words"), "--count", str(WORDS), "--files", "2"]
     subprocess.run(make, check=True)
     command = [
-        sys.executable, "-m", "penstock", "run", str(example / "app.py"), "--keys", "2", "--until-idle=pause", "--runs", runs,
-        "--source", f"RawWords=text:{tmp_path / 'words'}", "--name", "run", "--group", "AggregationReceiver=other",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(example / "app.py"),
+        "--keys",
+        "2",
+        "--until-idle=pause",
+        "--runs",
+        runs,
+        "--source",
+        f"RawWords=text:{tmp_path / 'words'}",
+        "--name",
+        "run",
+        "--group",
+        "AggregationReceiver=other",
+    ]
     for partitions, more in (("2", ()), ("3", ()), ("2", ("--fresh",))):
         ran = subprocess.run(
-            [*command, "--partitions", partitions, *more], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-        )  # fmt: skip
+            [*command, "--partitions", partitions, *more],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
         assert ran.returncode == 0, ran.stderr
         report = json.loads(durable.read(path_of(runs) / "run" / "report.json"))
         assert report["streams"]["Three"] == WORDS // 4 * 2
@@ -67,9 +84,21 @@ def test_a_store_that_is_full_stops_a_run_with_a_sentence_and_there_is_room_agai
         file.write_text("word\n" * 50)
         os.utime(file, (1_700_000_000 + number,) * 2)
     command = [
-        sys.executable, "-m", "penstock", "run", str(ROOT / "examples/divisibility/app.py"), "--keys", "2", "--until-idle", "--runs",
-        f"{server.uri}/runs", "--name", "run", "--source", f"RawWords=text:{tmp_path / 'in'}?max_files=1",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(ROOT / "examples/divisibility/app.py"),
+        "--keys",
+        "2",
+        "--until-idle",
+        "--runs",
+        f"{server.uri}/runs",
+        "--name",
+        "run",
+        "--source",
+        f"RawWords=text:{tmp_path / 'in'}?max_files=1",
+    ]
     environment = {**os.environ, **server.environment, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         commits = data / "bucket" / "runs" / "run" / "checkpoint" / "main" / "commits"

@@ -40,9 +40,21 @@ def test_a_driver_that_wakes_finds_the_run_taken_over(places, tmp_path, pause_ms
     make = [sys.executable, str(example / "words.py"), str(tmp_path / "words"), "--count", str(WORDS)]
     subprocess.run([*make, "--files", str(FILES)], check=True)
     command = [
-        sys.executable, "-m", "penstock", "run", str(example / "app.py"), "--keys", str(KEYS), "--until-idle",
-        "--source", f"RawWords=text:{tmp_path / 'words'}?max_files=1", "--runs", str(places), "--name", "run",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "penstock",
+        "run",
+        str(example / "app.py"),
+        "--keys",
+        str(KEYS),
+        "--until-idle",
+        "--source",
+        f"RawWords=text:{tmp_path / 'words'}?max_files=1",
+        "--runs",
+        str(places),
+        "--name",
+        "run",
+    ]
     ledger = places / "run" / "batches-main.jsonl"
     first = start(command)
     wait_for_batches(first, ledger, 3)

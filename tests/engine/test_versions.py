@@ -48,9 +48,7 @@ def test_each_version_between_is_taken(having, number):
 def test_the_java_part_is_of_the_same_version(monkeypatch):
     monkeypatch.delenv("SPARK_HOME", raising=False)
     refuse_others(version("pyspark"))
-    with pytest.raises(
-        ConfigurationError, match=r"of the session that was given, is 3\.5\.1: pip install 'pyspark~=3\.5\.0'"
-    ):
+    with pytest.raises(ConfigurationError, match=r"of the session that was given, is 3\.5\.1: pip install 'pyspark~=3\.5\.0'"):
         refuse_others("3.5.1")
 
 
@@ -79,16 +77,9 @@ def test_capabilities_come_with_versions():
 
 @pytest.mark.parametrize(
     ("number", "connector", "tokens"),
-    [
-        ("4.0.5", "4.0.4", "4.0.0"),
-        ("4.1.4", "4.1.3", "4.1.1"),
-        ("4.2.1", "4.2.0", "4.0.0"),
-        ("4.3.0", "4.2.0", "4.0.0"),
-    ],
+    [("4.0.5", "4.0.4", "4.0.0"), ("4.1.4", "4.1.3", "4.1.1"), ("4.2.1", "4.2.0", "4.0.0"), ("4.3.0", "4.2.0", "4.0.0")],
 )
-def test_the_connector_of_kafka_is_of_sparks_minor_version_where_its_own_is_not_published(
-    having, number, connector, tokens
-):
+def test_the_connector_of_kafka_is_of_sparks_minor_version_where_its_own_is_not_published(having, number, connector, tokens):
     having(number)
     own, other = maven._artifacts(JARS)
     assert (own.version, own.overridden[0][2]) == (number, number)

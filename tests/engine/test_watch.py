@@ -25,9 +25,13 @@ def test_a_query_of_ones_own_is_watched(spark, tmp_path):
     with penstock.watch(session, tmp_path / "kept" / "progress.jsonl") as watching:
         rows = session.readStream.format("rate").option("rowsPerSecond", 500).load()
         query = (
-            rows.selectExpr("value % 7 AS key").writeStream.format("noop").queryName("watched")
-            .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="500 milliseconds").start()
-        )  # fmt: skip
+            rows.selectExpr("value % 7 AS key")
+            .writeStream.format("noop")
+            .queryName("watched")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime="500 milliseconds")
+            .start()
+        )
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and len(query.recentProgress) < 14:
             time.sleep(0.2)
@@ -51,8 +55,8 @@ def test_a_place_that_cannot_be_written_is_refused(spark, tmp_path):
     ("failure", "lost"),
     [
         (
-            "org.apache.spark.SparkException: Job aborted due to stage failure: A shuffle map stage with indeterminate output was "
-            "failed and retried. However, Spark cannot rollback the ResultStage 50",
+            "org.apache.spark.SparkException: Job aborted due to stage failure: A shuffle map stage with indeterminate output "
+            "was failed and retried. However, Spark cannot rollback the ResultStage 50",
             True,
         ),
         (
@@ -60,10 +64,7 @@ def test_a_place_that_cannot_be_written_is_refused(spark, tmp_path):
             "2.0 (TID 9) (10.0.0.1 executor 2): ExecutorLostFailure (executor 2 exited)",
             True,
         ),
-        (
-            "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times: RuntimeError: indeterminate output",
-            False,
-        ),
+        ("Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times: RuntimeError: indeterminate output", False),
         ("RuntimeError: ExecutorLostFailure", False),
     ],
 )
@@ -81,10 +82,19 @@ def connect(tmp_path):
     """The address of a server of Spark Connect."""
     home, port = Path(pyspark.__file__).parent, free_port()
     command = [
-        home / "bin" / "spark-submit", "--master", "local[2]", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
-        "--conf", "spark.ui.enabled=false", "spark-internal",
-    ]  # fmt: skip
+        home / "bin" / "spark-submit",
+        "--master",
+        "local[2]",
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--conf",
+        f"spark.connect.grpc.binding.port={port}",
+        "--conf",
+        "spark.connect.grpc.binding.address=127.0.0.1",
+        "--conf",
+        "spark.ui.enabled=false",
+        "spark-internal",
+    ]
     environment = {"JAVA_HOME": str(java_home()), "SPARK_LOCAL_DIRS": str(tmp_path / "scratch")}
     server = spawn(command, tmp_path / "server.log", environment)
     try:

@@ -82,8 +82,11 @@ def check(place):
 def test_the_driver_here_and_executors_on_yarn(yarn, place):
     run, settings = submitted(place)
     subprocess.run(
-        [sys.executable, "-m", "penstock", *run, *settings], env={**os.environ, **yarn.environment}, check=True, timeout=PATIENCE_S
-    )  # fmt: skip
+        [sys.executable, "-m", "penstock", *run, *settings],
+        env={**os.environ, **yarn.environment},
+        check=True,
+        timeout=PATIENCE_S,
+    )
     check(place)
 
 
@@ -94,23 +97,22 @@ def test_a_driver_on_yarn_that_is_killed_is_followed_by_another(yarn, place, tmp
         "PYTHONPATH": str(Path(penstock.__path__[0]).parent),
     }
     run, settings = submitted(
-        place,
-        ("spark.driver.memory", "640m"),
-        *((f"spark.yarn.appMasterEnv.{name}", value) for name, value in own.items()),
+        place, ("spark.driver.memory", "640m"), *((f"spark.yarn.appMasterEnv.{name}", value) for name, value in own.items())
     )
     submit = [SPARK / "bin" / "spark-submit", "--master", "yarn", "--deploy-mode", "cluster", *settings]
     with (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(
-            [*submit, Path(penstock.__path__[0]) / "__main__.py", *run], env={**os.environ, **yarn.environment}, stdout=said, stderr=said
-        )  # fmt: skip
+            [*submit, Path(penstock.__path__[0]) / "__main__.py", *run],
+            env={**os.environ, **yarn.environment},
+            stdout=said,
+            stderr=said,
+        )
         deadline = time.monotonic() + PATIENCE_S
         while sum(1 for _ in lines_of(path_of(place) / "run" / "batches-main.jsonl")) < 2:
             assert process.poll() is None, (tmp_path / "said").read_text()[-2000:]
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        driver = subprocess.run(
-            ["pgrep", "-f", "ApplicationMaster.*--class.*PythonRunner"], capture_output=True, text=True
-        )
+        driver = subprocess.run(["pgrep", "-f", "ApplicationMaster.*--class.*PythonRunner"], capture_output=True, text=True)
         killed = [int(each) for each in driver.stdout.split()]
         assert killed
         for each in killed:

@@ -1,4 +1,6 @@
-"""A client of Spark Connect that watches a query of its own, with no JVM in its process: REMOTE DIRECTORY, and prints what it has seen."""
+"""A client of Spark Connect that watches a query of its own, with no JVM in its process: REMOTE DIRECTORY, and prints what it
+has seen.
+"""
 
 import json
 import sys
@@ -15,9 +17,7 @@ def main(remote: str, directory: Path) -> None:
     watching = penstock.watch(session, directory / "progress.jsonl")
     rows = session.readStream.format("rate").option("rowsPerSecond", 500).load()
     writer = rows.selectExpr("value % 7 AS key").writeStream.format("noop").queryName("watched")
-    writer = writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(
-        processingTime="500 milliseconds"
-    )
+    writer = writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(processingTime="500 milliseconds")
     query = writer.start()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and len(query.recentProgress) < 14:

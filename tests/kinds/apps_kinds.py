@@ -15,16 +15,17 @@ def is_plain(value):
     scalars = list(scalars_in(value))
     return (
         not any(isinstance(one, float) and not math.isfinite(one) for one in scalars)
-        and not any(isinstance(one, Decimal) and (not one.is_finite() or len(one.as_tuple().digits) > 20 or one > 10**20) for one in scalars)
+        and not any(
+            isinstance(one, Decimal) and (not one.is_finite() or len(one.as_tuple().digits) > 20 or one > 10**20)
+            for one in scalars
+        )
         and not any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in scalars)
         and not any(isinstance(one, str) and "\ud800" in one for one in scalars)
-    )  # fmt: skip
+    )
 
 
 COLUMNS = {f"field{number}": column for number, column in enumerate(columns())}
-VALUES = {
-    name: values for name, column in COLUMNS.items() if (values := [one for one in column.values if is_plain(one)])
-}
+VALUES = {name: values for name, column in COLUMNS.items() if (values := [one for one in column.values if is_plain(one)])}
 ANNOTATIONS = {"n": int, **{name: COLUMNS[name].annotation for name in VALUES}}
 Everything = new_class(
     "Everything", (Event,), {}, lambda space: space.update({"__annotations__": ANNOTATIONS, "__module__": __name__})

@@ -5,14 +5,35 @@ from types import new_class
 from penstock import App, Event, ProcessingElement
 
 NAMES = [
-    "n", "now", "born", "major", "minor", "_born", "path", "payload", "beside", "value", "key", "bucket", "block", "hop", "time", "label",
-    "event_time", "content", "length", "modificationTime", "_metadata", "select", "Case", "case_", "a" * 100, "ünïcode",
-]  # fmt: skip
+    "n",
+    "now",
+    "born",
+    "major",
+    "minor",
+    "_born",
+    "path",
+    "payload",
+    "beside",
+    "value",
+    "key",
+    "bucket",
+    "block",
+    "hop",
+    "time",
+    "label",
+    "event_time",
+    "content",
+    "length",
+    "modificationTime",
+    "_metadata",
+    "select",
+    "Case",
+    "case_",
+    "a" * 100,
+    "ünïcode",
+]
 Named = new_class(
-    "Named",
-    (Event,),
-    {},
-    lambda space: space.update({"__annotations__": dict.fromkeys(NAMES, int), "__module__": __name__}),
+    "Named", (Event,), {}, lambda space: space.update({"__annotations__": dict.fromkeys(NAMES, int), "__module__": __name__})
 )
 Cased = new_class(
     "Cased",
@@ -24,11 +45,7 @@ Cased = new_class(
 
 def grouped(event_type):
     app = App("grouped")
-    source, between, out = (
-        app.source("In", event_type),
-        app.stream("Between", event_type),
-        app.stream("Out", event_type),
-    )
+    source, between, out = (app.source("In", event_type), app.stream("Between", event_type), app.stream("Out", event_type))
 
     @app.element(source, key="n", emits=between)
     class First(ProcessingElement):

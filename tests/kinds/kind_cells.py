@@ -1,4 +1,6 @@
-"""The two sides of the matrix of kinds and doors: what fields can hold, and the places that events pass through. In memory, no Spark."""
+"""The two sides of the matrix of kinds and doors: what fields can hold, and the places that events pass through. In memory, no
+Spark.
+"""
 
 import json
 import sqlite3
@@ -36,7 +38,7 @@ from penstock.testing import TopologyDriver
 
 ADDRESSES = Kind(
     name="IPv4Address", python=IPv4Address, encode=str, decode=IPv4Address, samples=(IPv4Address("10.0.0.1"), IPv4Address(0))
-)  # fmt: skip
+)
 """A kind of field as an application adds one."""
 register(ADDRESSES)
 
@@ -142,7 +144,9 @@ def same(one: Any, other: Any) -> bool:
 
 @dataclass
 class Outcome:
-    """What a door does with a column: a sentence that refuses it, or the values that were dead letters, and those that are None."""
+    """What a door does with a column: a sentence that refuses it, or the values that were dead letters, and those that are
+    None.
+    """
 
     refused: str | None = None
     letters: list[Any] = field(default_factory=list)
@@ -267,12 +271,13 @@ def state_of_objects(event_type: type[Event], events: list[Any], directory: Path
         self.held, self.times = event.value, self.times + 1
 
     body = {
-        "__annotations__": {"held": annotation | None, "times": int}, "held": None, "times": 0, "on_event": on_event,
+        "__annotations__": {"held": annotation | None, "times": int},
+        "held": None,
+        "times": 0,
+        "on_event": on_event,
         "__module__": __name__,
-    }  # fmt: skip
-    app.element(source, key="n")(
-        new_class("Holder", (ProcessingElement,), {}, lambda namespace: namespace.update(body))
-    )
+    }
+    app.element(source, key="n")(new_class("Holder", (ProcessingElement,), {}, lambda namespace: namespace.update(body)))
     return in_driver(app, events, seen, batches=2)
 
 
@@ -295,9 +300,7 @@ def state_in_columns(event_type: type[Event], events: list[Any], directory: Path
     codec = Codec(event_type)
     annotation = event_type.__annotations__["value"]
     default = (
-        msgspec.field(default_factory=type(events[-1].value))
-        if isinstance(events[-1].value, list | dict)
-        else events[-1].value
+        msgspec.field(default_factory=type(events[-1].value)) if isinstance(events[-1].value, list | dict) else events[-1].value
     )
     body = {"__annotations__": {"held": annotation, "times": int}, "held": default, "times": 0, "__module__": __name__}
     held = new_class("Held", (Event,), {}, lambda namespace: namespace.update(body))
@@ -399,9 +402,7 @@ def key_in_columns(event_type: type[Event], events: list[Any], directory: Path) 
         keys = states.keys["value"]
         for row, at in enumerate(instance.tolist()):
             one = codec.from_columns(
-                batch.slice(row, 1).set_column(
-                    1, batch.schema.field(1), keys.slice(at, 1).cast(batch.schema.field(1).type)
-                )
+                batch.slice(row, 1).set_column(1, batch.schema.field(1), keys.slice(at, 1).cast(batch.schema.field(1).type))
             )
             seen[numbers[row]] = (int(states.first[at]), one[0].value)
         return batch
@@ -412,12 +413,22 @@ def key_in_columns(event_type: type[Event], events: list[Any], directory: Path) 
 
 def key_of_a_window(event_type: type[Event], events: list[Any], directory: Path) -> Passed:
     annotation = event_type.__annotations__["value"]
-    timed = new_class("Timed", (Event,), {}, lambda namespace: namespace.update(
-        {"__annotations__": {"n": int, "value": annotation, "at": datetime}, "__module__": __name__}
-    ))  # fmt: skip
-    counted = new_class("Counted", (Event,), {}, lambda namespace: namespace.update(
-        {"__annotations__": {"value": annotation, "numbers": list[int]}, "__module__": __name__}
-    ))  # fmt: skip
+    timed = new_class(
+        "Timed",
+        (Event,),
+        {},
+        lambda namespace: namespace.update(
+            {"__annotations__": {"n": int, "value": annotation, "at": datetime}, "__module__": __name__}
+        ),
+    )
+    counted = new_class(
+        "Counted",
+        (Event,),
+        {},
+        lambda namespace: namespace.update(
+            {"__annotations__": {"value": annotation, "numbers": list[int]}, "__module__": __name__}
+        ),
+    )
     app, seen = App("windows"), {}
     source = app.source("In", timed, event_time="at")
     out = app.stream("Out", counted)
@@ -465,16 +476,8 @@ def beside_a_message(event_type: type[Event], events: list[Any], directory: Path
     codec = Codec(event_type)
 
     def carry(event: Any) -> Any:
-        raw = (
-            event.value
-            if isinstance(event.value, bytes)
-            else None
-            if event.value is None
-            else text_of(event.value).encode()
-        )
-        return codec.from_message(
-            b'{"n":%d%s}' % (event.n, b"" if raw is not None else b',"value":null'), {"value": raw}
-        )
+        raw = event.value if isinstance(event.value, bytes) else None if event.value is None else text_of(event.value).encode()
+        return codec.from_message(b'{"n":%d%s}' % (event.n, b"" if raw is not None else b',"value":null'), {"value": raw})
 
     return each(events, carry)
 
@@ -484,9 +487,7 @@ def fields_of_csv(event_type: type[Event], events: list[Any], directory: Path) -
     codec = Codec(event_type)
     return each(
         events,
-        lambda event: codec.from_text(
-            {"n": str(event.n), "value": None if event.value is None else text_of(event.value)}
-        ),
+        lambda event: codec.from_text({"n": str(event.n), "value": None if event.value is None else text_of(event.value)}),
     )
 
 

@@ -39,21 +39,20 @@ def keys_in(uri):
 
 def test_keys_of_several_fields_are_told_apart(uri, tmp_path):
     results = [
-        Result(0, "a/b", "c"), Result(1, "a", "b/c"), Result(2, "a", None), Result(3, "a", ""), Result(4, "a", "null"), Result(5, "a", "*"),
-    ]  # fmt: skip
+        Result(0, "a/b", "c"),
+        Result(1, "a", "b/c"),
+        Result(2, "a", None),
+        Result(3, "a", ""),
+        Result(4, "a", "null"),
+        Result(5, "a", "*"),
+    ]
     passed = staged(uri, Result, results, tmp_path, ("value", "more"))
     assert passed.errors == {}
     assert sorted(keys_in(uri)) == sorted([b"a%2Fb/c", b"a/b%2Fc", b"a/*", b"a/", b"a/null", b"a/%2A"])
 
 
 def test_one_key_is_written_in_one_way(uri, tmp_path):
-    staged(
-        uri,
-        Amount,
-        [Amount(0, Decimal("1.0")), Amount(1, Decimal("1.00")), Amount(2, Decimal(1))],
-        tmp_path,
-        ("value",),
-    )
+    staged(uri, Amount, [Amount(0, Decimal("1.0")), Amount(1, Decimal("1.00")), Amount(2, Decimal(1))], tmp_path, ("value",))
     assert keys_in(uri) == [b"1"] * 3
 
 

@@ -1,4 +1,6 @@
-"""Each kind of field at each door: it comes out as it went in, or is refused with a sentence. No third outcome, but those listed."""
+"""Each kind of field at each door: it comes out as it went in, or is refused with a sentence. No third outcome, but those
+listed.
+"""
 
 import math
 import time
@@ -27,8 +29,13 @@ ARROW = {
 }
 DATABASES = {"SQLite", "upsert in SQLite", "lookup in SQLite", "PostgreSQL", "upsert in PostgreSQL"}
 MESSAGE_PACK = {
-    "hop, event dialect", "state, event dialect", "key, event dialect", "key of several fields", "key of a window", "looked up by",
-}  # fmt: skip
+    "hop, event dialect",
+    "state, event dialect",
+    "key, event dialect",
+    "key of several fields",
+    "key of a window",
+    "looked up by",
+}
 FORMATS = {"Avro", "Protobuf"}
 
 

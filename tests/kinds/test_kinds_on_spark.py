@@ -35,8 +35,7 @@ def csv_of(directory):
     names = Everything.__struct_fields__
     rows = [[None if (value := getattr(event, name)) is None else text_of(value) for name in names] for event in EVENTS]
     lines = [
-        ",".join("" if text is None else '"' + text.replace('"', '""') + '"' for text in row)
-        for row in (list(names), *rows)
+        ",".join("" if text is None else '"' + text.replace('"', '""') + '"' for text in row) for row in (list(names), *rows)
     ]
     (directory / "in.csv").write_bytes("\n".join(lines).encode())
     return f"csv:{directory}"
@@ -57,10 +56,13 @@ def wrong(came):
 
 SLOW = pytest.mark.slow
 PASSAGES = [
-    ("relays", parquet), ("planned", csv_of), *(pytest.param(name, source, marks=SLOW) for name, source in (
-        ("relays", jsonl), ("relays", csv_of), ("planned", jsonl), ("planned", parquet)
-    )),
-]  # fmt: skip
+    ("relays", parquet),
+    ("planned", csv_of),
+    *(
+        pytest.param(name, source, marks=SLOW)
+        for name, source in (("relays", jsonl), ("relays", csv_of), ("planned", jsonl), ("planned", parquet))
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "source"), PASSAGES)
@@ -73,8 +75,13 @@ def test_every_kind_comes_through_spark(name, source, tmp_path, spark):
         if "Lines" not in sink.name
     }
     options = RunOptions(
-        runs=tmp_path / "runs", sources={"In": source(tmp_path / "in")}, sinks=sinks, until_idle=True, quiet=True, spark=spark.get()
-    )  # fmt: skip
+        runs=tmp_path / "runs",
+        sources={"In": source(tmp_path / "in")},
+        sinks=sinks,
+        until_idle=True,
+        quiet=True,
+        spark=spark.get(),
+    )
     result = run(app, options, application=application)
     assert result.dead_letters == []
     assert {sink.name: wrong(result.output(sink.name)) for sink in app.topology().sinks} == {

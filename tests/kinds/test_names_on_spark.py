@@ -35,16 +35,20 @@ def write(events, directory, kind):
     "kind", [pytest.param("jsonl", marks=pytest.mark.slow), pytest.param("csv", marks=pytest.mark.slow), "parquet"]
 )
 @pytest.mark.parametrize(
-    ("which", "groups"),
-    [("names", {}), ("names", {"second": "later"}), ("names_queried", {}), ("cases", {"second": "later"})],
+    ("which", "groups"), [("names", {}), ("names", {"second": "later"}), ("names_queried", {}), ("cases", {"second": "later"})]
 )
 def test_fields_of_any_name_come_through(tmp_path, spark, which, groups, kind):
     event_type = Cased if which == "cases" else Named
     events = [event_type(*range(start, start + len(event_type.__struct_fields__))) for start in (0, 1000)]
     app, application = load_app(f"{APPS}:{which}")
     options = RunOptions(
-        runs=tmp_path / "runs", sources=write(events, tmp_path / "in", kind), groups=groups, until_idle=True, quiet=True, spark=spark.get()
-    )  # fmt: skip
+        runs=tmp_path / "runs",
+        sources=write(events, tmp_path / "in", kind),
+        groups=groups,
+        until_idle=True,
+        quiet=True,
+        spark=spark.get(),
+    )
     result = run(app, options, application=application)
     assert result.dead_letters == []
     assert sorted(result.output("Results"), key=lambda event: event.n) == events

@@ -17,9 +17,7 @@ class Word(Event):
 
 def declare(annotation):
     app = App("states")
-    body = {
-        "__annotations__": {"held": annotation}, "held": None, "on_event": lambda self, event: None, "__module__": __name__,
-    }  # fmt: skip
+    body = {"__annotations__": {"held": annotation}, "held": None, "on_event": lambda self, event: None, "__module__": __name__}
     app.element(app.source("Words", Word), key="text")(type(ProcessingElement)("Holder", (ProcessingElement,), body))
     return app.topology()
 
@@ -27,7 +25,7 @@ def declare(annotation):
 @pytest.mark.parametrize(
     "annotation",
     [list, list[Any], dict, dict[str, Any], Any, tuple, set, deque, deque[int], np.ndarray, complex, object, dict[str, list]],
-)  # fmt: skip
+)
 def test_what_would_come_back_as_something_else_is_refused(annotation):
     with pytest.raises(StateError, match=r"Element Holder: state 'held' holds .*, which would not come back as it was"):
         declare(annotation if annotation is Any else annotation | None)
@@ -36,6 +34,6 @@ def test_what_would_come_back_as_something_else_is_refused(annotation):
 @pytest.mark.parametrize(
     "annotation",
     [list[int], set[str], frozenset[int], tuple[int, ...], tuple[int, str], dict[int, Word], Word, dict[str, list[Decimal]]],
-)  # fmt: skip
+)
 def test_what_says_what_it_holds_is_kept(annotation):
     declare(annotation | None)

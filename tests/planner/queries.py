@@ -15,13 +15,31 @@ LATEST, PLAN, WAL, COMMIT = 0.01, 0.03, 0.05, 0.05
 
 
 def progress(
-    *, trigger=1.0, rate=1000.0, fixed=0.3, per_row=1e-4, seconds=120.0, noise=0.05, seed=0, cap=None, partitions=2, name="query",
-    run="run", shares=None, warm_up=1.0, pauses=0.0, growth=None, state=None, first=0, births=None,
-):  # fmt: skip
+    *,
+    trigger=1.0,
+    rate=1000.0,
+    fixed=0.3,
+    per_row=1e-4,
+    seconds=120.0,
+    noise=0.05,
+    seed=0,
+    cap=None,
+    partitions=2,
+    name="query",
+    run="run",
+    shares=None,
+    warm_up=1.0,
+    pauses=0.0,
+    growth=None,
+    state=None,
+    first=0,
+    births=None,
+):
     """The progress of a query, as dicts.
 
     rate: a number, or a function of the seconds since the beginning. cap: most rows per trigger. shares: of partitions.
-    births: when rows come, in place of a rate. warm_up: how many times longer the first micro-batch lasts; the surplus halves each time. pauses: share of the
+    births: when rows come, in place of a rate. warm_up: how many times longer the first micro-batch lasts; the surplus halves
+        each time. pauses: share of the
     micro-batches that last three times as long. growth: rows of state per second. state: rows of state, constant.
     """
     random = np.random.default_rng(seed)
@@ -58,25 +76,37 @@ def progress(
 def tell(start, number, rows, lasting, ends, name, run, state):
     before, after, there = ({"topic": {str(p): int(count) for p, count in enumerate(end)}} for end in ends)
     milliseconds = {
-        "latestOffset": LATEST * 1e3, "getBatch": 0, "queryPlanning": PLAN * 1e3, "walCommit": WAL * 1e3,
-        "addBatch": round((lasting - LATEST - PLAN - WAL - COMMIT) * 1e3), "commitOffsets": COMMIT * 1e3,
+        "latestOffset": LATEST * 1e3,
+        "getBatch": 0,
+        "queryPlanning": PLAN * 1e3,
+        "walCommit": WAL * 1e3,
+        "addBatch": round((lasting - LATEST - PLAN - WAL - COMMIT) * 1e3),
+        "commitOffsets": COMMIT * 1e3,
         "triggerExecution": round(lasting * 1e3),
-    }  # fmt: skip
-    operators = (
-        [] if state is None else [{"operatorName": "stateStoreSave", "numRowsTotal": int(state), "numRowsUpdated": 1}]
-    )
+    }
+    operators = [] if state is None else [{"operatorName": "stateStoreSave", "numRowsTotal": int(state), "numRowsUpdated": 1}]
     return {
-        "id": f"id of {name}", "runId": run, "name": name, "batchId": number, "batchDuration": milliseconds["triggerExecution"],
+        "id": f"id of {name}",
+        "runId": run,
+        "name": name,
+        "batchId": number,
+        "batchDuration": milliseconds["triggerExecution"],
         "timestamp": datetime.fromtimestamp(BEGAN + start, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "numInputRows": int(rows), "inputRowsPerSecond": 90909.0, "durationMs": milliseconds, "stateOperators": operators,
+        "numInputRows": int(rows),
+        "inputRowsPerSecond": 90909.0,
+        "durationMs": milliseconds,
+        "stateOperators": operators,
         "sources": [
             {
-                "description": "KafkaV2[Subscribe[topic]]", "startOffset": before, "endOffset": after, "latestOffset": there,
+                "description": "KafkaV2[Subscribe[topic]]",
+                "startOffset": before,
+                "endOffset": after,
+                "latestOffset": there,
                 "numInputRows": int(rows),
             }
         ],
         "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
-    }  # fmt: skip
+    }
 
 
 def idle(start, number, name="query", run="run"):
@@ -95,7 +125,17 @@ def written(path, told):
 def manifest(elements=(), groups=(), sources=None):
     """That of a run of Penstock."""
     return Manifest(
-        run="recorded", application="recorded", mode="micro-batches", topology=Description("recorded", [], list(elements), []), state={},
-        sources=sources or {"S": "generator:poisson"}, identities={}, parameters={}, groups=dict(groups), hops={}, reads={}, partitions=2,
+        run="recorded",
+        application="recorded",
+        mode="micro-batches",
+        topology=Description("recorded", [], list(elements), []),
+        state={},
+        sources=sources or {"S": "generator:poisson"},
+        identities={},
+        parameters={},
+        groups=dict(groups),
+        hops={},
+        reads={},
+        partitions=2,
         layout=Layout(),
-    )  # fmt: skip
+    )

@@ -58,11 +58,7 @@ class Simulated:
             self.now += 0.1
             return
         own = self._births[self._taken : there]
-        length = (
-            (self._fixed + self._per_row * len(own))
-            * slower
-            * max(0.3, 1 + self._noise * self._random.standard_normal())
-        )
+        length = (self._fixed + self._per_row * len(own)) * slower * max(0.3, 1 + self._noise * self._random.standard_normal())
         ends = [np.array([count]) for count in (self._taken, there, there)]
         self._taken, self.number, self.now = there, self.number + 1, start + length
         own = own - self.hidden(self.trigger)
@@ -96,10 +92,7 @@ class Simulated:
         """Of the rows whose micro-batches became visible in a span."""
         return float(
             np.quantile(
-                np.concatenate(
-                    [one for at, one in zip(self.visible, self.latencies, strict=True) if since <= at < until]
-                ),
-                0.95,
+                np.concatenate([one for at, one in zip(self.visible, self.latencies, strict=True) if since <= at < until]), 0.95
             )
         )
 
@@ -157,9 +150,7 @@ def test_what_came_is_checked_where_results_are_of_timers(tmp_path):
     run = Simulated(tmp_path, Target("p95", 3.0), rate=lambda second: 1000.0, timed=1).run(400)
     checks = [one for one in decisions(tmp_path) if one.kind == "check"]
     assert checks
-    assert checks[0].came["p95"] == pytest.approx(
-        float(np.quantile(np.concatenate(run.latencies[-20:]), 0.95)), rel=0.25
-    )
+    assert checks[0].came["p95"] == pytest.approx(float(np.quantile(np.concatenate(run.latencies[-20:]), 0.95)), rel=0.25)
     assert checks[0].came["results"] == 0
 
 

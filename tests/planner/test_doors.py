@@ -18,10 +18,18 @@ LARGE = 1_000_000
 
 
 def door(**changed):
-    return Door(**{
-        "gate": Gate(), "request_rate": 100.0, "gap_scv": 1.0, "size_mean": 1.0, "size_scv": 0.0, "fixed": 1e-6, "per_event": 0.0,
-        **changed,
-    })  # fmt: skip
+    return Door(
+        **{
+            "gate": Gate(),
+            "request_rate": 100.0,
+            "gap_scv": 1.0,
+            "size_mean": 1.0,
+            "size_scv": 0.0,
+            "fixed": 1e-6,
+            "per_event": 0.0,
+            **changed,
+        }
+    )
 
 
 @pytest.mark.parametrize(("fixed", "load"), [(0.002, 0.2), (0.005, 0.5), (0.007, 0.7)])

@@ -14,10 +14,20 @@ def series(rows, durations):
     rows, durations = np.asarray(rows, dtype=float), np.asarray(durations, dtype=float)
     started = np.arange(len(rows)) * 10.0
     return Series(
-        numbers=np.arange(len(rows), dtype=float), started=started, admitted=started + 0.01,
-        visible=started + durations - 0.05, ended=started + durations, rows=rows, waiting=np.zeros_like(rows),
-        keys=np.full_like(rows, np.nan), whole=np.ones(len(rows), dtype=bool), outstanding=np.full_like(rows, np.nan), empty=np.full_like(rows, np.nan), again=np.full_like(rows, np.nan), since=np.full_like(rows, np.nan),
-    )  # fmt: skip
+        numbers=np.arange(len(rows), dtype=float),
+        started=started,
+        admitted=started + 0.01,
+        visible=started + durations - 0.05,
+        ended=started + durations,
+        rows=rows,
+        waiting=np.zeros_like(rows),
+        keys=np.full_like(rows, np.nan),
+        whole=np.ones(len(rows), dtype=bool),
+        outstanding=np.full_like(rows, np.nan),
+        empty=np.full_like(rows, np.nan),
+        again=np.full_like(rows, np.nan),
+        since=np.full_like(rows, np.nan),
+    )
 
 
 def made(seed, rows, fixed, per_row, noise=0.05):
@@ -29,9 +39,7 @@ def made(seed, rows, fixed, per_row, noise=0.05):
 @pytest.mark.slow
 @given(fixed=st.floats(0.1, 2.0), per_row=st.floats(2e-5, 1e-3), seed=st.integers(0, 100))
 def test_what_durations_were_made_of_is_found(fixed, per_row, seed):
-    model = durations_of(
-        [made(seed, 500, fixed, per_row), made(seed + 1, 4000, fixed, per_row)], np.random.default_rng(0)
-    )
+    model = durations_of([made(seed, 500, fixed, per_row), made(seed + 1, 4000, fixed, per_row)], np.random.default_rng(0))
     assert model.identified
     for rows in (200, 1000, 4000, 12_000):
         assert model.duration(rows) * model.mean_ratio == pytest.approx(fixed + per_row * rows, rel=0.08)

@@ -69,9 +69,7 @@ FORMS = {
     "repr of recentProgress": repr(TOLD),
     "pprint of lastProgress": "\n".join(map(pprint.pformat, TOLD)),
     "pipeline's event log": "\n".join(map(platform, TOLD)),
-    "details as a text": "\n".join(
-        json.dumps({"details": json.dumps({"stream_progress": {"progress": one}})}) for one in TOLD
-    ),
+    "details as a text": "\n".join(json.dumps({"details": json.dumps({"stream_progress": {"progress": one}})}) for one in TOLD),
     "Spark 2, without numbers": "\n".join(map(json.dumps, SPARK_2)),
     "with UTF-8's mark": "\ufeff" + LINES,
     "Windows' lines": LINES.replace("\n", "\r\n"),
@@ -109,9 +107,7 @@ def test_standard_input_and_directories_are_read(tmp_path, monkeypatch):
     assert len(observe(tmp_path).queries[0].records) == len(TOLD)
 
 
-STREAMS = [
-    {"batchId": 1, "batchTime": "x", "status": "COMPLETED", "inputSize": 3, "processingTime": 5, "totalDelay": 6}
-]
+STREAMS = [{"batchId": 1, "batchTime": "x", "status": "COMPLETED", "inputSize": 3, "processingTime": 5, "totalDelay": 6}]
 
 
 @pytest.mark.parametrize(
@@ -169,9 +165,7 @@ def test_sampled_progress_is_not_taken_for_all_of_it(tmp_path):
         calibrate(seen)
     some = sorted(np.random.default_rng(1).choice(len(TOLD), 80, replace=False))
     (tmp_path / "some").write_text("\n".join(json.dumps(TOLD[at]) for at in some))
-    assert observe(tmp_path / "some").queries[0].latency()["p95"] == pytest.approx(
-        np.quantile(LATENCIES, 0.95), rel=0.15
-    )
+    assert observe(tmp_path / "some").queries[0].latency()["p95"] == pytest.approx(np.quantile(LATENCIES, 0.95), rel=0.15)
 
 
 def test_offsets_count_rows_where_spark_counts_none(tmp_path):
@@ -193,12 +187,20 @@ def test_two_queries_without_names_are_two(tmp_path):
 def table_of(told, outstanding):
     """As a table's source tells it: offsets count versions, and what waits is counted in files."""
     return [
-        {**one, "sources": [{
-            "description": "DeltaSource[x]", "startOffset": {"v": 1}, "endOffset": {"v": 2}, "numInputRows": one["numInputRows"],
-            **({} if outstanding is None else {"metrics": {"numFilesOutstanding": str(outstanding(number))}}),
-        }]}
+        {
+            **one,
+            "sources": [
+                {
+                    "description": "DeltaSource[x]",
+                    "startOffset": {"v": 1},
+                    "endOffset": {"v": 2},
+                    "numInputRows": one["numInputRows"],
+                    **({} if outstanding is None else {"metrics": {"numFilesOutstanding": str(outstanding(number))}}),
+                }
+            ],
+        }
         for number, one in enumerate(told)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -257,9 +259,7 @@ def test_any_trigger_is_told_from_starts_that_are_late_on_any_grid(tmp_path, tri
     for number in range(40):
         at = began + (phase + number) * trigger + random.random() * min(late, trigger / 10)
         stamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told.append(
-            {**TOLD[20], "batchId": number, "timestamp": stamp, "durationMs": {"addBatch": 80, "triggerExecution": 90}}
-        )
+        told.append({**TOLD[20], "batchId": number, "timestamp": stamp, "durationMs": {"addBatch": 80, "triggerExecution": 90}})
     (tmp_path / "recording").write_text("\n".join(map(json.dumps, told)))
     assert observe(tmp_path / "recording").queries[0].setting.trigger == trigger
 
@@ -271,14 +271,7 @@ def test_triggers_that_found_nothing_tell_when_rows_came(tmp_path):
         if second % 60 == 30:
             told.append(
                 tell(
-                    second,
-                    number,
-                    500,
-                    1.6,
-                    [np.array([500 * number]), *[np.array([500 * number + 500])] * 2],
-                    "q",
-                    "r",
-                    None,
+                    second, number, 500, 1.6, [np.array([500 * number]), *[np.array([500 * number + 500])] * 2], "q", "r", None
                 )
             )
             number += 1
@@ -287,9 +280,7 @@ def test_triggers_that_found_nothing_tell_when_rows_came(tmp_path):
     (tmp_path / "recording").write_text("\n".join(map(json.dumps, told)))
     seen = observe(tmp_path / "recording").queries[0]
     assert seen.setting.trigger == 1.0
-    assert (
-        seen.latency()["p95"] < 14
-    )  # they came since the last look, 11 s before at most, and not within the last minute
+    assert seen.latency()["p95"] < 14  # they came since the last look, 11 s before at most, and not within the last minute
 
 
 def test_a_rate_that_falls_is_no_warm_up(tmp_path):
@@ -322,10 +313,20 @@ def made_series(rows, *, lasting, every, outstanding=np.nan):
     rows = np.asarray(rows, dtype=float)
     started, zeros = np.arange(len(rows)) * every, np.zeros_like(rows)
     return Series(
-        numbers=np.arange(len(rows), dtype=float), started=started, admitted=started, visible=started + lasting,
-        ended=started + lasting, rows=rows, waiting=zeros, keys=zeros, whole=np.ones(len(rows), dtype=bool),
-        outstanding=zeros + outstanding, empty=zeros + np.nan, again=zeros + np.nan, since=zeros + np.nan,
-    )  # fmt: skip
+        numbers=np.arange(len(rows), dtype=float),
+        started=started,
+        admitted=started,
+        visible=started + lasting,
+        ended=started + lasting,
+        rows=rows,
+        waiting=zeros,
+        keys=zeros,
+        whole=np.ones(len(rows), dtype=bool),
+        outstanding=zeros + outstanding,
+        empty=zeros + np.nan,
+        again=zeros + np.nan,
+        since=zeros + np.nan,
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,8 +352,10 @@ def test_a_query_whose_files_heap_up_is_not_told_that_it_may_meet_a_target(tmp_p
 
 
 def test_only_a_look_since_the_micro_batch_before_tells_when_rows_came(tmp_path):
-    told = [tell(second, number, 5, 1.0, [np.array([5 * number]), *[np.array([5 * number + 5])] * 2], "q", "r", None)
-            for number, second in enumerate((10, 20, 30))]  # fmt: skip
+    told = [
+        tell(second, number, 5, 1.0, [np.array([5 * number]), *[np.array([5 * number + 5])] * 2], "q", "r", None)
+        for number, second in enumerate((10, 20, 30))
+    ]
     looks = [idle(second, 0, "q", "r") for second in (5, 25)]  # none between the first and the second
     (tmp_path / "recording").write_text("\n".join(map(json.dumps, [looks[0], *told[:2], looks[1], told[2]])))
     (series,) = observe(tmp_path / "recording").queries[0].cold
@@ -360,9 +363,7 @@ def test_only_a_look_since_the_micro_batch_before_tells_when_rows_came(tmp_path)
 
 
 def test_micro_batches_of_real_time_mode_are_doubted(tmp_path):
-    told, _ = progress(
-        trigger=0, rate=lambda at: 500 + 400 * np.sin(at / 20), fixed=5.02, per_row=0, noise=0.002, seconds=400
-    )
+    told, _ = progress(trigger=0, rate=lambda at: 500 + 400 * np.sin(at / 20), fixed=5.02, per_row=0, noise=0.002, seconds=400)
     answer = tune(observe(written(tmp_path / "real-time.jsonl", told)), Target("p95", 1.0))
     assert answer.feasible is None
     assert "real-time mode" in answer.reason

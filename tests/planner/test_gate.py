@@ -24,16 +24,27 @@ def steady(lasting, planning, closing):
 @pytest.mark.parametrize(
     "gate",
     [
-        Gate(), Gate(trigger=0.5), Gate(trigger=1.0), Gate(min_rows=400, max_delay=2.0), Gate(trigger=0.3, max_rows=200),
-        Gate(max_rows=150), Gate(min_rows=50, max_delay=math.inf),
+        Gate(),
+        Gate(trigger=0.5),
+        Gate(trigger=1.0),
+        Gate(min_rows=400, max_delay=2.0),
+        Gate(trigger=0.3, max_rows=200),
+        Gate(max_rows=150),
+        Gate(min_rows=50, max_delay=math.inf),
     ],
-)  # fmt: skip
+)
 def test_it_agrees_with_the_row_by_row_simulation(gate):
     rate, fixed, per_row = 300.0, 0.2, 0.0008
     server = MicroBatchServer(
-        rate, threshold=gate.min_rows, delay=gate.max_delay, cap=gate.max_rows, trigger_interval=gate.trigger,
-        poll=0.0 if gate.trigger else 0.01, fixed=fixed, per_row=per_row,
-    )  # fmt: skip
+        rate,
+        threshold=gate.min_rows,
+        delay=gate.max_delay,
+        cap=gate.max_rows,
+        trigger_interval=gate.trigger,
+        poll=0.0 if gate.trigger else 0.01,
+        fixed=fixed,
+        per_row=per_row,
+    )
     reference = simulate(server, jobs=300_000, seed=1)
     flow = poisson(rate, 1000)
     passage = pass_gate(flow, gate, Work(fixed, per_row), until=1000.0)
@@ -59,9 +70,12 @@ def test_the_delay_counts_from_the_last_opening_and_lets_one_row_through():
 
 
 @given(
-    rows=st.lists(st.integers(0, 50), min_size=5, max_size=60), trigger=st.sampled_from([0.0, 0.7, 2.0]),
-    least=st.integers(1, 40), most=st.integers(40, 90), lasting=st.floats(0.01, 3.0),
-)  # fmt: skip
+    rows=st.lists(st.integers(0, 50), min_size=5, max_size=60),
+    trigger=st.sampled_from([0.0, 0.7, 2.0]),
+    least=st.integers(1, 40),
+    most=st.integers(40, 90),
+    lasting=st.floats(0.01, 3.0),
+)
 def test_rows_are_taken_once_in_order_and_never_before_they_are_there(rows, trigger, least, most, lasting):
     flow = Flow(np.arange(len(rows) + 1.0), np.append(0.0, np.cumsum(rows)))
     gate = Gate(trigger=trigger, min_rows=least, max_delay=5.0, max_rows=most)

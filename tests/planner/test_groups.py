@@ -31,19 +31,32 @@ def run_of(path, told, trigger, edges=(("one", "two"),)):
     written(path / "progress.jsonl", told)
     elements = [
         ElementDescription(
-            name, "event", [], [f"to {name}"], [f"to {after}" for before, after in edges if before == name], 0, None, None, "processing",
+            name,
+            "event",
+            [],
+            [f"to {name}"],
+            [f"to {after}" for before, after in edges if before == name],
+            0,
+            None,
+            None,
+            "processing",
         )
         for name in ("one", "two", "three")
-    ]  # fmt: skip
+    ]
     groups = {"one": "first", "two": "second", "three": "third"}
     manifest(elements, groups).write(path)
     environment = Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2)
     note_start(
         path,
         Start(
-            time=0.0, environment=environment, application=Loaded(None, "app", {}), master="local[2]", trigger=trigger, resumed=False,
+            time=0.0,
+            environment=environment,
+            application=Loaded(None, "app", {}),
+            master="local[2]",
+            trigger=trigger,
+            resumed=False,
         ),
-    )  # fmt: skip
+    )
     for group in ("first", "second", "third"):
         (path / f"batches-{group}.jsonl").touch()
     return path

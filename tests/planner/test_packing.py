@@ -62,9 +62,7 @@ def test_no_packing_has_fewer_drivers(given):
         len(groups)
         for groups in partitions(list(by_name))
         if all(
-            one["p95"] <= bound
-            for group in groups
-            for one in shared([by_name[name] for name in sorted(group)], 2.0).values()
+            one["p95"] <= bound for group in groups for one in shared([by_name[name] for name in sorted(group)], 2.0).values()
         )
     ]
     assert len(answer.drivers) == answer.fewest == min(fine)

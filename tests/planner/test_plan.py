@@ -39,9 +39,7 @@ def test_prices_are_balanced_as_a_brute_force_does(observation):
     prices = Prices(holding=1.0, transfer=3000.0)
     chosen = make_plan(observation, prices).chosen
     calibration = calibrate(observation)
-    grid = [
-        prices.per_second(calibration.predict(Setting(trigger=step / 10), replicates=0)) for step in range(0, 100, 2)
-    ]
+    grid = [prices.per_second(calibration.predict(Setting(trigger=step / 10), replicates=0)) for step in range(0, 100, 2)]
     assert prices.per_second(chosen) <= 1.02 * min(grid)
 
 
@@ -176,9 +174,7 @@ def said(*arguments):
 def test_plan_writes_what_others_rely_on(tmp_path):
     told, _ = progress(trigger=2.0)
     recorded = str(written(tmp_path / "progress.jsonl", told))
-    answer = said(
-        "plan", recorded, "--p95", "5s", "-o", str(tmp_path / "plan.json"), "--html", str(tmp_path / "p.html")
-    )
+    answer = said("plan", recorded, "--p95", "5s", "-o", str(tmp_path / "plan.json"), "--html", str(tmp_path / "p.html"))
     assert "because" in answer.stdout
     assert read_plan(tmp_path / "plan.json").trigger_s > 2
     doubled = json.loads(said("plan", recorded, "--p95", "5s", "--what-if", "rate=2x", "--json").stdout)

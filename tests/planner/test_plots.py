@@ -11,9 +11,7 @@ from penstock.queueing import MicroBatchServer, StreamServer, solve
 RECORDINGS = sorted((Path(__file__).parents[2] / "examples/recordings").glob("digests-*.jsonl"))
 
 
-@pytest.mark.parametrize(
-    "server", [StreamServer(750, 1000, 10, 5), MicroBatchServer(1000, trigger_interval=1, fixed=0.2)]
-)
+@pytest.mark.parametrize("server", [StreamServer(750, 1000, 10, 5), MicroBatchServer(1000, trigger_interval=1, fixed=0.2)])
 def test_a_solution_draws_its_distribution(server):
     solution = solve(server)
     drawn = solution.plot()._repr_svg_()

@@ -48,9 +48,7 @@ def test_a_setting_that_was_not_tried_is_predicted(calibration, setting, made):
 def test_solved_and_simulated_agree(calibration):
     """Two methods: the library's embedded chain, and micro-batch by micro-batch."""
     for setting in (Setting(trigger=0, rate=300), Setting(trigger=2, rate=300)):
-        simulated, solved = (
-            calibration.predict(setting, method=method, replicates=0) for method in ("simulated", "solved")
-        )
+        simulated, solved = (calibration.predict(setting, method=method, replicates=0) for method in ("simulated", "solved"))
         assert solved.method == "solved"
         assert simulated.mean == pytest.approx(solved.mean, rel=0.02)
         assert simulated.p95 == pytest.approx(solved.p95, rel=0.03)
@@ -110,11 +108,21 @@ def test_one_setting_alone_widens_the_band(tmp_path, calibration):
 @pytest.mark.parametrize(
     "given",
     [
-        {"trigger": "soon"}, {"trigger": -1}, {"rate": 0}, {"rate": "fast"}, {"rate": "-1x"}, {"min_rows": 0},
-        {"min_rows": 10, "max_rows": 5}, {"arrivals": "weekly"}, {"arrivals": -2.0}, {"arrivals": [1.0]}, {"cores": 0.5},
-        {"rate": float("nan")}, {"max_rows": 1.5},
+        {"trigger": "soon"},
+        {"trigger": -1},
+        {"rate": 0},
+        {"rate": "fast"},
+        {"rate": "-1x"},
+        {"min_rows": 0},
+        {"min_rows": 10, "max_rows": 5},
+        {"arrivals": "weekly"},
+        {"arrivals": -2.0},
+        {"arrivals": [1.0]},
+        {"cores": 0.5},
+        {"rate": float("nan")},
+        {"max_rows": 1.5},
     ],
-)  # fmt: skip
+)
 def test_a_setting_that_makes_no_sense_is_refused(given):
     with pytest.raises(ConfigurationError):
         Setting(**given)

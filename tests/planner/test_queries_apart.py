@@ -28,10 +28,16 @@ def elements(topology, trigger=2.0, rate=500.0, heavy=4e-4, fixed=0.2, hop=0.1):
     plain = topology.to_json()
     work = {"digest": heavy, "enrich": heavy / 2}
     return Elements(
-        {one["name"]: one["inputs"] for one in plain["elements"]}, {one["name"]: one["emits"] for one in plain["elements"]},
-        {one["name"]: bool(one["key"]) for one in plain["elements"]}, ["Readings"],
-        {one["name"]: work.get(one["name"], 2e-5) for one in plain["elements"]}, fixed, hop, rate, trigger,
-    )  # fmt: skip
+        {one["name"]: one["inputs"] for one in plain["elements"]},
+        {one["name"]: one["emits"] for one in plain["elements"]},
+        {one["name"]: bool(one["key"]) for one in plain["elements"]},
+        ["Readings"],
+        {one["name"]: work.get(one["name"], 2e-5) for one in plain["elements"]},
+        fixed,
+        hop,
+        rate,
+        trigger,
+    )
 
 
 def simulated(given, groups, path):
@@ -45,9 +51,7 @@ def simulated(given, groups, path):
         inside = [name for name in given.feeders if groups[name] == group]
         depth = {}
         for name in inside:
-            depth[name] = given.keyed[name] + max(
-                (depth[one] for one in given.feeders[name] if one in depth), default=0
-            )
+            depth[name] = given.keyed[name] + max((depth[one] for one in given.feeders[name] if one in depth), default=0)
         beside = sum(load for other, load in loads.items() if other != group) * given.rate
         lasts = given.fixed + given.hop * max(depth.values()) + rows * loads[group] * (1 + beside)
         ends = []
@@ -64,9 +68,15 @@ def simulated(given, groups, path):
 PATH = ("parse", "digest", "enrich", "Ranks")
 
 
-@pytest.mark.parametrize("groups", [
-    {}, {"digest": "b", "enrich": "b", "Ranks": "b"}, {"digest": "b", "enrich": "c", "Ranks": "c"}, {"Counts": "b", "alert": "c"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "groups",
+    [
+        {},
+        {"digest": "b", "enrich": "b", "Ranks": "b"},
+        {"digest": "b", "enrich": "c", "Ranks": "c"},
+        {"Counts": "b", "alert": "c"},
+    ],
+)
 def test_the_worst_path_waits_as_long_as_in_a_simulation(topology, groups):
     given = elements(topology)
     whole = {name: groups.get(name, "main") for name in given.feeders}

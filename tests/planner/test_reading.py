@@ -103,9 +103,7 @@ def test_an_older_spark_says_less(tmp_path):
     assert calibrate(seen).predict(Setting(trigger=2)).mean == pytest.approx(1.45, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    "offset", ['{"logOffset":7}', 12, {"sourceVersion": 1, "reservoirVersion": 3, "index": -1}, None, "x"]
-)
+@pytest.mark.parametrize("offset", ['{"logOffset":7}', 12, {"sourceVersion": 1, "reservoirVersion": 3, "index": -1}, None, "x"])
 def test_offsets_that_do_not_count_rows_leave_the_rows_to_spark(tmp_path, offset):
     """Files, the rate source, Delta: `numInputRows` is what there is."""
     told = json.loads(json.dumps(TOLD))
@@ -124,9 +122,7 @@ def test_progress_without_rows_is_no_batch(tmp_path):
 def test_what_is_no_progress_is_refused(tmp_path, content):
     path = tmp_path / "file"
     path.write_text(content)
-    with pytest.raises(
-        SourceError, match=r"give a run's directory, progress as JSON .* or a Spark event log|is no text"
-    ):
+    with pytest.raises(SourceError, match=r"give a run's directory, progress as JSON .* or a Spark event log|is no text"):
         observe(path)
 
 
@@ -143,9 +139,7 @@ def test_what_is_compressed_or_missing_is_refused(tmp_path):
         observe()
 
 
-@pytest.mark.parametrize(
-    ("trigger", "expected"), [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0), (2.5, 2.5), (10.0, 10.0), (60.0, 60.0)]
-)
+@pytest.mark.parametrize(("trigger", "expected"), [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0), (2.5, 2.5), (10.0, 10.0), (60.0, 60.0)])
 def test_the_trigger_is_told_from_the_starts(tmp_path, trigger, expected):
     told, _ = progress(trigger=trigger, seconds=max(60, 15 * trigger), rate=100)
     assert observe(lines(tmp_path, told)).queries[0].setting.trigger == expected
@@ -155,13 +149,7 @@ def test_an_event_that_says_idle_is_no_batch_and_is_counted(tmp_path):
     """Since Spark 3.5 a query that has nothing to do reports that, and no progress."""
     told, _ = progress(seconds=12)
     quiet = [
-        {
-            "idle": {
-                "id": told[0]["id"],
-                "runId": told[0]["runId"],
-                "timestamp": idle(12.0 + 10 * number, 0)["timestamp"],
-            }
-        }
+        {"idle": {"id": told[0]["id"], "runId": told[0]["runId"], "timestamp": idle(12.0 + 10 * number, 0)["timestamp"]}}
         for number in range(1, 9)
     ]
     logged = {"Event": "org.apache.spark.sql.streaming.StreamingQueryListener$QueryIdleEvent", **quiet[-1]["idle"]}

@@ -49,9 +49,7 @@ def test_what_is_known_of_the_speed_fades(calibrated, tmp_path):
     observed = observe(path)
     end = observed.queries[0].cold[-1].ended[-1]
     assert end > BEGAN
-    soon, late, never = (
-        calibrated.following(observed, now=end + age).queries[0].speed for age in (0.0, 100.0, 1e7)
-    )  # fmt: skip
+    soon, late, never = (calibrated.following(observed, now=end + age).queries[0].speed for age in (0.0, 100.0, 1e7))
     assert soon.factor > late.factor > never.factor == pytest.approx(1.0)
     assert soon.error < late.error < never.error == pytest.approx(never.usual)
 

@@ -1,4 +1,6 @@
-"""Predictions beside a simulated truth, of which `benchmarks/truth.py` has the whole: what once was far off, and must not be."""
+"""Predictions beside a simulated truth, of which `benchmarks/truth.py` has the whole: what once was far off, and must not
+be.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +26,22 @@ def recorded(name: str, where: Path, seed: int = 1):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    "pause a 200th batch, two recordings", "peaks beyond capacity", "peaks, at 10 s", "planning, two recordings", "even, switching",
-    "landing by 500, at 2 s", "a file a minute, at 1 s", "a wave of a day", "a step up", "a step down", "knee, two recordings",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pause a 200th batch, two recordings",
+        "peaks beyond capacity",
+        "peaks, at 10 s",
+        "planning, two recordings",
+        "even, switching",
+        "landing by 500, at 2 s",
+        "a file a minute, at 1 s",
+        "a wave of a day",
+        "a step up",
+        "a step down",
+        "knee, two recordings",
+    ],
+)
 def test_the_truth_lies_in_the_band(tmp_path, name):
     process, calibration, random = recorded(name, tmp_path)
     for asked in process.asked[:3]:
@@ -67,10 +81,17 @@ def test_a_rate_that_has_changed_once_is_the_last_one(tmp_path):
         assert calibration.arrivals.changed == pytest.approx(before, rel=0.03)
 
 
-@pytest.mark.parametrize(("name", "kind", "even"), [
-    ("landing by 500, at 2 s", "bursty", True), ("gaps of scv 200, at 2 s", "bursty", None), ("peaks, at 10 s", "recorded", None),
-    ("a file a minute, at 10 s", "recorded", None), ("few rows", "poisson", None), ("regular, at 0 s", "regular", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "kind", "even"),
+    [
+        ("landing by 500, at 2 s", "bursty", True),
+        ("gaps of scv 200, at 2 s", "bursty", None),
+        ("peaks, at 10 s", "recorded", None),
+        ("a file a minute, at 10 s", "recorded", None),
+        ("few rows", "poisson", None),
+        ("regular, at 0 s", "regular", None),
+    ],
+)
 def test_arrivals_are_told_apart_by_what_triggers_found(tmp_path, name, kind, even):
     _, calibration, _ = recorded(name, tmp_path)
     assert calibration.arrivals.kind == kind
@@ -110,9 +131,7 @@ def test_reports_that_nothing_was_there_are_no_grid(tmp_path, trigger):
     query = observe(tmp_path / "files.jsonl").queries[0]
     assert query.setting.trigger == trigger
     true = float(np.quantile(done.latencies(), 0.95))
-    assert (
-        true - 0.2 < query.latency()["p95"] < true + trigger + 0.2
-    )  # when within an interval a file landed is not told
+    assert true - 0.2 < query.latency()["p95"] < true + trigger + 0.2  # when within an interval a file landed is not told
 
 
 @pytest.mark.parametrize("size", [500, 2000])
@@ -154,10 +173,12 @@ def test_an_interval_that_changes_proves_nothing(tmp_path):
         for seconds, trigger in ((100.0, 1.0), (1000.0, 10.0))
     )
     both = truth.Run(
-        started=[*first.started, *(at + 100.0 for at in second.started)], lasted=first.lasted + second.lasted,
+        started=[*first.started, *(at + 100.0 for at in second.started)],
+        lasted=first.lasted + second.lasted,
         taken=[*first.taken, *(first.taken[-1] + rows for rows in second.taken)],
-        there=[*first.there, *(first.taken[-1] + rows for rows in second.there)], planned=first.planned + second.planned,
-    )  # fmt: skip
+        there=[*first.there, *(first.taken[-1] + rows for rows in second.there)],
+        planned=first.planned + second.planned,
+    )
     (tmp_path / "adapted.jsonl").write_text("\n".join(truth.progress(process, both, 0)))
     assert observe(tmp_path / "adapted.jsonl").queries[0].latency()["mean"] > 3.0  # of nine rows in ten it is 5.3
 
@@ -166,15 +187,11 @@ def test_the_limit_has_pauses_as_they_come(tmp_path):
     _, calibration, _ = recorded("pause a 200th batch, two recordings", tmp_path)
     durations = calibration.queries[0].durations
     assert durations.mean_ratio > 1.1
-    assert calibration.throughput_limit() == pytest.approx(
-        1 / durations.per_row, rel=0.05
-    )  # rare in large micro-batches
+    assert calibration.throughput_limit() == pytest.approx(1 / durations.per_row, rel=0.05)  # rare in large micro-batches
 
 
 def test_equal_micro_batches_at_a_maximum_are_not_of_real_time_mode(tmp_path):
-    process = truth.Process(
-        "capped", (truth.Setting(0, 300, 1000),), (), fixed=6.0, per_row=0.0, noise=0.003, speed=0.0
-    )
+    process = truth.Process("capped", (truth.Setting(0, 300, 1000),), (), fixed=6.0, per_row=0.0, noise=0.003, speed=0.0)
     done = truth.run(process, process.recorded[0], np.random.default_rng(1), truth.poisson, warm=True)
     (tmp_path / "capped.jsonl").write_text("\n".join(truth.progress(process, done, 0)))
     assert verdicts(observe(tmp_path / "capped.jsonl"))[0].kind == "saturated"

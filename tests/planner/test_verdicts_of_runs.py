@@ -23,11 +23,16 @@ def nothing(one, number):
     pass
 
 
-@pytest.mark.parametrize(("share", "cores", "service", "kind"), [
-    (0.9, None, 300.0, "skewed"), (0.5, None, 300.0, "healthy"),
-    (0.9, None, 5.0, "healthy"),  # so little work that its place harms nobody
-    (0.7, 2, 300.0, "healthy"), (0.9, 2, 300.0, "skewed"),  # two cores do no better than one partition and the rest
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("share", "cores", "service", "kind"),
+    [
+        (0.9, None, 300.0, "skewed"),
+        (0.5, None, 300.0, "healthy"),
+        (0.9, None, 5.0, "healthy"),  # so little work that its place harms nobody
+        (0.7, 2, 300.0, "healthy"),
+        (0.9, 2, 300.0, "skewed"),  # two cores do no better than one partition and the rest
+    ],
+)
 def test_one_key_has_most_events(tmp_path, share, cores, service, kind):
     seen = observed(tmp_path, nothing)
     setting = replace(seen.queries[0].setting, partitions=4, cores=cores)

@@ -1,4 +1,6 @@
-"""The prover on applications that were written before it, by somebody who had not seen it: faulty ones, and sound ones that look so."""
+"""The prover on applications that were written before it, by somebody who had not seen it: faulty ones, and sound ones that
+look so.
+"""
 
 import json
 import subprocess
@@ -24,8 +26,7 @@ def prove(name, *options):
     samples = sorted(file.parent.glob(f"{file.stem}.*jsonl"))
     given = [sample.name.removeprefix(f"{file.stem}.").removesuffix("jsonl").rstrip(".") for sample in samples]
     words = [
-        f"--sample={source}={sample}" if source else f"--sample={sample}"
-        for source, sample in zip(given, samples, strict=True)
+        f"--sample={source}={sample}" if source else f"--sample={sample}" for source, sample in zip(given, samples, strict=True)
     ]
     command = [sys.executable, "-m", "penstock", "prove", str(file), *words, "--json", *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -138,9 +138,18 @@ class Everything(ProcessingElement):
 def test_what_code_has_to_do_with_is_read_off_it():
     found = {(suspect.part, suspect.what) for suspect in suspects_of(app.topology().elements[0])}
     assert {
-        ("global", "total"), ("state", "other"), ("randomness", "uuid.uuid4"), ("global", "SEEN"), ("clock", "datetime.now"),
-        ("hash", "hash"), ("global", "looked_up"), ("global", "TABLE"), ("clock", "time.time"), ("sum", "value"), ("emission", "results"),
-    } <= found  # fmt: skip
+        ("global", "total"),
+        ("state", "other"),
+        ("randomness", "uuid.uuid4"),
+        ("global", "SEEN"),
+        ("clock", "datetime.now"),
+        ("hash", "hash"),
+        ("global", "looked_up"),
+        ("global", "TABLE"),
+        ("clock", "time.time"),
+        ("sum", "value"),
+        ("emission", "results"),
+    } <= found
     assert {what for part, what in found if part == "randomness"} >= {"GENERATOR", "np.random.random"}
     assert [suspect.what for suspect, _ in growing(app.topology().elements[0])] == ["SEEN"]
 

@@ -8,16 +8,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigurationError
-from penstock.queueing import (
-    LingerBatch,
-    LogNormal,
-    MicroBatchServer,
-    NotSolvableError,
-    Recorded,
-    simulate,
-    solve,
-    with_scv,
-)
+from penstock.queueing import LingerBatch, LogNormal, MicroBatchServer, NotSolvableError, Recorded, simulate, solve, with_scv
 
 
 @st.composite
@@ -54,9 +45,7 @@ def micro_batch_servers(draw):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)  # shrinking takes minutes
+@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))  # shrinking takes minutes
 @given(micro_batch_servers(), st.integers(0, 10**6))
 def test_the_embedded_chain_lies_within_the_simulations_interval(server, seed):
     state, run = solve(server), simulate(server, jobs=400_000, seed=seed)
@@ -90,9 +79,7 @@ def test_back_to_back_batches_last_one_and_a_half_times():
 
 
 def test_hundreds_of_thousands_of_rows_per_batch_are_solved_in_bins():
-    server = MicroBatchServer(
-        200_000, threshold=300_000, delay=3.0, fixed=0.3, per_row=2e-6, residual=LogNormal(1.0, 0.01)
-    )
+    server = MicroBatchServer(200_000, threshold=300_000, delay=3.0, fixed=0.3, per_row=2e-6, residual=LogNormal(1.0, 0.01))
     state, run = solve(server), simulate(server, jobs=20_000_000, seed=1)
     assert abs(state.mean_latency - run.mean_latency.value) < 4 * run.mean_latency.half_width
     assert abs(state.rows_per_batch - run.rows_per_batch.value) < 4 * run.rows_per_batch.half_width + 1e-5 * 3e5

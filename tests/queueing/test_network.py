@@ -66,9 +66,7 @@ def test_merging_splitting_and_slow_transfers():
 
 def test_other_distributions_are_simulated_by_node():
     network, path = line(StreamServer(1, 1.5, 1, 0), StreamServer(1, 1.25, 1, 0), rate=1.0)
-    run = network.simulate(
-        jobs=200_000, seed=1, service={"n1": Exponential(0.8)}, interarrival={"n0": Exponential(1.0)}
-    )
+    run = network.simulate(jobs=200_000, seed=1, service={"n1": Exponential(0.8)}, interarrival={"n0": Exponential(1.0)})
     assert run.path_latency(path).covers(6.0, 4)
 
 

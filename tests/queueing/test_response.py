@@ -14,7 +14,9 @@ def by_steps(server, joint, s):
     instant = math.isinf(server.transfer_rate)
 
     def served(ahead, missing):
-        """What n services take, of a batch that lacks some arrivals when the first begins: each K-th arrival stops the server."""
+        """What n services take, of a batch that lacks some arrivals when the first begins: each K-th arrival stops the
+        server.
+        """
         state = np.zeros((ahead + 1, size), dtype=complex)
         state[ahead, missing % size] = 1.0
         total = 0j
@@ -74,9 +76,7 @@ def by_steps(server, joint, s):
 def test_the_transform_is_the_sum_over_all_paths(server):
     response = solve(server).response_time
     for s in (0.2 + 0j, 0.4 + 1.5j):
-        assert response.transform(np.array([s]))[0] == pytest.approx(
-            by_steps(server, response.joint, s), rel=1e-7, abs=1e-9
-        )
+        assert response.transform(np.array([s]))[0] == pytest.approx(by_steps(server, response.joint, s), rel=1e-7, abs=1e-9)
 
 
 def test_quantiles_are_where_the_distribution_is():

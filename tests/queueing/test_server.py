@@ -107,11 +107,7 @@ def test_an_unstable_server_says_by_how_much_and_what_would_help(load, size, tim
 def test_a_timer_that_hardly_runs_is_none(size, timer_rate):
     """However small: its rate may vanish beside the arrival rate, or what that is of it be beyond all numbers."""
     server = StreamServer(3.0, 1.0, size, timer_rate, 0.5, "always")
-    assert (
-        server.busy_jobs_per_transfer >= 1e300
-        if math.isinf(size)
-        else server.busy_jobs_per_transfer == pytest.approx(size)
-    )
+    assert server.busy_jobs_per_transfer >= 1e300 if math.isinf(size) else server.busy_jobs_per_transfer == pytest.approx(size)
     with pytest.raises(UnstableServerError, match="give an arrival_rate below"):
         solve(server)
 
@@ -120,9 +116,7 @@ def test_a_timer_that_hardly_runs_is_none(size, timer_rate):
 @pytest.mark.parametrize("timer_rate", [5e-324, 1e-310, 1e-200, 1e-60, 1e-20, 4e-16, 1e-15])
 def test_a_timer_that_hardly_runs_changes_nothing(timer_rate, timer):
     none = solve(StreamServer(0.5, 1.0, 10, 0.0, 1.0))
-    assert solve(StreamServer(0.5, 1.0, 10, timer_rate, 1.0, timer)).mean_jobs == pytest.approx(
-        none.mean_jobs, rel=1e-12
-    )
+    assert solve(StreamServer(0.5, 1.0, 10, timer_rate, 1.0, timer)).mean_jobs == pytest.approx(none.mean_jobs, rel=1e-12)
     if timer_rate < 1e-100:
         with pytest.raises(NotSolvableError, match="too small to be told from 0"):
             solve(StreamServer(0.5, 1.0, math.inf, timer_rate, 1.0, timer))

@@ -17,17 +17,7 @@ from penstock.engine.running.recording import Recording
 from penstock.errors import ConfigurationError, IncompatibleStateError, SourceError
 from penstock.runs.files import JOURNALS, MANIFEST
 from penstock.runs.layout import Layout
-from penstock.runs.manifest import (
-    FORMAT,
-    Driver,
-    Manifest,
-    Reads,
-    SinkPlace,
-    head_of,
-    is_run,
-    manifest_of,
-    stored_manifest,
-)
+from penstock.runs.manifest import FORMAT, Driver, Manifest, Reads, SinkPlace, head_of, is_run, manifest_of, stored_manifest
 from penstock.runs.moves import Division, MoveRecord, moves_of, note_move
 from penstock.runs.overview import overview, runs_in
 from penstock.runs.report import ElementReport, Outcome, Report, report_of_run
@@ -36,20 +26,31 @@ from penstock.runs.starts import Environment, Loaded, Start, last_start, note_st
 
 def manifest(**changes):
     whole = Manifest(
-        run="1234", application="words", mode="micro-batches", topology=Description("words", [], [], []), state={"Counter": {"kept": "pages"}},
-        sources={"Words": "jsonl:in"}, identities={"Words": None}, parameters={"top": "3"}, groups={"Counter": "main"}, hops={"main": 1},
-        reads={"main": Reads(["Words"], [])}, partitions=2, layout=Layout(partitions=2), place="/runs/words", discarded=["12"],
-        orders={"main": ["Words"]}, places={"Out": SinkPlace("table", {"main": 3})}, beginnings={"Words": {"offset": 3}},
+        run="1234",
+        application="words",
+        mode="micro-batches",
+        topology=Description("words", [], [], []),
+        state={"Counter": {"kept": "pages"}},
+        sources={"Words": "jsonl:in"},
+        identities={"Words": None},
+        parameters={"top": "3"},
+        groups={"Counter": "main"},
+        hops={"main": 1},
+        reads={"main": Reads(["Words"], [])},
+        partitions=2,
+        layout=Layout(partitions=2),
+        place="/runs/words",
+        discarded=["12"],
+        orders={"main": ["Words"]},
+        places={"Out": SinkPlace("table", {"main": 3})},
+        beginnings={"Words": {"offset": 3}},
         driver=Driver("abc", "host", 12, 1.5),
-    )  # fmt: skip
+    )
     return msgspec.structs.replace(whole, **changes)
 
 
 def start(**changes):
-    environment, application = (
-        Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2),
-        Loaded("app.py", "app", {"top": "3"}),
-    )
+    environment, application = (Environment("0.1.0", "4.3.0", "3.11.7", "Linux", 2), Loaded("app.py", "app", {"top": "3"}))
     given = {"time": 1.5, "master": "local[2]", "trigger": 2.0, "resumed": False, **changes}
     return Start(environment=environment, application=application, **given)
 
@@ -63,16 +64,29 @@ def test_what_is_written_is_read_back(tmp_path):
     assert [one.time for one in starts_of(tmp_path)] == [0.0, 1.0, 2.0]
     assert last_start(tmp_path) == start(time=2.0, until_idle="pause", conf={"a": "b"})
     move = MoveRecord(
-        time=1.0, before=Division({"Counter": "main"}, 2), after=Division({"Counter": "other"}, 3), instances=5, checksum=7,
-        expected_s=1.0, took_s=2.0,
-    )  # fmt: skip
+        time=1.0,
+        before=Division({"Counter": "main"}, 2),
+        after=Division({"Counter": "other"}, 3),
+        instances=5,
+        checksum=7,
+        expected_s=1.0,
+        took_s=2.0,
+    )
     note_move(tmp_path, move)
     assert list(moves_of(tmp_path)) == [move]
     report = Report(
-        application="words", engine="spark", master="local", counts=Outcome(3, 2, 1, 0, [], 0, 0, 0, 0, 1, 0), units={}, streams={"Words": 3},
-        elements={"Counter": ElementReport(2, 1, 0, 0, 2, {"mean": 1.0, "p50": None})}, throughput_events_per_s=None, latency_ms={"p50": None},
-        batches=1, ended=True,
-    )  # fmt: skip
+        application="words",
+        engine="spark",
+        master="local",
+        counts=Outcome(3, 2, 1, 0, [], 0, 0, 0, 0, 1, 0),
+        units={},
+        streams={"Words": 3},
+        elements={"Counter": ElementReport(2, 1, 0, 0, 2, {"mean": 1.0, "p50": None})},
+        throughput_events_per_s=None,
+        latency_ms={"p50": None},
+        batches=1,
+        ended=True,
+    )
     report.write(tmp_path / "report.json")
     assert report_of_run(tmp_path) == report
     written = json.loads((tmp_path / "report.json").read_text())
@@ -83,9 +97,14 @@ def test_what_is_written_is_read_back(tmp_path):
 
 def test_of_a_run_in_real_time_only_what_is_known_is_written(tmp_path):
     report = Report(
-        application="words", engine="spark", master="local", counts=Outcome(3, 2, 1, 0), units={}, delivery="at least once",
+        application="words",
+        engine="spark",
+        master="local",
+        counts=Outcome(3, 2, 1, 0),
+        units={},
+        delivery="at least once",
         dead_letter_topics=["words-dead-letters"],
-    )  # fmt: skip
+    )
     report.write(tmp_path / "report.json")
     written = json.loads((tmp_path / "report.json").read_text())
     assert sorted(written) == ["application", "counts", "dead_letter_topics", "delivery", "engine", "master", "units"]
@@ -107,7 +126,7 @@ def test_nothing_is_there_before_the_first_start(tmp_path):
         ({"format": FORMAT + 1, "run": "1234"}, f"is a run in format {FORMAT + 1}, and this version reads format {FORMAT}"),
         ({"run": "1234", "application": "words"}, "is a run of before Penstock's first release"),
     ],
-)  # fmt: skip
+)
 def test_another_versions_run_is_neither_resumed_nor_shown(tmp_path, content, whose):
     (tmp_path / MANIFEST).write_text(json.dumps(content))
     with pytest.raises(SourceError, match=f"{whose}.*look at it with that version"):
@@ -179,11 +198,7 @@ class Number(Event):
 def test_a_group_reads_its_streams_in_the_order_in_which_spark_knows_them(tmp_path):
     for declared in (("As", "Bs"), ("Bs", "As")):
         options = RunOptions(
-            runs=tmp_path,
-            groups={"Two": "after"},
-            sources={"Numbers": "generator:constant?rate=1"},
-            partitions=2,
-            quiet=True,
+            runs=tmp_path, groups={"Two": "after"}, sources={"Numbers": "generator:constant?rate=1"}, partitions=2, quiet=True
         )
         binding = Binding(two_streams(*declared), options, AppReference("none", "app"))
         binding.claim()

@@ -79,9 +79,7 @@ def test_a_call_that_takes_too_long_fails_alone_and_is_cancelled(keyed):
             self.asked.append(call.number)
             return await ask(call)
 
-    app.element(calls, emits=answers, timeout="50 ms", name="Ask", key="key" if keyed else None)(
-        Asking if keyed else ask
-    )
+    app.element(calls, emits=answers, timeout="50 ms", name="Ask", key="key" if keyed else None)(Asking if keyed else ask)
     said, letters = outputs(app, [[Call(number) for number in range(5)]])
     assert [answer.number for answer in said] == [0, 1, 2, 4]
     assert [(letter["event"]["number"], letter["error"]) for letter in letters] == [
@@ -104,9 +102,7 @@ def test_calls_of_all_kinds_are_awaited():
     async def silent(call):
         await asyncio.sleep(0)
 
-    for body, expected in (
-        (Asker(), [1, 2]), (partial(with_more, 10), [11, 12]), (listed, [1, -1, 2, -2]), (silent, []),
-    ):  # fmt: skip
+    for body, expected in ((Asker(), [1, 2]), (partial(with_more, 10), [11, 12]), (listed, [1, -1, 2, -2]), (silent, [])):
         app, calls, answers = application()
         app.element(calls, emits=answers, name="Ask")(body)
         said, letters = outputs(app, [[Call(1), Call(2)]])
@@ -178,9 +174,7 @@ DOES = ("answers", "answers", "answers", "raises", "cancels", "exits", "spoils",
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(DOES)), max_size=12), min_size=1, max_size=4)
-)
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(DOES)), max_size=12), min_size=1, max_size=4))
 def test_keyed_calls_give_what_plain_ones_give_whatever_fails(cuts):
     batches = [[Call(place, *each) for place, each in enumerate(batch)] for batch in cuts]
     plain, awaited = (outputs(twin(asynchronous), batches) for asynchronous in (False, True))
@@ -229,11 +223,7 @@ async def forgets_to_uncancel():
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize(
     ("does", "error"),
-    [
-        (lambda: asyncio.gather(leaves()), "SystemExit: 3"),
-        (cancels_itself, "CancelledError: "),
-        (forgets_to_uncancel, None),
-    ],
+    [(lambda: asyncio.gather(leaves()), "SystemExit: 3"), (cancels_itself, "CancelledError: "), (forgets_to_uncancel, None)],
 )
 def test_a_call_that_ends_in_an_odd_way_is_alone_in_that(keyed, does, error):
     app, calls, answers = application()

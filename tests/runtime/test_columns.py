@@ -74,11 +74,7 @@ def in_columns(timers: str, expires: float | None) -> App:
 
     def ended(states):
         made = _row(states.keys, states, states.count, states.total, states.longest, True)
-        states.count, states.total, states.longest = (
-            0 * states.count,
-            0 * states.total,
-            np.full(len(states), "", object),
-        )
+        states.count, states.total, states.longest = (0 * states.count, 0 * states.total, np.full(len(states), "", object))
         return made
 
     @app.batch(readings, key=["key", "other"], state=Kept, emits=both, on_timer=ended, timers=timers, expires=expires)
@@ -120,9 +116,13 @@ def _streams() -> Any:
 
 def _row(keys: Any, states: Any, counts: Any, totals: Any, longest: Any, ended: bool) -> dict[str, Any]:
     return {
-        "key": keys["key"], "other": keys["other"], "count": counts, "total": totals, "longest": longest,
+        "key": keys["key"],
+        "other": keys["other"],
+        "count": counts,
+        "total": totals,
+        "longest": longest,
         "ended": [ended] * len(counts),
-    }  # fmt: skip
+    }
 
 
 readings = st.builds(

@@ -1,4 +1,6 @@
-"""Places: an event that is dropped, doubled, or dropped while another is doubled, is seen at the very place where that happens."""
+"""Places: an event that is dropped, doubled, or dropped while another is doubled, is seen at the very place where that
+happens.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -123,10 +125,18 @@ def test_nothing_is_wrong_where_nothing_is(tmp_path):
     record = record_of(tmp_path)
     assert wrong(record) == {}
     assert {name: place.events for name, place in record.places.items()} == {
-        "written to Raw": 6, "staged in Raw": 6, "handed to shout": 6, f"staged in {LETTERS}": 1, "sent to Counter": 5,
-        "written to Out": 5, "staged in Out": 5, "handed to doubled_counts": 5, "sent to summed": 5, "written to Columns": 10,
+        "written to Raw": 6,
+        "staged in Raw": 6,
+        "handed to shout": 6,
+        f"staged in {LETTERS}": 1,
+        "sent to Counter": 5,
+        "written to Out": 5,
+        "staged in Out": 5,
+        "handed to doubled_counts": 5,
+        "sent to summed": 5,
+        "written to Columns": 10,
         "staged in Columns": 10,
-    }  # fmt: skip
+    }
 
 
 def dropped(rows):
@@ -202,9 +212,8 @@ def test_a_change_is_seen_where_it_happens(place, change, tmp_path, monkeypatch)
 def test_rows_that_files_lack_or_have_twice_are_seen(change, figures, tmp_path, monkeypatch):
     write = FileOutput.write_lines
     monkeypatch.setattr(
-        FileOutput, "write_lines",
-        lambda self, sink, lines: write(self, sink, change(lines) if sink == "Raw" else lines),
-    )  # fmt: skip
+        FileOutput, "write_lines", lambda self, sink, lines: write(self, sink, change(lines) if sink == "Raw" else lines)
+    )
     assert wrong(record_of(tmp_path)) == {"staged in Raw": figures}
 
 

@@ -90,8 +90,11 @@ def test_events_come_in_the_order_of_their_places(senders, chosen):
             events = [Reading(f"{sender}", [number]) for number in range(len(major))]
             outbox = Outbox()
             pack = outbox.pack(
-                0, np.zeros(len(major), np.int64), lineage, lambda rows, events=events: msgspec.msgpack.encode([events[row] for row in rows])
-            )  # fmt: skip
+                0,
+                np.zeros(len(major), np.int64),
+                lineage,
+                lambda rows, events=events: msgspec.msgpack.encode([events[row] for row in rows]),
+            )
             for block in pack:
                 arrived.add(block.content)
             expected += zip(major.tolist(), lineage.minor.tolist(), range(len(major)), events, strict=True)
@@ -105,9 +108,7 @@ def test_events_come_in_the_order_of_their_places(senders, chosen):
     assert len(deliveries) >= 1
 
 
-readings = st.lists(
-    st.builds(Reading, st.sampled_from("abc"), st.integers(1, 9).map(lambda value: [value])), max_size=12
-)
+readings = st.lists(st.builds(Reading, st.sampled_from("abc"), st.integers(1, 9).map(lambda value: [value])), max_size=12)
 
 
 def handled(batches, partitions):
@@ -135,9 +136,7 @@ def test_memory_does_not_grow_with_the_micro_batch():
             given = [Reading("a", list(range(50))) for _ in range(1000)]
             order = np.arange(first, first + 1000)
             lineage = LineageColumns(order, np.zeros_like(order), np.zeros_like(order), order)
-            for block in outbox.pack(
-                0, np.zeros_like(order), lineage, lambda rows, given=given: msgspec.msgpack.encode(given)
-            ):
+            for block in outbox.pack(0, np.zeros_like(order), lineage, lambda rows, given=given: msgspec.msgpack.encode(given)):
                 arrived.add(block.content)
         tracemalloc.start()
         handled = sum(len(delivery) for delivery in arrived.deliveries(at.keyed[0]))

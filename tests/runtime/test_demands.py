@@ -111,9 +111,7 @@ def entered(kind, enter):
     app.sink("Out", source)
     output = MemoryOutput()
     stage = Stage(Wiring(app.topology(), 1, (), "dead-letter"), 0, 0, output)
-    enter(
-        Entrance(stage, source), lambda rows: LineageColumns(*(np.full(rows, at, np.int64) for at in (0, NONE, 0, 0)))
-    )
+    enter(Entrance(stage, source), lambda rows: LineageColumns(*(np.full(rows, at, np.int64) for at in (0, NONE, 0, 0))))
     stage.finish()
     tally, events, letters = stage.tally.sources["In"], output.lines["Out"], output.lines[LETTERS]
     assert tally.rows == tally.accepted == len(events) + len(letters)

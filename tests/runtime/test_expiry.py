@@ -56,9 +56,14 @@ def in_columns(clock):
     app, reads, said = streams(clock)
 
     @app.batch(
-        reads, key="key", state=Kept, emits=said, timers=clock, expires="10 s",
+        reads,
+        key="key",
+        state=Kept,
+        emits=said,
+        timers=clock,
+        expires="10 s",
         on_timer=lambda states: {"key": states.keys["key"], "n": states.n},
-    )  # fmt: skip
+    )
     def waits(batch, at, states):
         np.add.at(states.n, at, 1)
         for place, read in zip(at, batch["at"].to_pylist(), strict=True):

@@ -198,9 +198,7 @@ def test_text_that_is_no_unicode_ends_nothing(on_error):
         yield out(event.key, 2)
 
     driver = TopologyDriver(app, dead_letters=True)
-    driver.batch(
-        {"Orders": [Order("a", [1]), b'{"key": "\\ud800", "amounts": []}', b'{"key": "b\xff", "amounts": []}']}
-    )
+    driver.batch({"Orders": [Order("a", [1]), b'{"key": "\\ud800", "amounts": []}', b'{"key": "b\xff", "amounts": []}']})
     assert last(driver) == {"a": 2}
     assert len(driver.dead_letters) >= 2
 

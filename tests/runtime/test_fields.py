@@ -1,4 +1,6 @@
-"""Event types whose encoding is another than their fields: through columns, texts and elements they come as they were. In memory."""
+"""Event types whose encoding is another than their fields: through columns, texts and elements they come as they were. In
+memory.
+"""
 
 from datetime import UTC, datetime
 from enum import Enum
@@ -87,10 +89,22 @@ class ByName(Event, kw_only=True):
 
 ADA, OMITTING = Camel("Ada", Colour.RED), Omitting()
 EVENTS = [
-    MaybeNaive(MOMENT), MaybeNaive(), Holding(Tagged(1), [Tagged(2)]), Renamed(1), RenamedNatural(2), ADA, OMITTING, Omitting(5), Tagged(3), Naive(MOMENT), Naive(MOMENT, MOMENT),
-    Aware(MOMENT.replace(tzinfo=UTC)), Nested(Renamed(7), [ADA], {"a": OMITTING, "b": None}), Described(4),
+    MaybeNaive(MOMENT),
+    MaybeNaive(),
+    Holding(Tagged(1), [Tagged(2)]),
+    Renamed(1),
+    RenamedNatural(2),
+    ADA,
+    OMITTING,
+    Omitting(5),
+    Tagged(3),
+    Naive(MOMENT),
+    Naive(MOMENT, MOMENT),
+    Aware(MOMENT.replace(tzinfo=UTC)),
+    Nested(Renamed(7), [ADA], {"a": OMITTING, "b": None}),
+    Described(4),
     ByName(n=5, text="a"),
-]  # fmt: skip
+]
 
 
 def of_columns(event):

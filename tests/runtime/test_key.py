@@ -22,9 +22,14 @@ class Of(Event):
 
 
 events = st.builds(
-    Of, st.integers(-(2**63), 2**63 - 1), st.text(max_size=5), st.floats(allow_nan=False) | st.integers(-5, 5), st.decimals(-9, 9, places=3),
-    st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5))])), st.none() | st.integers(-5, 5),
-)  # fmt: skip
+    Of,
+    st.integers(-(2**63), 2**63 - 1),
+    st.text(max_size=5),
+    st.floats(allow_nan=False) | st.integers(-5, 5),
+    st.decimals(-9, 9, places=3),
+    st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5))])),
+    st.none() | st.integers(-5, 5),
+)
 
 
 @given(
@@ -56,8 +61,8 @@ def test_page_numbers_are_those_of_splitting_one_by_one(hashes, pages):
 
 
 def test_an_instance_lives_where_earlier_versions_have_put_it():
-    """State lies by these numbers: whoever changes them makes every checkpoint unreadable. Worked out with plain integers: the CRC-32 of the
-    key in MessagePack, times 2^64 over the golden ratio, modulo 2^64; bits from the 40th on, and from the 8th."""
+    """State lies by these numbers: whoever changes them makes every checkpoint unreadable. Worked out with plain integers: the
+    CRC-32 of the key in MessagePack, times 2^64 over the golden ratio, modulo 2^64; bits from the 40th on, and from the 8th."""
     of = {
         "": (0, 2557123888),
         "a": (4, 3255340302),

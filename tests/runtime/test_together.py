@@ -55,17 +55,36 @@ def refuses(reading: Reading) -> bool:
 
 
 STATISTICS = {
-    "n": reducers.count(), "few": reducers.count().where(refuses), "total": reducers.sum("number"), "low": reducers.min("number"),
-    "high": reducers.max("number").where(lambda reading: reading.value > 0), "mean": reducers.mean("number"), "sum": reducers.sum("value"),
-    "least": reducers.min("value"), "most": reducers.max("value"), "first": reducers.first("text"), "last": reducers.last(),
-    "top": reducers.top(2, by="value"), "texts": reducers.distinct("text"), "numbers": reducers.distinct("number"),
-    "about": reducers.approx_distinct("maybe"), "all": reducers.collect("maybe"), "least_text": reducers.min("text"),
+    "n": reducers.count(),
+    "few": reducers.count().where(refuses),
+    "total": reducers.sum("number"),
+    "low": reducers.min("number"),
+    "high": reducers.max("number").where(lambda reading: reading.value > 0),
+    "mean": reducers.mean("number"),
+    "sum": reducers.sum("value"),
+    "least": reducers.min("value"),
+    "most": reducers.max("value"),
+    "first": reducers.first("text"),
+    "last": reducers.last(),
+    "top": reducers.top(2, by="value"),
+    "texts": reducers.distinct("text"),
+    "numbers": reducers.distinct("number"),
+    "about": reducers.approx_distinct("maybe"),
+    "all": reducers.collect("maybe"),
+    "least_text": reducers.min("text"),
     "most_maybe": reducers.max("maybe"),
-}  # fmt: skip
+}
 WINDOWS = [
-    Tumbling("10 s"), Tumbling("10 s", offset="3 s", allowed="20 s"), Tumbling("7 s", at="at"), Sliding("10 s", "2 s"), Sliding("10 s", "3 s"),
-    Sliding("10 s", "10 s"), Session("4 s"), Session("4 s", allowed="15 s"), Tumbling("1 d", zone="Europe/Zurich"),
-]  # fmt: skip
+    Tumbling("10 s"),
+    Tumbling("10 s", offset="3 s", allowed="20 s"),
+    Tumbling("7 s", at="at"),
+    Sliding("10 s", "2 s"),
+    Sliding("10 s", "3 s"),
+    Sliding("10 s", "10 s"),
+    Session("4 s"),
+    Session("4 s", allowed="15 s"),
+    Tumbling("1 d", zone="Europe/Zurich"),
+]
 ORDINARY = st.integers(-50, 50)
 FLOATS = st.one_of(st.floats(-5, 5), st.sampled_from([0.0, -0.0, 0.1, 1e308]))
 STRANGE = st.one_of(ORDINARY, st.sampled_from([2**62, 2**63 - 1, -(2**63)]))
@@ -76,8 +95,13 @@ def readings(numbers: Any, floats: Any) -> Any:
     """Batches of readings, roughly in the order of their times."""
     reading = st.builds(
         lambda key, late, number, value, text, maybe: (key, late, number, value, text, maybe),
-        st.sampled_from("abc"), st.integers(-300, 30), numbers, floats, st.sampled_from([None, "", "x", "y"]), st.none() | st.integers(0, 9) | st.integers(0, 10**6),
-    )  # fmt: skip
+        st.sampled_from("abc"),
+        st.integers(-300, 30),
+        numbers,
+        floats,
+        st.sampled_from([None, "", "x", "y"]),
+        st.none() | st.integers(0, 9) | st.integers(0, 10**6),
+    )
     return st.lists(st.lists(reading, max_size=60), min_size=1, max_size=5)
 
 
@@ -119,9 +143,14 @@ def test_at_once_is_one_by_one(window: Any, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(
     ("window", "taken"),
-    [(Tumbling("10 s"), True), (Sliding("10 s", "2 s"), True), (Session("4 s"), True), (Tumbling("1 d", zone="Asia/Tokyo"), False)],
+    [
+        (Tumbling("10 s"), True),
+        (Sliding("10 s", "2 s"), True),
+        (Session("4 s"), True),
+        (Tumbling("1 d", zone="Asia/Tokyo"), False),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_which_windows_take_events_at_once(window: Any, taken: bool) -> None:
     [element] = application(window, "final", "drop").topology().elements
     assert isinstance(ways_of(element), str) is not taken
@@ -154,9 +183,7 @@ def differences(window: Any, batches: list[list[Any]], results: str = "final") -
         assert outcome(app, rows, 0, at_once) == one_by_one
 
 
-@pytest.mark.parametrize(
-    "seconds", [[0, 6, 1, 7, 3], [6, 0, 3], [0, 3, 6, 9], [9, 6, 3, 0], [0, 3, 20, 1, 23]], ids=str
-)
+@pytest.mark.parametrize("seconds", [[0, 6, 1, 7, 3], [6, 0, 3], [0, 3, 6, 9], [9, 6, 3, 0], [0, 3, 20, 1, 23]], ids=str)
 def test_sessions_that_join_in_any_order(seconds: list[int]) -> None:
     differences(Session("4 s"), [[(second, n + 1) for n, second in enumerate(seconds)]])
     differences(Session("4 s"), [[(2, 9)], [(second - 13, n + 1) for n, second in enumerate(seconds)]])
@@ -168,9 +195,7 @@ def test_what_comes_late_to_a_window_that_is_kept(window: Any, results: str) -> 
     differences(window, [[(0, 1)], [(15, 1)], [(0, 1)], [(-33, 1), (-30, 2)], [(-29, 1)], [(1, 1)]], results)
 
 
-@pytest.mark.parametrize(
-    "numbers", [[-(2**63), -(2**63), 5], [-(2**63), -1, 0], [2**63 - 1, 1], [2**62, 2**62]], ids=str
-)
+@pytest.mark.parametrize("numbers", [[-(2**63), -(2**63), 5], [-(2**63), -1, 0], [2**63 - 1, 1], [2**62, 2**62]], ids=str)
 def test_sums_beyond_64_bits(numbers: list[int]) -> None:
     differences(Tumbling("10 s"), [[(0, number) for number in numbers]])
 
@@ -183,11 +208,7 @@ def test_a_result_whose_fields_are_to_be_named() -> None:
     app = App("named")
     named = app.stream("Named", Named)
     app.aggregate(
-        app.source("Readings", Reading, event_time="at"),
-        key="key",
-        window=Tumbling("10 s"),
-        into=named,
-        n=reducers.count(),
+        app.source("Readings", Reading, event_time="at"), key="key", window=Tumbling("10 s"), into=named, n=reducers.count()
     )
     app.sink("Out", named)
     driver = TopologyDriver(app)
@@ -209,9 +230,7 @@ def test_a_predicate_that_ends_the_process_fails_its_event_alone() -> None:
     app = App("leaves")
     numbers = app.stream("Numbers", Number)
     counted = reducers.count().where(leaves)
-    app.aggregate(
-        app.source("Readings", Reading, event_time="at"), key="key", window=Tumbling("10 s"), into=numbers, n=counted
-    )
+    app.aggregate(app.source("Readings", Reading, event_time="at"), key="key", window=Tumbling("10 s"), into=numbers, n=counted)
     app.sink("Out", numbers)
     driver = TopologyDriver(app, dead_letters=True)
     driver.batch({"Readings": [Reading("a", T0, number, 1.0) for number in range(40)]})
@@ -275,11 +294,7 @@ def test_another_reducer_keeps_events_one_by_one() -> None:
     app = App("doubled")
     sums = app.stream("Sums", Sum)
     app.aggregate(
-        app.source("Readings", Reading, event_time="at"),
-        key="key",
-        window=Tumbling("10 s"),
-        into=sums,
-        total=Doubled("number"),
+        app.source("Readings", Reading, event_time="at"), key="key", window=Tumbling("10 s"), into=sums, total=Doubled("number")
     )
     [element] = app.topology().elements
     assert ways_of(element) == "total=Doubled(...) adds event by event"

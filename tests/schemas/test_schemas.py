@@ -64,9 +64,7 @@ class Order(Event):
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
-items = st.builds(
-    Item, name=texts, weight=st.floats(allow_nan=False, allow_infinity=False), tags=st.lists(texts, max_size=3)
-)
+items = st.builds(Item, name=texts, weight=st.floats(allow_nan=False, allow_infinity=False), tags=st.lists(texts, max_size=3))
 locals_ = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1))
 orders = st.builds(
     Order,
@@ -180,9 +178,7 @@ def test_a_companys_avro_schema_is_read_written_and_made_python():
     schema = Schema("AVRO", json.dumps(COMPANY))
     payment = Payment(UUID(int=5), Decimal("12.34"), datetime(2026, 1, 1, 12, 0, 0, 5000, tzinfo=UTC), "CARD", b"abcd")
     assert (
-        list(misfits(schema.event_type(), Payment))
-        == list(misfits(Payment, schema.event_type(), Leniency(texts=True)))
-        == []
+        list(misfits(schema.event_type(), Payment)) == list(misfits(Payment, schema.event_type(), Leniency(texts=True))) == []
     )
     payload = schema.writer()(payment)
     stream = io.BytesIO(payload)
@@ -238,17 +234,21 @@ def test_protobuf_is_what_google_reads_and_writes():
     from penstock.schemas.protobuf import _descriptor, message_factory
 
     schema = Schema("PROTOBUF", PROTO)
-    sale = Sale(
-        "a", "CASH", [Line("x", 3)], datetime(2026, 1, 1, tzinfo=UTC), "hm", {"x": 1.5}, points=4, seal=b"\0\xff"
-    )
+    sale = Sale("a", "CASH", [Line("x", 3)], datetime(2026, 1, 1, tzinfo=UTC), "hm", {"x": 1.5}, points=4, seal=b"\0\xff")
     assert list(misfits(schema.event_type(), Sale)) == []
     payload = schema.writer()(sale)
     message = message_factory.GetMessageClass(_descriptor(schema, (0,)))()
     message.ParseFromString(payload[1:])
     assert json_format.MessageToDict(message) == {
-        "shop": "a", "kind": "CASH", "lines": [{"item": "x", "pieces": 3}], "at": "2026-01-01T00:00:00Z", "note": "hm",
-        "prices": {"x": 1.5}, "points": 4, "seal": "AP8=",
-    }  # fmt: skip
+        "shop": "a",
+        "kind": "CASH",
+        "lines": [{"item": "x", "pieces": 3}],
+        "at": "2026-01-01T00:00:00Z",
+        "note": "hm",
+        "prices": {"x": 1.5},
+        "points": 4,
+        "seal": "AP8=",
+    }
     assert read(schema, payload, Sale) == sale
     assert schema.reader()(b"\x02\x02" + bytes([8, 7])) == {"n": 7}  # the second message of the file
     assert schema.reader()(b"\x04\x00\x00" + b"\x0a\x01i")["item"] == "i"  # the first one's first
@@ -312,5 +312,8 @@ def test_what_does_not_fit_is_said():
         f: str = "x"
 
     assert list(misfits(Given, Wanted)) == [
-        "has str in a, which is int", "allows null in b", "has str in d[], which is int", "has no field e",
-    ]  # fmt: skip
+        "has str in a, which is int",
+        "allows null in b",
+        "has str in d[], which is int",
+        "has no field e",
+    ]

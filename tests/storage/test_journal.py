@@ -1,4 +1,6 @@
-"""Journals: what is appended stays, and of two drivers only the later one is relied on. On a disk; in stores, see test_stores."""
+"""Journals: what is appended stays, and of two drivers only the later one is relied on. On a disk; in stores, see
+test_stores.
+"""
 
 import fcntl
 import pathlib

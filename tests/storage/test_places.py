@@ -55,9 +55,7 @@ def test_a_file_of_several_blocks_is_whole(places):
     assert content == b"".join(bytes([number]) * 2_000_000 for number in range(20))
 
 
-@pytest.mark.parametrize(
-    ("place", "said"), [("gs://bucket/x", "there is no store gs://"), ("s3a:///x", "names no bucket")]
-)
+@pytest.mark.parametrize(("place", "said"), [("gs://bucket/x", "there is no store gs://"), ("s3a:///x", "names no bucket")])
 def test_a_place_that_is_none_is_refused(place, said):
     with pytest.raises(ConfigurationError, match=said):
         path_of(place)
@@ -114,7 +112,5 @@ def test_what_is_wrong_with_an_s3_store_is_named(s3, monkeypatch):
 
 def test_an_hdfs_that_only_we_can_reach_is_refused(hdfs):
     meet(path_of(f"{hdfs.uri}/runs"))
-    with pytest.raises(
-        StoreError, match=r"WebHDFS answers, but nothing does at 127.0.0.1:\d+, where Spark .*correct the port"
-    ):
+    with pytest.raises(StoreError, match=r"WebHDFS answers, but nothing does at 127.0.0.1:\d+, where Spark .*correct the port"):
         meet(path_of(f"hdfs://127.0.0.1:{free_port()}/runs"), by_spark=True)

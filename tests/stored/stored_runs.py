@@ -1,4 +1,6 @@
-"""Runs that were begun by one version of Penstock and are gone on with by the next: where they lie, packed, and which there are."""
+"""Runs that were begun by one version of Penstock and are gone on with by the next: where they lie, packed, and which there
+are.
+"""
 
 import platform
 import shutil
@@ -14,10 +16,24 @@ UNPACKED = Path("/tmp/penstock-stored")
 """Where each lay when it was made, which the checkpoint of a run that keeps state says of its files."""
 
 NAMES = (
-    "jsonl", "parquet", "sqlite", "sqlite-key", "delta-key", "iceberg", "log", "two-groups", "windows", "windows-two-groups", "join",
-    "columns", "query", "moved",
-)  # fmt: skip
-"""The workloads of the crash points that are kept: each dialect of state, windows, timers, joins, groups, and sinks that are files."""
+    "jsonl",
+    "parquet",
+    "sqlite",
+    "sqlite-key",
+    "delta-key",
+    "iceberg",
+    "log",
+    "two-groups",
+    "windows",
+    "windows-two-groups",
+    "join",
+    "columns",
+    "query",
+    "moved",
+)
+"""The workloads of the crash points that are kept: each dialect of state, windows, timers, joins, groups, and sinks that are
+files.
+"""
 
 
 def workload_of(name: str) -> Workload:

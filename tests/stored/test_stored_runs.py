@@ -17,9 +17,7 @@ def test_all_kinds_of_runs_are_kept_of_each_version():
     }
 
 
-@pytest.mark.parametrize(
-    "archive", ARCHIVES, ids=lambda archive: f"{archive.parent.name}-{archive.name.partition('.')[0]}"
-)
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: f"{archive.parent.name}-{archive.name.partition('.')[0]}")
 def test_a_stored_run_goes_on(archive):
     place = unpack(archive)
     workload = workload_of(archive.name.partition(".")[0])

@@ -30,9 +30,10 @@ def lag(runs):
         for one in lines[-3:]:
             one["numInputRows"] = one["sources"][0]["numInputRows"] = 2_000
             one["sources"][0] |= {
-                "startOffset": {"t": {"0": 10_000, "1": 9_000}}, "endOffset": {"t": {"0": 11_000, "1": 10_000}},
+                "startOffset": {"t": {"0": 10_000, "1": 9_000}},
+                "endOffset": {"t": {"0": 11_000, "1": 10_000}},
                 "latestOffset": {"t": latest},
-            }  # fmt: skip
+            }
         progress.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
 
     return leave
@@ -42,6 +43,4 @@ def lag(runs):
 def served(runs):
     """Serve a page until the test is over; returns its address."""
     with ExitStack() as servers:
-        yield lambda access=None, hosts=(): servers.enter_context(
-            beside(Page(runs, access or Access(), hosts), "127.0.0.1", 0)
-        )
+        yield lambda access=None, hosts=(): servers.enter_context(beside(Page(runs, access or Access(), hosts), "127.0.0.1", 0))

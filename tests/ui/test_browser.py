@@ -58,9 +58,7 @@ def test_keys_choose_an_element_and_sliders_move_the_prediction(served):
         assert browser.get("value('cores')") == 2
         before = browser.get("document.getElementById('predicted').innerText")
         move(browser, "cores", 0)
-        browser.until(
-            f"rows.has(here()) && document.getElementById('predicted').innerText !== {json.dumps(before)}", 30
-        )
+        browser.until(f"rows.has(here()) && document.getElementById('predicted').innerText !== {json.dumps(before)}", 30)
         assert browser.get("document.getElementById('cores-shown').innerText").startswith("1,")
 
 
@@ -179,9 +177,7 @@ def test_the_list_shows_what_state_a_run_is_in_on_a_telephone(served, full):
     with Browser(360) as browser:
         browser.open(served())
         browser.until("document.querySelectorAll('td.word').length === 2")
-        cells = browser.get(
-            "[...document.querySelectorAll('td.word')].map((cell) => cell.getBoundingClientRect().right)"
-        )
+        cells = browser.get("[...document.querySelectorAll('td.word')].map((cell) => cell.getBoundingClientRect().right)")
         assert max(cells) <= 360
 
 
@@ -199,9 +195,7 @@ def test_what_nobody_measured_is_not_shown(served, runs):
     with Browser() as browser:
         browser.open(f"{served()}/runs/keyed")
         browser.until("document.getElementById('counts')")
-        boxes = browser.get(
-            "[...document.querySelectorAll('.graph g[data-node] text')].map((text) => text.textContent)"
-        )
+        boxes = browser.get("[...document.querySelectorAll('.graph g[data-node] text')].map((text) => text.textContent)")
     assert WIDEST not in page
     assert not [text for text in boxes if "100 ms" in text]
 
@@ -214,7 +208,8 @@ def test_lines_are_told_apart_without_their_colours(served):
             "Array.from({length: 20}, (_, place) => { const one = styled(place); return one.colour + one.dash; })"
         )
         dashes = browser.get(
-            "[...document.querySelector('.chart').querySelectorAll('path')].map((line) => line.getAttribute('stroke-dasharray'))"
+            "[...document.querySelector('.chart').querySelectorAll('path')].map((line) => "
+            "line.getAttribute('stroke-dasharray'))"
         )
     assert len(set(styles)) == 20
     assert len(set(dashes)) == 3
@@ -225,14 +220,16 @@ def test_the_whole_page_can_be_walked_by_keyboard(served):
         browser.open(f"{served()}/runs/keyed")
         browser.until("stops && document.querySelector('#curve path')", 90)
         wanted = browser.get(
-            "[...document.querySelectorAll('a[href], input:not([disabled]), [tabindex=\"0\"]')].filter((one) => one.checkVisibility()).length"
+            "[...document.querySelectorAll('a[href], input:not([disabled]), [tabindex=\"0\"]')].filter((one) => "
+            "one.checkVisibility()).length"
         )
         reached = set()
         for _ in range(wanted + 2):
             browser.press("Tab")
             reached.add(
                 browser.get(
-                    "(() => { const one = document.activeElement; one.dataset.seen ||= String(Math.random()); return one.dataset.seen; })()"
+                    "(() => { const one = document.activeElement; one.dataset.seen ||= String(Math.random()); return "
+                    "one.dataset.seen; })()"
                 )
             )
             assert browser.get(

@@ -90,10 +90,15 @@ def test_the_models_say_what_came(runs):
     assert gated["cells"][0][0][1] == pytest.approx(5.45, rel=0.1)  # up to 5 s at the gate, and 0.7 s
 
 
-@pytest.mark.parametrize(("place", "said"), [
-    (Place(cores=1234.0), "1234 cores"), (Place(times=7.0), "7 times the rate"), (Place(min_rows=3.0), "3 rows"),
-    (Place(max_delay=7.0), "7 seconds"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (Place(cores=1234.0), "1234 cores"),
+        (Place(times=7.0), "7 times the rate"),
+        (Place(min_rows=3.0), "3 rows"),
+        (Place(max_delay=7.0), "7 seconds"),
+    ],
+)
 def test_a_place_without_a_slider_is_refused(runs, place, said):
     follower, forecast = Follower(runs / "keyed"), Forecast()
     forecast.refresh(follower, wait=True)
@@ -118,9 +123,9 @@ def delay(record: BatchRecord):
     record.elements["Counter"].late = 50
 
 
-@pytest.mark.parametrize(("change", "kind", "evidence"), [
-    (fail, "dead letters", "most in Counter"), (delay, "late events", "most at Counter"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "kind", "evidence"), [(fail, "dead letters", "most in Counter"), (delay, "late events", "most at Counter")]
+)
 def test_what_the_ledger_shows_comes_first(runs, change, kind, evidence):
     changed(runs / "keyed", change)
     first = causes(Follower(runs / "keyed"), [Verdict("trigger too long", "rows wait")], "running")[0]
@@ -129,10 +134,21 @@ def test_what_the_ledger_shows_comes_first(runs, change, kind, evidence):
     assert first.mend
 
 
-@pytest.mark.parametrize("kind", [
-    "saturated", "source throttled", "rate rising", "state growing", "skewed", "slow sink", "garbage collection",
-    "trigger too short", "trigger too long", "waiting at the gate",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "saturated",
+        "source throttled",
+        "rate rising",
+        "state growing",
+        "skewed",
+        "slow sink",
+        "garbage collection",
+        "trigger too short",
+        "trigger too long",
+        "waiting at the gate",
+    ],
+)
 def test_every_verdict_has_a_mend(runs, kind):
     first = causes(Follower(runs / "keyed"), [Verdict(kind, "so it is")], "running")[0]
     assert (first.kind, first.fault, bool(first.mend)) == (kind, True, True)
@@ -167,9 +183,7 @@ def test_a_run_started_afresh_is_another(runs):
 
 
 def report(run, counts, batches=None):
-    Report(application="keyed", engine="", master="", counts=counts, units={}, batches=batches).write(
-        run / "report.json"
-    )
+    Report(application="keyed", engine="", master="", counts=counts, units={}, batches=batches).write(run / "report.json")
 
 
 def test_a_report_of_an_earlier_stop_does_not_count(runs):
@@ -183,14 +197,14 @@ def test_a_report_of_a_run_in_real_time_has_no_losses_to_tell(runs):
 
 
 def test_a_run_in_real_time_is_shown_as_one(runs):
-    """Without a ledger there is nothing to count while it is on, and after that what its report says, if that is the last word."""
+    """Without a ledger there is nothing to count while it is on, and after that what its report says, if that is the last
+    word.
+    """
     run = runs / "keyed"
     for ledger in run.glob("batches-*.jsonl"):
         ledger.unlink()
     manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(
-        json.dumps({**manifest, "mode": "real time", "sources": {"Words": "kafka:b:1/in"}})
-    )
+    (run / "manifest.json").write_text(json.dumps({**manifest, "mode": "real time", "sources": {"Words": "kafka:b:1/in"}}))
     counts = {"accepted": 10, "processed": 9, "dead_lettered": 1, "queued": 0}
     report(run, Outcome(**counts))
     follower, forecast = Follower(run), Forecast()
@@ -203,13 +217,9 @@ def test_a_run_in_real_time_is_shown_as_one(runs):
         fcntl.flock(held, fcntl.LOCK_EX)
         shown = snapshot(follower, forecast)
     assert (shown["counts"]["accepted"], shown["causes"][0]["kind"]) == (None, "real time")
-    samples = [
-        line for line in exposition({"keyed": "running"}, [shown]).decode().splitlines() if not line.startswith("#")
-    ]
+    samples = [line for line in exposition({"keyed": "running"}, [shown]).decode().splitlines() if not line.startswith("#")]
     assert [line for line in samples if line.startswith(("penstock_running", "penstock_trigger"))]
-    assert not [
-        line for line in samples if line.startswith(("penstock_batches", "penstock_source_events", "penstock_events"))
-    ]
+    assert not [line for line in samples if line.startswith(("penstock_batches", "penstock_source_events", "penstock_events"))]
     commits = run / "checkpoint/sink-Out/commits"
     commits.mkdir(parents=True)
     (commits / "7").write_text("v1")
@@ -269,12 +279,15 @@ def test_late_events_that_were_dropped_hide_no_dead_letters(runs):
     assert [one.kind for one in found if one.fault] == ["dead letters", "late events"]
 
 
-@pytest.mark.parametrize(("latest", "waits", "is_cause"), [
-    ({"0": 31_000, "1": 28_000}, "waiting at Readings: 38,000, of them 20,000 in partition 0", False),
-    ({"0": 11_010, "1": 22_380}, "waiting at Readings: 12,390, of them 12,380 in partition 1", True),
-    ({"0": 11_000, "1": 10_050}, "waiting at Readings: 50, of them 50 in partition 1", False),
-    ({"0": 11_000, "1": 10_000}, "", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("latest", "waits", "is_cause"),
+    [
+        ({"0": 31_000, "1": 28_000}, "waiting at Readings: 38,000, of them 20,000 in partition 0", False),
+        ({"0": 11_010, "1": 22_380}, "waiting at Readings: 12,390, of them 12,380 in partition 1", True),
+        ({"0": 11_000, "1": 10_050}, "waiting at Readings: 50, of them 50 in partition 1", False),
+        ({"0": 11_000, "1": 10_000}, "", False),
+    ],
+)
 def test_it_says_which_partition_lags_and_names_one_that_lags_alone(runs, lag, latest, waits, is_cause):
     lag(latest)
     follower = Follower(runs / "keyed")

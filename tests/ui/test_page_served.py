@@ -73,9 +73,7 @@ def test_what_if_waits_for_the_models(served):
         time.sleep(0.1)
     found = answer.json()
     assert len(found["cells"]) == len(found["rates"])
-    one = httpx.get(
-        f"{url}/api/runs/keyed/what-if", params={"rate": 2, "min_rows": 1000, "max_delay": 5}, timeout=60
-    ).json()
+    one = httpx.get(f"{url}/api/runs/keyed/what-if", params={"rate": 2, "min_rows": 1000, "max_delay": 5}, timeout=60).json()
     assert (one["asked"], one["min_rows"], len(one["cells"])) == ([2], 1000, 1)
 
 
@@ -121,11 +119,14 @@ def test_a_page_is_saved_as_one_file(runs, tmp_path, capsys):
     assert content["surface"]["cells"]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["ui", "--host", "0.0.0.0"], "say who may ask with --tokens"),
-    (["ui", "nowhere", "--save", "page.html"], "not the directory of a run"),
-    (["ui", "foreign", "--save", "page.html"], "its manifest.json is of something else"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ui", "--host", "0.0.0.0"], "say who may ask with --tokens"),
+        (["ui", "nowhere", "--save", "page.html"], "not the directory of a run"),
+        (["ui", "foreign", "--save", "page.html"], "its manifest.json is of something else"),
+    ],
+)
 def test_wrong_use_is_a_sentence(arguments, said, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "foreign").mkdir()

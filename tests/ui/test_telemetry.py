@@ -55,14 +55,8 @@ def test_what_prometheus_reads_is_what_the_page_shows(runs):
     assert idle["penstock_source_events_per_second", run] == 0
     assert found["penstock_events_total", ("outcome", "processed"), run] == shown["counts"]["processed"]
     assert found["penstock_batches_total", run] == 80
-    assert (
-        found["penstock_latency_seconds", ("group", "main"), ("quantile", "p95"), run]
-        == shown["series"][0]["rows"][-1][2]
-    )
-    assert (
-        found["penstock_latency_predicted_seconds", ("edge", "expected"), ("quantile", "p95"), run]
-        == shown["today"]["p95"]
-    )
+    assert found["penstock_latency_seconds", ("group", "main"), ("quantile", "p95"), run] == shown["series"][0]["rows"][-1][2]
+    assert found["penstock_latency_predicted_seconds", ("edge", "expected"), ("quantile", "p95"), run] == shown["today"]["p95"]
     assert found["penstock_element_events_total", ("element", "Counter"), run] > 0
 
 
@@ -118,10 +112,7 @@ def test_each_micro_batch_is_a_span_and_each_phase_one_within(runs, collector, m
             assert around.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano
             assert span.end_time_unix_nano <= around.end_time_unix_nano + 5_000_000  # Spark rounds to milliseconds
     points = {
-        (
-            metric.name,
-            next((one.value.string_value for one in point.attributes if one.key == "outcome"), ""),
-        ): point.as_int
+        (metric.name, next((one.value.string_value for one in point.attributes if one.key == "outcome"), "")): point.as_int
         for taken in collector.taken
         if isinstance(taken, ExportMetricsServiceRequest)
         for resource in taken.resource_metrics
@@ -130,10 +121,7 @@ def test_each_micro_batch_is_a_span_and_each_phase_one_within(runs, collector, m
         for point in metric.sum.data_points
     }
     counts = Follower(runs / "keyed").totals
-    assert (
-        points["penstock.events", "processed"]
-        == sum(one.accepted for one in counts.sources.values()) - counts.dead_lettered
-    )
+    assert points["penstock.events", "processed"] == sum(one.accepted for one in counts.sources.values()) - counts.dead_lettered
     metrics = {
         metric.name
         for taken in collector.taken

@@ -2,7 +2,8 @@
 
     python in_bytewax.py INPUT OUTPUT QUERY...
 
-INPUT has a directory of JSON Lines for each source; OUTPUT/QUERY gets what a query says, as JSON Lines. Prints a JSON object for
+INPUT has a directory of JSON Lines for each source; OUTPUT/QUERY gets what a query says, as JSON Lines. Prints a JSON object
+for
 each query: the seconds from its start to its end.
 """
 
@@ -184,8 +185,7 @@ def q07(bids: Stream) -> Stream:
         _, (number, best) = closed
         start = T0 + number * timedelta(seconds=10)
         return [
-            {"auction": bid.auction, "bidder": bid.bidder, "price": bid.price, "ts": bid.ts, "start": start}
-            for bid in best
+            {"auction": bid.auction, "bidder": bid.bidder, "price": bid.price, "ts": bid.ts, "start": start} for bid in best
         ]
 
     windower = TumblingWindower(length=timedelta(seconds=10), align_to=T0)
@@ -263,8 +263,16 @@ class Statistics(StatefulBatchLogic[Bid, Row, dict[str, Any]]):
             if level == 2:
                 of["high"].add(bid.auction)
         low, middle, high = of["bids"]
-        row = {"bids": low + middle + high, "low": low, "middle": middle, "high": high, "bidders": len(of["bidders"]),
-               "low_bidders": len(of["low"]), "auctions": len(of["auctions"]), "high_auctions": len(of["high"])}  # fmt: skip
+        row = {
+            "bids": low + middle + high,
+            "low": low,
+            "middle": middle,
+            "high": high,
+            "bidders": len(of["bidders"]),
+            "low_bidders": len(of["low"]),
+            "auctions": len(of["auctions"]),
+            "high_auctions": len(of["high"]),
+        }
         return [row], self.RETAIN
 
     def snapshot(self) -> dict[str, Any]:
@@ -302,8 +310,16 @@ class Prices(StatefulBatchLogic[Bid, Row, list[int]]):
             self.least, self.most = min(self.least, bid.price), max(self.most, bid.price)
             self.total += bid.price
         count = self.low + self.middle + self.high
-        row = {"bids": count, "low": self.low, "middle": self.middle, "high": self.high, "least": self.least,
-               "most": self.most, "mean": self.total / count, "total": self.total}  # fmt: skip
+        row = {
+            "bids": count,
+            "low": self.low,
+            "middle": self.middle,
+            "high": self.high,
+            "least": self.least,
+            "most": self.most,
+            "mean": self.total / count,
+            "total": self.total,
+        }
         return [row], self.RETAIN
 
     def snapshot(self) -> list[int]:
@@ -397,13 +413,7 @@ def q21(bids: Stream) -> Stream:
         channel = NUMBERS.get(bid.channel.lower()) or (said[2] if said else "")
         if not channel:
             return None
-        return {
-            "auction": bid.auction,
-            "bidder": bid.bidder,
-            "price": bid.price,
-            "channel": bid.channel,
-            "channel_id": channel,
-        }
+        return {"auction": bid.auction, "bidder": bid.bidder, "price": bid.price, "channel": bid.channel, "channel_id": channel}
 
     return op.filter_map("number", bids, number)
 
@@ -411,8 +421,15 @@ def q21(bids: Stream) -> Stream:
 def q22(bids: Stream) -> Stream:
     def divide(bid: Bid) -> Row:
         one, two, three = bid.url.split("/")[3:6]
-        return {"auction": bid.auction, "bidder": bid.bidder, "price": bid.price, "channel": bid.channel,
-                "one": one, "two": two, "three": three}  # fmt: skip
+        return {
+            "auction": bid.auction,
+            "bidder": bid.bidder,
+            "price": bid.price,
+            "channel": bid.channel,
+            "one": one,
+            "two": two,
+            "three": three,
+        }
 
     return op.map("divide", bids, divide)
 
@@ -422,8 +439,7 @@ HELPERS: dict[str, type] = {"q15": Statistics, "q17": Prices, "q18": Last, "q19"
 KINDS: dict[str, tuple[type, ...]] = {"q03": (Person, Auction), "q08": (Person, Auction), "q20": (Auction, Bid)}
 """What a query reads, where that is not bids."""
 QUERIES: dict[str, Callable[[Stream], Stream]] = {
-    one.__name__: one
-    for one in (q00, q01, q02, q03, q05, q07, q08, q11, q13, q14, q15, q16, q17, q18, q19, q20, q21, q22)
+    one.__name__: one for one in (q00, q01, q02, q03, q05, q07, q08, q11, q13, q14, q15, q16, q17, q18, q19, q20, q21, q22)
 }
 """Of the 23: not 4, 6 and 9 (no timers on event time), 10 (Parquet), 12 (by the clock)."""
 

@@ -16,10 +16,16 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 
 TABLES = {
     "person": ("Persons", "id BIGINT, name STRING, city STRING, state STRING, ts TIMESTAMP_LTZ(3)"),
-    "auction": ("Auctions", "id BIGINT, item STRING, initial_bid BIGINT, reserve BIGINT, expires TIMESTAMP_LTZ(6), seller BIGINT,"
-                " category BIGINT, ts TIMESTAMP_LTZ(3)"),
-    "bid": ("Bids", "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, extra STRING, ts TIMESTAMP_LTZ(3)"),
-}  # fmt: skip
+    "auction": (
+        "Auctions",
+        "id BIGINT, item STRING, initial_bid BIGINT, reserve BIGINT, expires TIMESTAMP_LTZ(6), seller BIGINT,"
+        " category BIGINT, ts TIMESTAMP_LTZ(3)",
+    ),
+    "bid": (
+        "Bids",
+        "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, extra STRING, ts TIMESTAMP_LTZ(3)",
+    ),
+}
 DAY = """COUNT(*) AS bids, COUNT(*) FILTER (WHERE price < 10000) AS low,
     COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS middle, COUNT(*) FILTER (WHERE price >= 1000000) AS high"""
 DISTINCT = """COUNT(DISTINCT bidder) AS bidders, COUNT(DISTINCT bidder) FILTER (WHERE price < 10000) AS low_bidders,
@@ -73,7 +79,8 @@ QUERIES = {
         JOIN side USING (number)""",
     "q14": """
         SELECT auction, bidder, 0.908 * CAST(price AS DOUBLE) AS price,
-            CASE WHEN HOUR(ts) BETWEEN 8 AND 18 THEN 'day' WHEN HOUR(ts) <= 6 OR HOUR(ts) >= 20 THEN 'night' ELSE 'other' END AS `time`,
+            CASE WHEN HOUR(ts) BETWEEN 8 AND 18 THEN 'day' WHEN HOUR(ts) <= 6 OR HOUR(ts) >= 20 THEN 'night'
+            ELSE 'other' END AS `time`,
             ts, CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS cs
         FROM bid WHERE 0.908 * CAST(price AS DOUBLE) > 1000000 AND 0.908 * CAST(price AS DOUBLE) < 50000000""",
     "q15": f"SELECT `day`, {DAY}, {DISTINCT} FROM (SELECT *, DATE_FORMAT(ts, 'yyyy-MM-dd') AS `day` FROM bid) GROUP BY `day`",
@@ -102,7 +109,7 @@ QUERIES = {
         SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3) AS `one`, SPLIT_INDEX(url, '/', 4) AS `two`,
             SPLIT_INDEX(url, '/', 5) AS `three`
         FROM bid""",
-}  # fmt: skip
+}
 """Of the 23: not 6 (an OVER of a stream with updates), 10 (Parquet, which needs jars beside), 12 (by the clock)."""
 
 

@@ -2,8 +2,8 @@
 
     python in_spark.py INPUT OUTPUT QUERY...
 
-INPUT has a directory of JSON Lines for each source; a file is a micro-batch. What a query says goes to OUTPUT/QUERY as JSON Lines,
-in a directory for each micro-batch where results are updated. Prints a JSON object for each query: Spark's progress.
+INPUT has a directory of JSON Lines for each source; a file is a micro-batch. What a query says goes to OUTPUT/QUERY as JSON
+Lines, in a directory for each micro-batch where results are updated. Prints a JSON object for each query: Spark's progress.
 """
 
 import json
@@ -15,10 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 TABLES = {
     "person": ("Persons", "id BIGINT, name STRING, city STRING, state STRING, ts TIMESTAMP"),
-    "auction": ("Auctions", "id BIGINT, item STRING, initial_bid BIGINT, reserve BIGINT, expires TIMESTAMP, seller BIGINT,"
-                " category BIGINT, ts TIMESTAMP"),
+    "auction": (
+        "Auctions",
+        "id BIGINT, item STRING, initial_bid BIGINT, reserve BIGINT, expires TIMESTAMP, seller BIGINT,"
+        " category BIGINT, ts TIMESTAMP",
+    ),
     "bid": ("Bids", "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, extra STRING, ts TIMESTAMP"),
-}  # fmt: skip
+}
 DAY = """count(*) AS bids, count(*) FILTER (WHERE price < 10000) AS low,
     count(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS middle, count(*) FILTER (WHERE price >= 1000000) AS high"""
 DISTINCT = """size(collect_set(bidder)) AS bidders, size(collect_set(bidder) FILTER (WHERE price < 10000)) AS low_bidders,
@@ -59,7 +62,8 @@ QUERIES = {
     "q13": "SELECT auction, bidder, price, ts, value FROM bid JOIN side ON auction % 100 = number",
     "q14": """
         SELECT auction, bidder, 0.908D * price AS price,
-            CASE WHEN hour(ts) BETWEEN 8 AND 18 THEN 'day' WHEN hour(ts) <= 6 OR hour(ts) >= 20 THEN 'night' ELSE 'other' END AS time,
+            CASE WHEN hour(ts) BETWEEN 8 AND 18 THEN 'day' WHEN hour(ts) <= 6 OR hour(ts) >= 20 THEN 'night'
+            ELSE 'other' END AS time,
             ts, length(extra) - length(replace(extra, 'c', '')) AS cs
         FROM bid WHERE 0.908D * price > 1000000 AND 0.908D * price < 50000000""",
     "q15": f"SELECT date_format(ts, 'yyyy-MM-dd') AS day, {DAY}, {DISTINCT} FROM bid GROUP BY 1",
@@ -70,7 +74,8 @@ QUERIES = {
         FROM bid GROUP BY 1, 2""",
     "q18": """
         SELECT last.auction, last.bidder, last.price, last.channel, last.url, last.extra, last.ts FROM (
-            SELECT max_by(struct(auction, bidder, price, channel, url, extra, ts), ts) AS last FROM bid GROUP BY bidder, auction)""",
+            SELECT max_by(struct(auction, bidder, price, channel, url, extra, ts), ts) AS last
+            FROM bid GROUP BY bidder, auction)""",
     "q19": "SELECT auction, slice(sort_array(collect_list(price), false), 1, 10) AS prices FROM bid GROUP BY auction",
     "q20": """
         SELECT b.auction, b.bidder, b.price, b.ts, a.item, a.category FROM bid b JOIN auction a ON b.auction = a.id
@@ -85,7 +90,7 @@ QUERIES = {
         SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS one, split_part(url, '/', 5) AS two,
             split_part(url, '/', 6) AS three
         FROM bid""",
-}  # fmt: skip
+}
 """Of the 23: not 4 (two aggregations, the second without a window), 6 (ranks over what has closed), 12 (by the clock)."""
 UPDATED = frozenset({"q15", "q16", "q17", "q18", "q19"})
 """Queries whose results are updated; the others append."""

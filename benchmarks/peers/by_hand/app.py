@@ -15,6 +15,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 ROWS = 50_000
 """Of a micro-batch at most."""
 
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
 
 def by_three(text: str) -> bool:
     return sum(int(digit) for digit in text) % 3 == 0
@@ -93,9 +95,12 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.jars": options.jars, "spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.driver.memory": "1g",
-        "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    }  # fmt: skip
+        "spark.jars": options.jars,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.sql.streaming.stateStore.providerClass": ROCKS,
+    }
     builder = SparkSession.builder.master("local[2]").appName(options.way)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -94,9 +94,15 @@ def _maker(event_type: Any) -> Callable[..., Any]:
 
 
 def aggregate(
-    name: str, source: Stream[Any], window: Windowing, key: tuple[str, ...], into: Stream[Any], reducers: Mapping[str, Reducer[Any]],
-    results: Results, field: str | None,
-) -> type[ProcessingElement]:  # fmt: skip
+    name: str,
+    source: Stream[Any],
+    window: Windowing,
+    key: tuple[str, ...],
+    into: Stream[Any],
+    reducers: Mapping[str, Reducer[Any]],
+    results: Results,
+    field: str | None,
+) -> type[ProcessingElement]:
     """The class.
 
     Parameters
@@ -108,24 +114,20 @@ def aggregate(
     TopologyError: the fields of ``into`` are not those of the key, the span and the reducers; or a reducer does not fit.
     """
     if isinstance(name, Reducer):
-        raise TopologyError(
-            "Aggregate: a result cannot have a field called name, which names the element; call it otherwise."
-        )
+        raise TopologyError("Aggregate: a result cannot have a field called name, which names the element; call it otherwise.")
     bases: dict[str, type[Reducing]] = {"final": _Final, "updates": _Updates, "both": _Both}
     if results not in bases:
         raise TopologyError(f"Aggregate {name}: results={results!r}; choose {', '.join(bases)}.")
     if not window.closes and results != "final":
-        raise TopologyError(
-            f"Aggregate {name}: a window of {window} says itself when there is a result: leave out results=."
-        )
+        raise TopologyError(f"Aggregate {name}: a window of {window} says itself when there is a result: leave out results=.")
     fields = set(field_types(into.event_type))
     spans = sorted(fields & {"start", "end"} - set(reducers) - set(key))
     wanted = {*key, *spans, *reducers}
     if not reducers or wanted != fields:
         raise TopologyError(
             f"Aggregate {name}: {into.event_type.__name__} has {', '.join(sorted(fields))}, and is to be made of the key "
-            f"({', '.join(key)}), start and end where it has them, and {', '.join(reducers) or 'no reducer'}: name a reducer for "
-            "each of the other fields, as bids=reducers.count()."
+            f"({', '.join(key)}), start and end where it has them, and {', '.join(reducers) or 'no reducer'}: name a reducer "
+            "for each of the other fields, as bids=reducers.count()."
         )
     mergeable = all(reducer.merges for reducer in reducers.values() if isinstance(reducer, fold))
     if not mergeable and window.merges:
@@ -134,17 +136,26 @@ def aggregate(
     for each, reducer in reducers.items():
         if not isinstance(reducer, Reducer):
             raise TopologyError(f"Aggregate {name}: {each}={reducer!r} is no reducer; give one, as reducers.count().")
-        states.append(
-            (f"state_{len(states)}", reducer.kind(source.event_type), msgspec.field(default_factory=reducer.start))
-        )
+        states.append((f"state_{len(states)}", reducer.kind(source.event_type), msgspec.field(default_factory=reducer.start)))
     made: Any = msgspec.defstruct(
-        name, states, bases=(bases[results],), dict=True,
+        name,
+        states,
+        bases=(bases[results],),
+        dict=True,
         namespace={
-            "reducers": dict(reducers), "states": tuple(zip((field for field, *_ in states), reducers.values(), strict=True)), "into": into, "keys": key, "spans": tuple(spans), "places": tuple([*key, *spans, *reducers].index(each) for each in into.event_type.__struct_fields__),
+            "reducers": dict(reducers),
+            "states": tuple(zip((field for field, *_ in states), reducers.values(), strict=True)),
+            "into": into,
+            "keys": key,
+            "spans": tuple(spans),
+            "places": tuple([*key, *spans, *reducers].index(each) for each in into.event_type.__struct_fields__),
             "time_of": None if field is None else attrgetter(field),
             "make": _maker(into.event_type),
-            "merges_apart": not any(isinstance(reducer, fold) or type(reducer).__module__ != fold.__module__ for reducer in reducers.values()), **({"merge": _merge} if mergeable else {}),
+            "merges_apart": not any(
+                isinstance(reducer, fold) or type(reducer).__module__ != fold.__module__ for reducer in reducers.values()
+            ),
+            **({"merge": _merge} if mergeable else {}),
         },
-    )  # fmt: skip
+    )
     prototype: type[ProcessingElement] = made
     return prototype

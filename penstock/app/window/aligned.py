@@ -15,17 +15,7 @@ from penstock.app.stepwise import emissions
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
 from penstock.app.window.windowed import Part, Spans, Windowed, copied
-from penstock.app.window.windowing import (
-    DAY,
-    FOREVER,
-    LOCAL_EPOCH,
-    Planned,
-    Windowing,
-    micros,
-    microseconds,
-    moment,
-    span,
-)
+from penstock.app.window.windowing import DAY, FOREVER, LOCAL_EPOCH, Planned, Windowing, micros, microseconds, moment, span
 from penstock.errors import TopologyError
 
 
@@ -57,9 +47,15 @@ class Sliding(Windowing):
 
     @checked()
     def __init__(
-        self, size: Duration, every: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
+        self,
+        size: Duration,
+        every: Duration,
+        *,
+        offset: Duration = 0.0,
+        zone: str | None = None,
+        at: str | None = None,
         allowed: Duration = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(at=at, allowed=allowed)
         for name, value in (("size", size), ("every", every), ("offset", offset), ("zone", zone)):
             object.__setattr__(self, name, value)
@@ -129,7 +125,9 @@ class Sliding(Windowing):
         return self.zone is None and self.size_us != self.every_us and self.size_us % self.every_us == 0
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
-        """Windows share their parts where they are made of whole ones and the class says how to merge them and asks for nothing between."""
+        """Windows share their parts where they are made of whole ones and the class says how to merge them and asks for nothing
+        between.
+        """
         plain = not (overrides(body, "on_batch") or overrides(body, "on_late") or self.allowed_us)
         return Panes if self.shared and overrides(body, "merge") and plain else Aligned
 
@@ -169,9 +167,8 @@ class Tumbling(Sliding):
 
     @checked()
     def __init__(
-        self, size: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None,
-        allowed: Duration = 0.0,
-    ) -> None:  # fmt: skip
+        self, size: Duration, *, offset: Duration = 0.0, zone: str | None = None, at: str | None = None, allowed: Duration = 0.0
+    ) -> None:
         super().__init__(size, size, offset=offset, zone=zone, at=at, allowed=allowed)
 
 
@@ -285,9 +282,7 @@ class Panes(Windowed):
         """The start of the first window that has not closed and holds a pane."""
         windowing: Sliding = self.windowing
         after = (
-            next(windowing.starts(self._fired - windowing.size_us)) + windowing.every_us
-            if self._fired > -FOREVER
-            else -FOREVER
+            next(windowing.starts(self._fired - windowing.size_us)) + windowing.every_us if self._fired > -FOREVER else -FOREVER
         )
         return max(self.next, after, min(self.open) - windowing.size_us + windowing.every_us)
 

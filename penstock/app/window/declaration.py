@@ -56,13 +56,9 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
             f"Element {name}: window={window!r}; give Tumbling, Sliding, Session, Count or Global, as Tumbling('10 s')."
         )
     if not (isinstance(body, type) and issubclass(body, ProcessingElement)):
-        raise TopologyError(
-            f"Element {name} has windows: write it as a class derived from ProcessingElement, for their state."
-        )
+        raise TopologyError(f"Element {name} has windows: write it as a class derived from ProcessingElement, for their state.")
     if not key:
-        raise TopologyError(
-            f"Element {name} has windows but no key: add key='field', for windows belong to keyed instances."
-        )
+        raise TopologyError(f"Element {name} has windows but no key: add key='field', for windows belong to keyed instances.")
     check_methods(name, body, WINDOW_HOOKS)
     refuse_migrate(name, body, "the state of windows")
     for hook in WINDOW_HOOKS:
@@ -81,9 +77,7 @@ def _check(name: str, body: Any, key: Any, window: Any) -> None:
         raise TopologyError(f"Element {name} has windows: give it on_event, and on_close for their results.")
     for hook in ("on_timer", "on_interval"):
         if overrides(body, hook):
-            raise TopologyError(
-                f"Element {name} has windows, whose timers are theirs: put {hook} into an element without."
-            )
+            raise TopologyError(f"Element {name} has windows, whose timers are theirs: put {hook} into an element without.")
     window.check(name, body)
 
 
@@ -118,8 +112,8 @@ def check_time(name: str, stream: Stream[Any], field: str) -> None:
     kind = field_types(stream.event_type).get(field)
     if getattr(kind, "__name__", None) != "datetime":
         raise TopologyError(
-            f"Element {name} goes by {field!r}, which must be a field of {stream.event_type.__name__} (stream {stream.name}) of "
-            "type datetime."
+            f"Element {name} goes by {field!r}, which must be a field of {stream.event_type.__name__} (stream {stream.name}) "
+            "of type datetime."
         )
 
 
@@ -132,9 +126,7 @@ def own_time(name: str, stream: Stream[Any], field: str | None) -> str:
     """
     found = field or event_time_of(stream)
     if found is None:
-        raise TopologyError(
-            f"Element {name} goes by the times of {stream.name}: say which field holds them, as at='field'."
-        )
+        raise TopologyError(f"Element {name} goes by the times of {stream.name}: say which field holds them, as at='field'.")
     check_time(name, stream, found)
     return found
 

@@ -73,9 +73,7 @@ class Global(Windowing):
     def check(self, name: str, body: type[ProcessingElement]) -> None:
         """Refuse what a window that never closes has no use for, and ask for what it needs."""
         if not overrides(body, "on_close"):
-            raise TopologyError(
-                f"Element {name} has a window of {self}: give it on_close, which says the result so far."
-            )
+            raise TopologyError(f"Element {name} has a window of {self}: give it on_close, which says the result so far.")
         for hook in ("on_batch", "on_late"):
             if overrides(body, hook):
                 raise TopologyError(
@@ -83,8 +81,8 @@ class Global(Windowing):
                 )
         if self.merges and not overrides(body, "merge"):
             raise TopologyError(
-                f"Element {name}: a window of {self} takes in the events of each span once the watermark has passed it, so give it "
-                "`def merge(self, other)`, which takes in the state of a later part."
+                f"Element {name}: a window of {self} takes in the events of each span once the watermark has passed it, so "
+                "give it `def merge(self, other)`, which takes in the state of a later part."
             )
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:
@@ -103,7 +101,9 @@ class Global(Windowing):
 
 
 class ByTime(Windowed):
-    """A result for each span of event time in which an event came: of the events before its end, whatever the order of delivery."""
+    """A result for each span of event time in which an event came: of the events before its end, whatever the order of
+    delivery.
+    """
 
     form = "one window, with results by time"
     holds = ("open", "whole")

@@ -52,8 +52,8 @@ class Session(Windowing):
         """Refuse a class that cannot merge two sessions."""
         if not overrides(body, "merge"):
             raise TopologyError(
-                f"Element {name}: an event may join two sessions, so give it `def merge(self, other)`, which takes in the state of "
-                "the later one."
+                f"Element {name}: an event may join two sessions, so give it `def merge(self, other)`, which takes in the "
+                "state of the later one."
             )
 
     def keeper(self, body: type[ProcessingElement], has_times: bool) -> type[Windowed]:

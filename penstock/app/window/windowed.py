@@ -16,14 +16,7 @@ from penstock.app.element import Emitted, ProcessingElement, overrides
 from penstock.app.stepwise import Stepwise, emissions, field_of
 from penstock.app.stream import Emission
 from penstock.app.window.aggregate import Reducing
-from penstock.app.window.windowing import (
-    SECOND,
-    Window,
-    Windowing,
-    microseconds,
-    moment,
-    of_watermark,
-)
+from penstock.app.window.windowing import SECOND, Window, Windowing, microseconds, moment, of_watermark
 from penstock.errors import LateEventError
 from penstock.kinds.annotations import kind_of
 from penstock.kinds.coding import msgpack_decoder, msgpack_encoder
@@ -264,8 +257,12 @@ def windowed(body: type[ProcessingElement], windowing: Windowing, field: str | N
     """
     base = windowing.keeper(body, field is not None)
     made: Any = msgspec.defstruct(
-        body.__name__, [(name, *FIELDS[name](body)) for name in base.holds], bases=(base,), module=body.__module__, dict=True,
+        body.__name__,
+        [(name, *FIELDS[name](body)) for name in base.holds],
+        bases=(base,),
+        module=body.__module__,
+        dict=True,
         namespace={"body": body, "windowing": windowing, "time_of": None if field is None else attrgetter(field)},
-    )  # fmt: skip
+    )
     prototype: type[Windowed] = made
     return prototype

@@ -101,14 +101,7 @@ class Node:
             return Usage(now(), processor, memory, written)
         seen = self._network.counters(self.name)
         return Usage(
-            now(),
-            processor,
-            memory,
-            written,
-            seen.received_bytes,
-            seen.received_packets,
-            seen.sent_bytes,
-            seen.sent_packets,
+            now(), processor, memory, written, seen.received_bytes, seen.received_packets, seen.sent_bytes, seen.sent_packets
         )
 
     def _grown(self, what: str, counters: Mapping[int, float]) -> float:

@@ -54,9 +54,17 @@ class Cluster:
     """
 
     def __init__(
-        self, nodes: int = 2, *, cpu: float | None = None, memory: int = 1024, cores: int = 1, directory: Path | None = None,
-        isolated: bool | None = None, link: Link | None = None, private: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        nodes: int = 2,
+        *,
+        cpu: float | None = None,
+        memory: int = 1024,
+        cores: int = 1,
+        directory: Path | None = None,
+        isolated: bool | None = None,
+        link: Link | None = None,
+        private: bool = False,
+    ) -> None:
         if nodes < 1 or cores < 1 or memory < 512 or (cpu is not None and not 0 < cpu <= 64):
             raise ClusterError(
                 f"A cluster of {nodes} nodes with {cores} cores, cpu={cpu} and {memory} MB: give one node and core at least, "
@@ -66,9 +74,7 @@ class Cluster:
         if isolated and not able:
             raise ClusterError("Nodes cannot be isolated here: that needs root, network namespaces and control groups.")
         self.isolated = able
-        self.notes = (
-            [] if able else ["Nodes share this machine's address, processor and memory: they are not isolated."]
-        )
+        self.notes = [] if able else ["Nodes share this machine's address, processor and memory: they are not isolated."]
         if cpu is not None and not able:
             self.notes.append("The nodes' share of the processor is not limited.")
         self.nodes: list[Node] = []
@@ -112,11 +118,7 @@ class Cluster:
     def conf(self) -> dict[str, str]:
         """Settings that a driver needs."""
         address = self.driver.address
-        return {
-            "spark.driver.host": address,
-            "spark.driver.bindAddress": address,
-            **executor_conf(self._memory),
-        }
+        return {"spark.driver.host": address, "spark.driver.bindAddress": address, **executor_conf(self._memory)}
 
     def __enter__(self) -> "Cluster":
         try:
@@ -139,9 +141,7 @@ class Cluster:
             self.notes += self._network.notes
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
     def add_node(self) -> Node:
@@ -170,14 +170,7 @@ class Cluster:
         """Start a node's worker; returns what waits until the master knows it."""
         log = self._log(node.name)
         known = log.read_text(errors="replace").count(REGISTERED) if log.exists() else 0
-        offered = [
-            "--cores",
-            str(self._cores),
-            "--memory",
-            f"{round(self._memory * EXECUTOR_SHARE)}m",
-            "--host",
-            node.address,
-        ]
+        offered = ["--cores", str(self._cores), "--memory", f"{round(self._memory * EXECUTOR_SHARE)}m", "--host", node.address]
         files = ["--webui-port", "0", "--work-dir", str(node.directory / "work")]
         process = self._spawn(node, "org.apache.spark.deploy.worker.Worker", *offered, *files, self.master)
 
@@ -191,9 +184,7 @@ class Cluster:
         arguments = ["--host", node.address, "--port", str(self._port), "--webui-port", "0"]
         process = self._spawn(node, "org.apache.spark.deploy.master.Master", *arguments)
         log = self._log("master")
-        await_ready(
-            "cluster's master", process, log, lambda: "Starting Spark master" in log.read_text(errors="replace")
-        )
+        await_ready("cluster's master", process, log, lambda: "Starting Spark master" in log.read_text(errors="replace"))
 
     def _node(self, name: str, memory: int | None = None) -> Node:
         directory = self._directory / name
@@ -209,9 +200,12 @@ class Cluster:
     def _spawn(self, node: Node, main: str, *arguments: Any) -> Process:
         home = Path(pyspark.__file__).parent
         environment = {
-            "JAVA_HOME": str(java_home()), "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1",
-            "SPARK_LOCAL_IP": node.address, "SPARK_DAEMON_MEMORY": "256m",
-        }  # fmt: skip
+            "JAVA_HOME": str(java_home()),
+            "SPARK_HOME": str(home),
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_LOCAL_IP": node.address,
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
         return node.spawn([home / "bin" / "spark-class", main, *arguments], self._log(node.name), environment)
 
     def _log(self, name: str) -> Path:

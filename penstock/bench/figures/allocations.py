@@ -60,10 +60,7 @@ def _compared(name: str, transfer: float, setting: str, stated: Sequence[Compari
                     ratios.setdefault((method, size), []).append(cost / bound)
     curves = [
         Curve(
-            label,
-            SIZES,
-            [mean(ratios[method, size]) for size in SIZES],
-            ("o-", "s-", "--", "--", "--", "--", ":", ":")[number],
+            label, SIZES, [mean(ratios[method, size]) for size in SIZES], ("o-", "s-", "--", "--", "--", "--", ":", ":")[number]
         )
         for number, (method, label) in enumerate(SHOWN.items())
     ]
@@ -103,10 +100,12 @@ def _statements() -> list[Comparison]:
     best = continuous_shares(dropped, 3, cap=1.0)
     rows.append(
         Comparison(
-            "Lemma III.6's shares, p(s(0,1), 2..21), c = 3", "optimal", f"{lemma:.2f}; best {best.cost:.2f}",
+            "Lemma III.6's shares, p(s(0,1), 2..21), c = 3",
+            "optimal",
+            f"{lemma:.2f}; best {best.cost:.2f}",
             "fixing the largest share first is not optimal",
         )
-    )  # fmt: skip
+    )
     trap = allocate(average_trap(60), 2)
     why = "the optimum gives v1 a companion at no cost"
     return [*rows, Comparison("A_avg's example, n = 60, c = 2: optimum", "59 (n - 1)", f"{trap.cost:g}", why)]
@@ -117,8 +116,10 @@ def _traps() -> list[Comparison]:
     best, greedy = allocate(graph, resources), allocate(graph, resources, "greedy-equal")
     return [
         Comparison(
-            "Theorem III.8's graph, n = 16: optimum", "65 (4n + 1)", f"{best.cost:g}",
+            "Theorem III.8's graph, n = 16: optimum",
+            "65 (4n + 1)",
+            f"{best.cost:g}",
             "4n - 1; the figure is reconstructed from the proof",
         ),
         Comparison("Theorem III.8's graph, n = 16: greedy strategy S", "order n^2", f"{greedy.cost:g}"),
-    ]  # fmt: skip
+    ]

@@ -42,7 +42,8 @@ class Mark:
 
     Parameters
     ----------
-    y: None where only the place on the horizontal axis is known. stated: whether it is a paper's, drawn hollow, without a label.
+    y: None where only the place on the horizontal axis is known. stated: whether it is a paper's, drawn hollow, without a
+        label.
     curve: which curve's colour it has.
     """
 
@@ -88,11 +89,7 @@ def draw(path: Path, plot: Plot) -> None:
     axes = figure.subplots()
     for index, curve in enumerate(plot.curves):
         points = {"marker": MARKERS[index % len(MARKERS)], "markersize": 4, "linestyle": "none"}
-        joined = {
-            "linestyle": curve.style.strip("o") or "-",
-            "marker": "o" if "o" in curve.style else None,
-            "markersize": 4,
-        }
+        joined = {"linestyle": curve.style.strip("o") or "-", "marker": "o" if "o" in curve.style else None, "markersize": 4}
         style: Any = points if curve.style == "o" else joined
         axes.plot(curve.x, curve.y, label=curve.label, color=COLOURS[index % len(COLOURS)], **style)
     _scale(axes, plot)
@@ -140,9 +137,15 @@ def _mark(axes: Axes, marks: Sequence[Mark]) -> None:
             axes.annotate(mark.label, **at, textcoords="offset points", xytext=(4, 0), fontsize=8, color=colour)
             continue
         axes.plot(
-            [mark.x], [mark.y], "D" if mark.stated else "o", color=colour, markersize=7 if mark.stated else 8, zorder=4,
-            markerfacecolor="none" if mark.stated else colour, markeredgewidth=1.4,
-        )  # fmt: skip
+            [mark.x],
+            [mark.y],
+            "D" if mark.stated else "o",
+            color=colour,
+            markersize=7 if mark.stated else 8,
+            zorder=4,
+            markerfacecolor="none" if mark.stated else colour,
+            markeredgewidth=1.4,
+        )
         if not mark.stated:  # below a minimum there is room
             side = "center" if len(ours) == 1 else ("right", "left")[ours.index(mark) % 2]  # neighbours do not collide
             below: Any = {"textcoords": "offset points", "xytext": (0, -15), "ha": side}

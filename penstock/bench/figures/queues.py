@@ -59,9 +59,7 @@ def figure_2() -> FigureData:
 def figure_3() -> FigureData:
     """Cost over the timer for larger batches and three transfer costs."""
     curves, comparisons, marks = [], [], list[Mark]()
-    for number, (transfer, printed, about) in enumerate(
-        ((0.05, "14.6", "600"), (0.10, "20", "400"), (0.15, "23", "300"))
-    ):
+    for number, (transfer, printed, about) in enumerate(((0.05, "14.6", "600"), (0.10, "20", "400"), (0.15, "23", "300"))):
         costs = [solve(StreamServer(ARRIVALS, SERVICES, 100, timer)).cost(1, transfer) for timer in TIMERS]
         best = optimize(StreamServer(ARRIVALS, SERVICES, 1, 0), 1, transfer, batch_sizes=(100,))
         curves.append(Curve(f"c2 = {transfer:.2f}", TIMERS, costs))
@@ -103,7 +101,9 @@ def figure_4() -> FigureData:
     ):
         curve, (size, timer, cost) = _over_sizes(StreamServer(ARRIVALS, SERVICES, 1, 0), transfer)
         curves.append(replace(curve, label=f"c2 = {transfer:.2f}"))
-        why = "the paper's timers end at tau = 10, and without one it is cheaper still; why its K differ there, too, is not known"
+        why = (
+            "the paper's timers end at tau = 10, and without one it is cheaper still; why its K differ there, too, is not known"
+        )
         ours = f"({size:g}, {timer:g}), {cost:.3f}"
         comparisons.append(Comparison(f"best (K, tau) and cost, c2 = {transfer:.2f}", printed, ours, why))
         marks.append(Mark(f"least: K = {size:g}", size, cost, curve=number))
@@ -149,8 +149,8 @@ def figure_5() -> FigureData:
                 Curve("queue cut off at m = 15 jobs", rates, [cost(rate, 15) for rate in rates], "--"),
                 Curve("at m = 45", rates, [cost(rate, 45) for rate in rates], ":"),
             ),
-            f"Transfers of up to K = 15 jobs take time: gamma = 600 per second. {SERVICES:,.0f} jobs could be served per second, "
-            f"tau = 1,000; {COSTS} = 0.1. The server is unstable from {limit:.0f} jobs per second on.",
+            f"Transfers of up to K = 15 jobs take time: gamma = 600 per second. {SERVICES:,.0f} jobs could be served per "
+            f"second, tau = 1,000; {COSTS} = 0.1. The server is unstable from {limit:.0f} jobs per second on.",
             log_y=True,
         ),
         (

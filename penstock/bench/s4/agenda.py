@@ -10,8 +10,24 @@ import msgspec
 from penstock.bench.s4.cells import Cell
 from penstock.bench.s4.search import Search
 
-USAGE = ("usage", "isolated", "notes", "version", "at", "nodes", "keys", "rate", "events", "words", "repetition", "trial", "throughput",
-         "seconds", "lost", "duplicated")  # fmt: skip
+USAGE = (
+    "usage",
+    "isolated",
+    "notes",
+    "version",
+    "at",
+    "nodes",
+    "keys",
+    "rate",
+    "events",
+    "words",
+    "repetition",
+    "trial",
+    "throughput",
+    "seconds",
+    "lost",
+    "duplicated",
+)
 
 
 class Agenda:

@@ -19,9 +19,17 @@ from penstock.errors import ClusterError, ConfigurationError, SinkError
 
 
 def campaign(
-    cells: Sequence[Cell], searches: Sequence[Search], directory: Path, *, cpu: float | None, memory: int, isolated: bool | None,
-    master: str | None, command: str, say: Callable[[str], None],
-) -> int:  # fmt: skip
+    cells: Sequence[Cell],
+    searches: Sequence[Search],
+    directory: Path,
+    *,
+    cpu: float | None,
+    memory: int,
+    isolated: bool | None,
+    master: str | None,
+    command: str,
+    say: Callable[[str], None],
+) -> int:
     """Measure what is missing, and write the report; returns how many cells failed.
 
     Parameters
@@ -44,9 +52,7 @@ def campaign(
     if master is not None:
         most = max(cell.nodes for cell in cells)
         kept = [cell for cell in cells if cell.kind == "grid" and cell.nodes == most]
-        say(
-            f"{len(cells) - len(kept)} cells are left out: the nodes of a given cluster can be neither counted nor killed."
-        )
+        say(f"{len(cells) - len(kept)} cells are left out: the nodes of a given cluster can be neither counted nor killed.")
         cells, searches = kept, [search for search in searches if search.nodes == most]
     agenda = Agenda(cells, searches, directory)
     progress = Progress(agenda, say)

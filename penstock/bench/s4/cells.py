@@ -45,9 +45,7 @@ class Cell(msgspec.Struct, frozen=True):
         return f"{kind}-nodes{self.nodes}-keys{self.keys}-rate{rate}-words{self.words}{kill}-{self.repetition}"
 
 
-KILLS: tuple[tuple[int, Kill], ...] = (
-    (2, "1 of 2"), (3, "1 of 3"), (3, "2 of 3"), (2, "1 of 2, back again"), (2, "driver"),
-)  # fmt: skip
+KILLS: tuple[tuple[int, Kill], ...] = ((2, "1 of 2"), (3, "1 of 3"), (3, "2 of 3"), (2, "1 of 2, back again"), (2, "driver"))
 
 
 def cells_of(scale: Scale) -> list[Cell]:

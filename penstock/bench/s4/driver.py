@@ -61,9 +61,13 @@ def _obey(order: Order, spark: Any, place: Path, app: Path) -> None:
 
     application, reference = load_app(app, {"keys": str(order.keys)})
     options = RunOptions(
-        name=order.name, runs=place / "runs", sources={"RawWords": order.source}, partitions=order.partitions, spark=spark,
+        name=order.name,
+        runs=place / "runs",
+        sources={"RawWords": order.source},
+        partitions=order.partitions,
+        spark=spark,
         quiet=True,
-    )  # fmt: skip
+    )
     over: dict[str, Any] = {}
     try:
         result = run(application, options, application=reference)

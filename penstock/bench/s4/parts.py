@@ -66,10 +66,10 @@ def html(part: Part) -> str:
             return f"<p>{escape(part.text)}</p>\n" if part.text else ""
         case Table():
             head = "".join(f"<th>{escape(cell)}</th>" for cell in part.head)
-            rows = "".join(
-                f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>\n" for row in part.rows
-            )
+            rows = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>\n" for row in part.rows)
             return f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n"
         case Picture():
             data = base64.b64encode(part.png).decode()
-            return f'<figure><img alt="{escape(part.caption)}" src="data:image/png;base64,{data}"><figcaption>{escape(part.caption)}</figcaption></figure>\n'
+            caption = escape(part.caption)
+            image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
+            return f"<figure>{image}<figcaption>{caption}</figcaption></figure>\n"

@@ -56,14 +56,15 @@ class Report:
         lost, doubled = (sum(cell[name] for cell in measured) for name in ("lost", "duplicated"))
         yield Heading(1, "The S4 evaluation on Penstock")
         yield Text(
-            f"In 2012 a benchmark asked what Yahoo! S4 does when nodes and events are added, and when nodes are killed ({CITATION}). "
-            "This is the same application on Penstock, in a real Spark cluster of several nodes on one machine. Words of 100 "
-            "characters come in; each that is a number is checked for divisibility by 3 and by 11, under 1 to 8 keys; a last "
-            "element counts what was found. What it counts is compared with what Python's own arithmetic says must come out."
+            f"In 2012 a benchmark asked what Yahoo! S4 does when nodes and events are added, and when nodes are killed "
+            f"({CITATION}). This is the same application on Penstock, in a real Spark cluster of several nodes on one machine. "
+            "Words of 100 characters come in; each that is a number is checked for divisibility by 3 and by 11, under 1 to 8 "
+            "keys; a last element counts what was found. What it counts is compared with what Python's own arithmetic says "
+            "must come out."
         )
         yield Text(
-            f"Of {sum(cell['events'] for cell in measured):,} words in {len(measured)} runs, {len(self._faults)} of them with a kill, "
-            f"{lost} events were lost and {doubled} counted twice."
+            f"Of {sum(cell['events'] for cell in measured):,} words in {len(measured)} runs, {len(self._faults)} of them with "
+            f"a kill, {lost} events were lost and {doubled} counted twice."
         )
         yield Text(" ".join(sorted({note for cell in measured for note in cell["notes"]})))
         if self._failed:
@@ -79,15 +80,16 @@ class Report:
         yield from self._recovery()
         yield Heading(2, "What can be compared, and what cannot")
         yield Text(
-            "The application, the words, the keys, the rates and the kinds of faults are the paper's. The machines are not: its "
-            "nodes were computers, ours share one, each limited to a share of the processor (setting.json). S4 drops what it "
-            "cannot process, so the paper counts events lost; Penstock lets events wait, so the question becomes how long they "
-            "wait, which the paper did not measure. Percentages of the processor are of one core here and of two there."
+            "The application, the words, the keys, the rates and the kinds of faults are the paper's. The machines are not: "
+            "its nodes were computers, ours share one, each limited to a share of the processor (setting.json). S4 drops "
+            "what it cannot process, so the paper counts events lost; Penstock lets events wait, so the question becomes how "
+            "long they wait, which the paper did not measure. Percentages of the processor are of one core here and of two "
+            "there."
         )
         yield Heading(2, "Made by")
         yield Text(
-            f"`{self._command}`, Penstock {penstock.__version__}, PySpark {pyspark.__version__}, Python {platform.python_version()}, "
-            f"{platform.platform()}. cells.parquet and cells/ hold the raw data."
+            f"`{self._command}`, Penstock {penstock.__version__}, PySpark {pyspark.__version__}, Python "
+            f"{platform.python_version()}, {platform.platform()}. cells.parquet and cells/ hold the raw data."
         )
 
     def _answer(self, about: str) -> str:
@@ -107,16 +109,10 @@ class Report:
                 for cell in self._resources
                 if cell["nodes"] == 3 and (loads := _processors(cell)) and sum(loads) > 0
             ]
-            return (
-                f"The busiest of three nodes has {statistics.mean(found):.2f} times the mean."
-                if found
-                else "not measured"
-            )
+            return f"The busiest of three nodes has {statistics.mean(found):.2f} times the mean." if found else "not measured"
         if about == "faults" and self._faults:
             pieces = [
-                f"{cell['kill']}: {cell['recovery_seconds']:.0f} s"
-                for cell in self._faults
-                if "recovery_seconds" in cell
+                f"{cell['kill']}: {cell['recovery_seconds']:.0f} s" for cell in self._faults if "recovery_seconds" in cell
             ]
             return "No more words wait than before the kill (or all are processed) after " + ", ".join(pieces) + "."
         return "not measured"
@@ -145,29 +141,25 @@ class Report:
         for (nodes, keys, rate, words), cells in sorted(groups.items()):
             counted, wanted = (statistics.mean(cell[name] for cell in cells) for name in ("processed", "expected"))
             p95 = [cell["latency"]["p95"] for cell in cells if cell["latency"]]
-            rows.append((
-                nodes, keys, _rate(rate), f"{words:,}", f"{counted:,.0f} of {wanted:,.0f}",
-                f"{sum(cell['lost'] for cell in cells)}", _mean([cell["throughput"] for cell in cells]),
-                _mean([cell["seconds"] for cell in cells], ".1f"), _mean(p95, ".1f"),
-            ))  # fmt: skip
-        head = (
-            "nodes",
-            "keys",
-            "injected",
-            "words",
-            "counted divisible by 3",
-            "lost",
-            "words/s",
-            "seconds",
-            "p95 latency (s)",
-        )
+            rows.append(
+                (
+                    nodes,
+                    keys,
+                    _rate(rate),
+                    f"{words:,}",
+                    f"{counted:,.0f} of {wanted:,.0f}",
+                    f"{sum(cell['lost'] for cell in cells)}",
+                    _mean([cell["throughput"] for cell in cells]),
+                    _mean([cell["seconds"] for cell in cells], ".1f"),
+                    _mean(p95, ".1f"),
+                )
+            )
+        head = ("nodes", "keys", "injected", "words", "counted divisible by 3", "lost", "words/s", "seconds", "p95 latency (s)")
         yield Table(head, rows)
         yield Text("With several repetitions, +- is half of the 95% confidence interval of the mean.")
         most = self._most()
         if most:
-            yield Picture(
-                "throughput", "Words per second by nodes, a line for each number of keys", _throughput_plot(most)
-            )
+            yield Picture("throughput", "Words per second by nodes, a line for each number of keys", _throughput_plot(most))
 
     def _search(self) -> Iterable[Part]:
         searched = self._sustained()
@@ -175,32 +167,28 @@ class Report:
             return
         yield Heading(2, "Sustainable throughput")
         yield Text(
-            f"The greatest rate of a schedule at which no word waited {BOUND_S:.0f} seconds, found by trials that halve what is "
-            "left. The paper has no such figure: S4 drops what it cannot process."
+            f"The greatest rate of a schedule at which no word waited {BOUND_S:.0f} seconds, found by trials that halve "
+            "what is left. The paper has no such figure: S4 drops what it cannot process."
         )
         most = self._most()
         rows = [
             (
-                nodes, keys, f"{'' if found.over else 'at least '}{found.rate:,.0f}" if found.rate else "none",
+                nodes,
+                keys,
+                f"{'' if found.over else 'at least '}{found.rate:,.0f}" if found.rate else "none",
                 f"{found.over:,.0f}" if found.over else "none",
                 f"{most[nodes, keys]:,.0f}",
             )
             for (nodes, keys), found in searched.items()
-        ]  # fmt: skip
-        head = (
-            "nodes",
-            "keys",
-            "sustained (words/s)",
-            "the least that was not",
-            "words that all wait already (words/s)",
-        )
+        ]
+        head = ("nodes", "keys", "sustained (words/s)", "the least that was not", "words that all wait already (words/s)")
         yield Table(head, rows)
 
     def _usage(self) -> Iterable[Part]:
         yield Heading(2, "Resources of each node (the paper's Tables I to VI)")
         yield Text(
-            "Averages over a cell: the processor in percent of a core, the memory as held. In brackets the paper's figures, where "
-            "it has any: the processor in percent of two cores, the memory in percent of 2 GB."
+            "Averages over a cell: the processor in percent of a core, the memory as held. In brackets the paper's figures, "
+            "where it has any: the processor in percent of two cores, the memory in percent of 2 GB."
         )
         for nodes in sorted({cell["nodes"] for cell in self._resources}):
             cells = [cell for cell in self._resources if cell["nodes"] == nodes]
@@ -218,8 +206,7 @@ class Report:
             yield Table(("node and rate", *(f"{number} {'key' if number == 1 else 'keys'}" for number in keys)), rows)
         yield Text("What the disks and the network have carried, averaged over the cells of a number of nodes:")
         yield Table(
-            ("nodes", "node", "disk KiB/s", "packets in/s", "out/s", "KiB in/s", "out/s"),
-            list(_traffic(self._resources)),
+            ("nodes", "node", "disk KiB/s", "packets in/s", "out/s", "KiB in/s", "out/s"), list(_traffic(self._resources))
         )
 
     def _recovery(self) -> Iterable[Part]:
@@ -231,11 +218,16 @@ class Report:
         rows = []
         for cell in self._faults:
             stated = AFTER_FAULT.get(cell["kill"])
-            rows.append((
-                f"{cell['kill']} ({cell['nodes']} nodes)", *(f"{cell.get(f'throughput_{when}', 0):,.0f}" for when in ("before", "during", "after")),
-                f"{cell.get('recovery_seconds', float('nan')):.1f}", cell["lost"], cell["duplicated"],
-                "" if stated is None else f"{stated:.0%}",
-            ))  # fmt: skip
+            rows.append(
+                (
+                    f"{cell['kill']} ({cell['nodes']} nodes)",
+                    *(f"{cell.get(f'throughput_{when}', 0):,.0f}" for when in ("before", "during", "after")),
+                    f"{cell.get('recovery_seconds', float('nan')):.1f}",
+                    cell["lost"],
+                    cell["duplicated"],
+                    "" if stated is None else f"{stated:.0%}",
+                )
+            )
         head = (
             "killed",
             "words/s before",
@@ -248,9 +240,7 @@ class Report:
         )
         yield Table(head, rows)
         if any("course" in cell for cell in self._faults):
-            yield Picture(
-                "faults", "Words processed over time; the vertical line is the kill", _fault_plot(self._faults)
-            )
+            yield Picture("faults", "Words processed over time; the vertical line is the kill", _fault_plot(self._faults))
 
 
 def _mean(values: Sequence[float], form: str = ",.0f") -> str:
@@ -272,11 +262,13 @@ def _gains(throughput: dict[tuple[int, int], float]) -> str:
     return "; ".join(
         f"{keys} {'key' if keys == 1 else 'keys'}: "
         + ", ".join(
-            f"{nodes} nodes {throughput[nodes, keys] / throughput[1, keys]:.2f}" for nodes in (2, 3) if (nodes, keys) in throughput
+            f"{nodes} nodes {throughput[nodes, keys] / throughput[1, keys]:.2f}"
+            for nodes in (2, 3)
+            if (nodes, keys) in throughput
         )
         for keys in KEYS
         if (1, keys) in throughput
-    )  # fmt: skip
+    )
 
 
 def _rate(rate: float) -> str:
@@ -289,7 +281,8 @@ def _used(cells: Sequence[Cell], name: str) -> str:
         return ""
     loads = [cell["usage"][name] for cell in cells]
     processor, memory = (statistics.mean(load[of] for load in loads) for of in ("processor", "memory"))
-    return f"{100 * processor:.0f}%{_stated(cells[0], name, 'processor')}, {memory / 2**20:,.0f} MB{_stated(cells[0], name, 'memory')}"
+    in_paper = {of: _stated(cells[0], name, of) for of in ("processor", "memory")}
+    return f"{100 * processor:.0f}%{in_paper['processor']}, {memory / 2**20:,.0f} MB{in_paper['memory']}"
 
 
 def _traffic(cells: Sequence[Cell]) -> Iterable[tuple[object, ...]]:
@@ -300,9 +293,14 @@ def _traffic(cells: Sequence[Cell]) -> Iterable[tuple[object, ...]]:
     for (nodes, name), loads in sorted(groups.items(), key=lambda group: group[0][0]):
         mean = {of: statistics.mean(load[of] for load in loads) for of in loads[0]}
         yield (
-            nodes, name, f"{mean['written_bytes'] / 2**10:,.0f}", f"{mean['received_packets']:,.0f}", f"{mean['sent_packets']:,.0f}",
-            f"{mean['received_bytes'] / 2**10:,.0f}", f"{mean['sent_bytes'] / 2**10:,.0f}",
-        )  # fmt: skip
+            nodes,
+            name,
+            f"{mean['written_bytes'] / 2**10:,.0f}",
+            f"{mean['received_packets']:,.0f}",
+            f"{mean['sent_packets']:,.0f}",
+            f"{mean['received_bytes'] / 2**10:,.0f}",
+            f"{mean['sent_bytes'] / 2**10:,.0f}",
+        )
 
 
 def _stated(cell: Cell, name: str, of: str) -> str:
@@ -343,9 +341,13 @@ def _fault_plot(cells: Sequence[Cell]) -> bytes:
         colour = COLOURS[kinds.index((kill, nodes)) % len(COLOURS)]
         first = cell["repetition"] == 1
         axes.step(
-            times, words, where="post", color=colour, linestyle="-" if first else "--",
+            times,
+            words,
+            where="post",
+            color=colour,
+            linestyle="-" if first else "--",
             label=f"{kill} ({nodes} nodes)" if first else None,
-        )  # fmt: skip
+        )
         axes.axvline(cell["struck"], color="#888888", linestyle=":", linewidth=0.8)
     axes.set_xlabel("seconds since the first word (dashed: repeated)")
     axes.set_ylabel("words processed (measured)")
@@ -376,7 +378,10 @@ def write_parquet(directory: Path, cells: Sequence[Cell]) -> None:
 
     names = list(dict.fromkeys(name for cell in cells for name in cell))
     plain = [
-        {name: value if isinstance(value := cell.get(name), str | int | float | bool | None) else json.dumps(value) for name in names}
+        {
+            name: value if isinstance(value := cell.get(name), str | int | float | bool | None) else json.dumps(value)
+            for name in names
+        }
         for cell in cells
-    ]  # fmt: skip
+    ]
     pq.write_table(pa.Table.from_pylist(plain), directory / "cells.parquet")

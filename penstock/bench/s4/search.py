@@ -8,7 +8,9 @@ from typing import Any
 from penstock.bench.s4.cells import Cell, Scale
 
 BOUND_S = 15.0
-"""A rate is sustained where no word waits longer. Micro-batches back to back need two of theirs; a queue that grows needs more."""
+"""A rate is sustained where no word waits longer. Micro-batches back to back need two of theirs; a queue that grows needs
+more.
+"""
 TRIAL_S = 30.0
 """Of words in a trial, twice the bound: at 1.1 times what can be sustained, the last words wait for longer than it."""
 LEAST, MOST = 0.6, 3.0
@@ -62,13 +64,9 @@ class Search:
 
 def sustained(trials: Iterable[dict[str, Any]]) -> Sustained:
     """What trials say. One that did not end in time was not sustained; a rate above one that was not is not believed."""
-    verdicts = sorted(
-        (cell["rate"], "error" not in cell and cell["latency"].get("max", BOUND_S) < BOUND_S) for cell in trials
-    )
+    verdicts = sorted((cell["rate"], "error" not in cell and cell["latency"].get("max", BOUND_S) < BOUND_S) for cell in trials)
     over = min((rate for rate, kept in verdicts if not kept), default=None)
-    return Sustained(
-        max((rate for rate, kept in verdicts if kept and (over is None or rate < over)), default=None), over
-    )
+    return Sustained(max((rate for rate, kept in verdicts if kept and (over is None or rate < over)), default=None), over)
 
 
 def searches_of(scale: Scale) -> list[Search]:

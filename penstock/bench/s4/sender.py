@@ -37,9 +37,7 @@ def main() -> None:
 
     def tell() -> None:
         draft = options.told.with_suffix(".draft")
-        draft.write_text(
-            json.dumps({"began": began, "acknowledged": acknowledged, "failed": failed, "at": time.time()})
-        )
+        draft.write_text(json.dumps({"began": began, "acknowledged": acknowledged, "failed": failed, "at": time.time()}))
         draft.rename(options.told)
 
     settings = {"bootstrap.servers": options.brokers, "enable.idempotence": True, "linger.ms": 5}

@@ -73,9 +73,7 @@ class Testbed:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
     def grow(self, nodes: int) -> None:
@@ -104,9 +102,7 @@ class Testbed:
         """
         self._words = words_file(self._directory.parent, WARM_UP + cell.words)
         self._make_topic(cell.name, cell.nodes)
-        order = Order(
-            cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}?max_rows={MOST_ROWS}", cell.nodes
-        )
+        order = Order(cell.name, cell.keys, f"kafka:{self._broker.brokers}/{cell.name}?max_rows={MOST_ROWS}", cell.nodes)
         follower = Follower(self._directory / "runs" / cell.name / "batches-main.jsonl")
         self._order(order)
         self._await(follower, WARM_UP, START_S, cell, self._send(cell, 0, WARM_UP, 300.0))
@@ -131,15 +127,24 @@ class Testbed:
         counted = over["totals"]
         last = float(course.times[-1]) if len(course.times) else sent["at"]
         result = {
-            **msgspec.to_builtins(cell), "events": cell.words, "name": cell.name,
+            **msgspec.to_builtins(cell),
+            "events": cell.words,
+            "name": cell.name,
             "lost": sum(max(0, wanted[by] - counted.get(by, 0)) for by in wanted),
             "duplicated": sum(max(0, counted.get(by, 0) - wanted[by]) for by in wanted),
-            "processed": counted.get("Three", 0), "expected": wanted["Three"],
-            "throughput": cell.words / (last - sent["began"]), "seconds": last - sent["began"], "latency": course.latency(),
-            "counts": over["counts"], "usage": usage, "batches": len(course.times),
-            "isolated": self._cluster.isolated, "notes": list(self._cluster.notes), "version": penstock.__version__,
+            "processed": counted.get("Three", 0),
+            "expected": wanted["Three"],
+            "throughput": cell.words / (last - sent["began"]),
+            "seconds": last - sent["began"],
+            "latency": course.latency(),
+            "counts": over["counts"],
+            "usage": usage,
+            "batches": len(course.times),
+            "isolated": self._cluster.isolated,
+            "notes": list(self._cluster.notes),
+            "version": penstock.__version__,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sent["began"])),
-        }  # fmt: skip
+        }
         if fault.struck is not None and cell.rate is not None:
             took = course.recovered(fault.struck, sent["began"], cell.rate, cell.words)
             result |= {
@@ -148,8 +153,10 @@ class Testbed:
                 "throughput_during": course.throughput(fault.struck, fault.struck + took),
                 "throughput_after": course.throughput(fault.struck + took, last),
                 "struck": fault.struck - sent["began"],
-                "course": [[float(at) - sent["began"], float(words)] for at, words in zip(course.times, course.words, strict=True)],
-            }  # fmt: skip
+                "course": [
+                    [float(at) - sent["began"], float(words)] for at, words in zip(course.times, course.words, strict=True)
+                ],
+            }
         return result
 
     # --- the parts -----------------------------------------------------------------------------------------------
@@ -192,9 +199,7 @@ class Testbed:
             except OSError:  # nobody reads yet
                 self._check_driver()
                 if time.monotonic() > deadline:
-                    raise ClusterError(
-                        f"The driver takes no orders; {self._directory / 'driver.log'} may say why."
-                    ) from None
+                    raise ClusterError(f"The driver takes no orders; {self._directory / 'driver.log'} may say why.") from None
                 time.sleep(0.1)
         os.write(pipe, msgspec.json.encode(order) + b"\n")
         os.close(pipe)
@@ -222,9 +227,21 @@ class Testbed:
         told = self._directory / f"sent-{cell.name}-{skip}.json"
         told.unlink(missing_ok=True)
         command = [
-            sys.executable, "-m", "penstock.bench.s4.sender", self._broker.brokers, cell.name, self._words,
-            "--skip", str(skip), "--count", str(count), "--partitions", str(cell.nodes), "--told", told,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "penstock.bench.s4.sender",
+            self._broker.brokers,
+            cell.name,
+            self._words,
+            "--skip",
+            str(skip),
+            "--count",
+            str(count),
+            "--partitions",
+            str(cell.nodes),
+            "--told",
+            told,
+        ]
         if rate is not None:
             command += ["--rate", str(rate)]
         log = self._directory / "sender.log"
@@ -243,9 +260,7 @@ class Testbed:
         deadline = time.monotonic() + seconds
         while (processed := follower.look()) < words:
             if over.exists():
-                raise ClusterError(
-                    f"The run {cell.name} has ended too soon: {json.loads(over.read_text()).get('error')}"
-                )
+                raise ClusterError(f"The run {cell.name} has ended too soon: {json.loads(over.read_text()).get('error')}")
             client.check()
             if fault is None or not fault.strikes_driver:
                 self._check_driver()

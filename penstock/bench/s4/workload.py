@@ -15,9 +15,7 @@ SEED = 1
 def require_example() -> None:
     """Raise ``ConfigurationError`` unless this is a clone, which has the examples."""
     if not APP.exists():
-        raise ConfigurationError(
-            "penstock bench s4 needs examples/divisibility; run it from a clone of the repository."
-        )
+        raise ConfigurationError("penstock bench s4 needs examples/divisibility; run it from a clone of the repository.")
 
 
 def words_file(directory: Path, count: int) -> Path:

@@ -31,9 +31,13 @@ def spawn(command: Sequence[Any], log: Path, environment: Mapping[str, str] | No
     """Start a process in a session of its own; what it says is appended to a file."""
     with log.open("ab") as file:
         return subprocess.Popen(
-            list(command), stdout=file, stderr=file, stdin=subprocess.DEVNULL,
-            env={**os.environ, **(environment or {})}, start_new_session=True,
-        )  # fmt: skip
+            list(command),
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
 
 
 def kill(process: Process) -> None:
@@ -54,9 +58,7 @@ class Server(ABC):
     def __enter__(self) -> Self:
         """Make its data, and start it."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
 
     def kill(self) -> None:

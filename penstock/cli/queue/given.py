@@ -66,9 +66,7 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
     command = click.option("--holding-cost", type=float, help="c1, per job and second.")(command)
     command = click.option("--timer", type=click.Choice(["idle", "always"]), help="When the timer runs.")(command)
     for name, text in reversed(_FLAGS.items()):
-        command = click.option(flag(name), type=_Rate() if name.endswith("_rate") else _NumberOrInfinity(), help=text)(
-            command
-        )
+        command = click.option(flag(name), type=_Rate() if name.endswith("_rate") else _NumberOrInfinity(), help=text)(command)
     return click.option("--file", "-f", type=click.Path(path_type=Path), help="A TOML file with the server.")(command)
 
 
@@ -99,9 +97,7 @@ def read(given: Mapping[str, Any], defaults: Mapping[str, float] | None = None) 
         raise ConfigurationError(f"The server lacks {', '.join(missing)}; give {ways}, or a file that has them.")
     unknown = [parameter for parameter in table if parameter not in model.PARAMETERS]
     if unknown:
-        raise ConfigurationError(
-            f"{flag(unknown[0])} is no parameter of a [{name}]; it has {', '.join(model.PARAMETERS)}."
-        )
+        raise ConfigurationError(f"{flag(unknown[0])} is no parameter of a [{name}]; it has {', '.join(model.PARAMETERS)}.")
     return model.from_table(table), {**_table(path, tables, "cost", ("holding", "transfer")), **costs}
 
 
@@ -111,9 +107,7 @@ def _tables(path: Path) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text())
     except OSError as error:
-        raise SourceError(
-            f"{path} cannot be read ({error.strerror}); give a TOML file with a [{DEFAULT}] table."
-        ) from error
+        raise SourceError(f"{path} cannot be read ({error.strerror}); give a TOML file with a [{DEFAULT}] table.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}.") from error
     if set(tables) - {*MODELS, "cost"} or sum(name in tables for name in MODELS) > 1:

@@ -16,10 +16,23 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.5, 0.95, 0.99)
 UNITS = {
-    "arrival_rate": "1/s", "service_rate": "1/s", "batch_size": "jobs", "timer_rate": "1/s", "timer": "s", "transfer_rate": "1/s",
-    "threshold": "rows", "delay": "s", "cap": "rows", "trigger_interval": "s", "poll": "s", "fixed": "s", "per_row": "s",
-    "per_key": "s", "cost": "1/s", **{f"p{100 * p:g}": "s" for p in QUANTILES},
-}  # fmt: skip
+    "arrival_rate": "1/s",
+    "service_rate": "1/s",
+    "batch_size": "jobs",
+    "timer_rate": "1/s",
+    "timer": "s",
+    "transfer_rate": "1/s",
+    "threshold": "rows",
+    "delay": "s",
+    "cap": "rows",
+    "trigger_interval": "s",
+    "poll": "s",
+    "fixed": "s",
+    "per_row": "s",
+    "per_key": "s",
+    "cost": "1/s",
+    **{f"p{100 * p:g}": "s" for p in QUANTILES},
+}
 """Of parameters; figures have theirs beside them."""
 
 

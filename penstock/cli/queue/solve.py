@@ -13,9 +13,7 @@ from penstock.errors import NotSolvableError
 
 @command()
 @server_options
-@click.option(
-    "--method", type=click.Choice(["auto", "spectral", "iterative", "chain"]), default="auto", show_default=True
-)
+@click.option("--method", type=click.Choice(["auto", "spectral", "iterative", "chain"]), default="auto", show_default=True)
 def solve(method: str, as_json: bool, **given: Any) -> None:
     """Solve a server exactly: mean numbers, transfers, response times and their quantiles.
 

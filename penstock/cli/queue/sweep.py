@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 
 @command()
 @server_options
-@click.option(
-    "--over", "axes", multiple=True, required=True, metavar="NAME=VALUES", help="a,b,c or start:stop:count[:log]."
-)
+@click.option("--over", "axes", multiple=True, required=True, metavar="NAME=VALUES", help="a,b,c or start:stop:count[:log].")
 @click.option("--quantiles/--no-quantiles", default=False, help="Predict p50, p95 and p99 too (slower).")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="A .jsonl file; the same command resumes it.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the last column over the last axis: .png or .svg.")
 @click.option("--master", help="Solve on a Spark master, as local[*]; in this process unless given.")
 def sweep(
-    axes: tuple[str, ...], quantiles: bool, output: Path | None, plot: Path | None, master: str | None, as_json: bool,
+    axes: tuple[str, ...],
+    quantiles: bool,
+    output: Path | None,
+    plot: Path | None,
+    master: str | None,
+    as_json: bool,
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Solve a server at every combination of some parameters' values.
 
     \b
@@ -87,11 +90,7 @@ def sweep(
 
 
 def _point(
-    server: Model,
-    holding: float | None,
-    transfer: float | None,
-    quantiles: tuple[float, ...],
-    setting: dict[str, float],
+    server: Model, holding: float | None, transfer: float | None, quantiles: tuple[float, ...], setting: dict[str, float]
 ) -> dict[str, Value]:
     from penstock.queueing.sweep import point
 

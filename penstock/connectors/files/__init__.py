@@ -3,14 +3,7 @@
 from penstock.storage import durable
 from penstock.storage.place import path_of
 
-SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".txt": "text",
-}
+SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 
 
 def format_of(place: str) -> str:

@@ -21,9 +21,7 @@ class HopSource(FileSource):
 
     def reading(self, spark: SparkView, started_us: int) -> Reading:
         options = {**OLDEST, "pathGlobFilter": "*.parquet"}
-        return Reading(
-            "binaryFile", ("path", f"{started_us} AS born", f"{WRITTEN} AS major"), options, self._path, FILES
-        )
+        return Reading("binaryFile", ("path", f"{started_us} AS born", f"{WRITTEN} AS major"), options, self._path, FILES)
 
     def note_progress(self, run: str, position: Position) -> None:
         """Remove the files that have been read for good; what they held is in the ledgers of both groups."""

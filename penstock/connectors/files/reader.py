@@ -20,7 +20,9 @@ from penstock.storage.records import STRANGE, Records, misnamed, text_in
 
 ROWS_AT_ONCE = 8192
 Part: TypeAlias = pa.RecordBatch | list[Any]
-"""Some rows of a file: typed columns, and those of a hop with their births in `BORN`; or, of CSV, texts by field, or what they misfit; or lines of bytes."""
+"""Some rows of a file: typed columns, and those of a hop with their births in `BORN`; or, of CSV, texts by field, or what they
+misfit; or lines of bytes.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class FileReader:
             yield from read(path)
         except FileNotFoundError as error:
             raise SourceError(
-                f"Source {self.source}: {path} is gone, and was not read yet: put it back; files that are taken away before they are "
-                "read are lost."
+                f"Source {self.source}: {path} is gone, and was not read yet: put it back; files that are taken away before "
+                "they are read are lost."
             ) from error
         except (EOFError, OSError, ValueError, ArithmeticError, zlib.error, csv.Error) as error:
             if isinstance(error, SourceError):
@@ -85,7 +87,8 @@ class FileReader:
             return reason
         for field in self.schema:
             if field.name in there.names and not fits(there.field(field.name).type, field.type, lengths=lengths):
-                return f"column {field.name} is of type {there.field(field.name).type}, but {self.event_type}.{field.name} needs {field.type}"
+                had, needed = there.field(field.name).type, f"{self.event_type}.{field.name} needs {field.type}"
+                return f"column {field.name} is of type {had}, but {needed}"
         return None
 
     def _needed(self) -> list[str]:
@@ -150,8 +153,7 @@ class FileReader:
             return Misfit(records.raw, f"{path}: {said}")
         if STRANGE in records.raw:
             return Misfit(
-                records.raw,
-                f"{path}: the line is not in {self.encoding or 'UTF-8'}; name its encoding, as ?encoding=latin-1",
+                records.raw, f"{path}: the line is not in {self.encoding or 'UTF-8'}; name its encoding, as ?encoding=latin-1"
             )
         missing = records.missing(fields)
         return {header[place]: None if place in missing else fields[place] for place in wanted if place < len(fields)}
@@ -178,16 +180,12 @@ def lines_of_csv(path: Path, encoding: str | None) -> int:
 def path_of_address(address: str) -> Path:
     """A path as Spark writes it."""
     split = urlsplit(address)
-    return (
-        Path(address.removeprefix("file://").removeprefix("file:"))
-        if split.scheme in ("", "file")
-        else path_of(address)
-    )
+    return Path(address.removeprefix("file://").removeprefix("file:")) if split.scheme in ("", "file") else path_of(address)
 
 
 def unreadable(source: str, path: Path, format: str, error: Exception) -> SourceError:
     """What is said of a file that cannot be read."""
     return SourceError(
-        f"Source {source}: {path} is not a whole {format} file ({str(error).removesuffix('.')}): it is cut short, or is not what its name "
-        "says; put the whole file in its place, or move it away."
+        f"Source {source}: {path} is not a whole {format} file ({str(error).removesuffix('.')}): it is cut short, "
+        "or is not what its name says; put the whole file in its place, or move it away."
     )

@@ -181,7 +181,9 @@ STEM = r"(?:\d+-\d{5}(?:-timer)?|(?:native|refused)-\d{5})\.(?:jsonl|parquet)"
 
 
 def remove_batches(directory: Path) -> None:
-    """Remove what a run has put into a directory of output, and nothing else: what is staged first, so that nothing comes of it."""
+    """Remove what a run has put into a directory of output, and nothing else: what is staged first, so that nothing comes of
+    it.
+    """
     durable.remove(directory / STAGING)
     durable.make(directory / STAGING)
     (directory / REACHED).unlink(missing_ok=True)
@@ -255,9 +257,7 @@ _declare = partial(SinkConnector, reach="shared disk", bind=_bind_directory)
 
 JSONL = _declare(scheme="jsonl", place="PATH", help="a directory of files, one JSON event a line")
 PARQUET = _declare(scheme="parquet", place="PATH", help="a directory of Parquet files")
-CONSOLE = _declare(
-    scheme="console", place="", help="printed as well as kept in the run's directory", bind=_bind_console
-)
+CONSOLE = _declare(scheme="console", place="", help="printed as well as kept in the run's directory", bind=_bind_console)
 MEMORY = _declare(
     scheme="memory",
     place="",

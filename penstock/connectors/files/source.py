@@ -115,9 +115,7 @@ class FileSource(BoundSource):
     def _note(self, position: Position) -> None:
         """Files may be archived once they are read, so what they held is written down."""
         last, noted = _log_offset(position), self._noted(position)
-        new = [
-            name for name, offset in position.files(known=self._taken).items() if offset <= last and name not in noted
-        ]
+        new = [name for name, offset in position.files(known=self._taken).items() if offset <= last and name not in noted]
         lines = []
         for name in new:
             with suppress(FileNotFoundError):  # it may have been archived
@@ -158,9 +156,7 @@ class FileSource(BoundSource):
         for file, offset in position.files(before, self._taken).items():
             if offset <= last:
                 self._refuse_divided(path_of(file), mend="; nothing of its batch was committed: start with --fresh")
-                self._refuse_misread(
-                    path_of(file), "nothing of its batch was committed: rename it, and start with --fresh"
-                )
+                self._refuse_misread(path_of(file), "nothing of its batch was committed: rename it, and start with --fresh")
 
     def _divide(self, position: Position) -> tuple[list[Path], list[Path]]:
         """The files that are in committed batches, and those that are not."""
@@ -211,9 +207,7 @@ class FileSource(BoundSource):
 
     def _refuse_unfit(self, reason: str | None, file: Path) -> None:
         if reason is not None:
-            raise SourceError(
-                f"Source {self.source.name}: {file} does not fit {self.source.event_type.__name__}: {reason}."
-            )
+            raise SourceError(f"Source {self.source.name}: {file} does not fit {self.source.event_type.__name__}: {reason}.")
 
     def _refuse_misread(self, path: Path, mend: str = "rename it, or make a link to it with a plain name") -> None:
         found = misread(path)
@@ -239,13 +233,12 @@ class FileSource(BoundSource):
         parts = path.relative_to(root).parts
         below = [part.partition("=") for part in (parts if is_directory else parts[:-1])]
         named = next(
-            (f"{name}={value}" for name, sign, value in below if sign and (not wild or name in self._schema.names)),
-            None,
+            (f"{name}={value}" for name, sign, value in below if sign and (not wild or name in self._schema.names)), None
         )
         if named is not None:
             raise SourceError(
-                f"Source {self.source.name}: {path} lies in a directory that is named by a value, {named}, which is not read; write the "
-                f"rows with all their fields into files of one directory{mend}."
+                f"Source {self.source.name}: {path} lies in a directory that is named by a value, {named}, which is not read; "
+                f"write the rows with all their fields into files of one directory{mend}."
             )
 
     def _count(self, file: Path) -> int:
@@ -326,9 +319,7 @@ def _encoding(text: str) -> str:
 
 
 ENCODING = Option(
-    "encoding",
-    "of the files' texts, as latin-1 or utf-16; UTF-8 unless given",
-    Kind("an encoding, as latin-1", _encoding),
+    "encoding", "of the files' texts, as latin-1 or utf-16; UTF-8 unless given", Kind("an encoding, as latin-1", _encoding)
 )
 
 
@@ -338,22 +329,13 @@ def _bind(source: Source[Any], uri: Uri, options: Options, context: SourceContex
 
 MAX_FILES = Option("max_files", "take no more than so many files into a micro-batch", COUNT)
 
-_declare = partial(
-    SourceConnector,
-    place="PATH",
-    reach="shared disk",
-    bind=_bind,
-)
+_declare = partial(SourceConnector, place="PATH", reach="shared disk", bind=_bind)
 
 JSONL = _declare(scheme="jsonl", options=(MAX_FILES, ENCODING), help="a directory of files, one JSON event a line")
 CSV = _declare(
-    scheme="csv",
-    options=(MAX_FILES, ENCODING),
-    help="a directory of files, with a header line that names the event's fields",
+    scheme="csv", options=(MAX_FILES, ENCODING), help="a directory of files, with a header line that names the event's fields"
 )
-PARQUET = _declare(
-    scheme="parquet", options=(MAX_FILES,), help="a directory of files, with the event's fields as columns"
-)
+PARQUET = _declare(scheme="parquet", options=(MAX_FILES,), help="a directory of files, with the event's fields as columns")
 TEXT = _declare(
     scheme="text",
     options=(MAX_FILES, ENCODING),

@@ -76,17 +76,19 @@ class Courier:
 
     def _producer(self, own: dict[str, Any]) -> Producer:
         ours = {
-            "enable.idempotence": True, "acks": "all", "message.timeout.ms": DELIVERY_S * 1000, "log_level": 0, "logger": SILENT,
-        }  # fmt: skip
+            "enable.idempotence": True,
+            "acks": "all",
+            "message.timeout.ms": DELIVERY_S * 1000,
+            "log_level": 0,
+            "logger": SILENT,
+        }
         return Producer({**PRODUCER, "message.max.bytes": LARGEST_MESSAGE, **self._topic.settings, **ours, **own})
 
     def _send(self, producer: Producer, messages: Named) -> None:
         try:
             self._produce(producer, messages)
         except FAILED as error:
-            raise SinkError(
-                f"Sink {self._sink}: {self._topic.place} does not take messages: {cause_of(error)}."
-            ) from error
+            raise SinkError(f"Sink {self._sink}: {self._topic.place} does not take messages: {cause_of(error)}.") from error
 
     def _produce(self, producer: Producer, messages: Named) -> None:
         failures: list[KafkaError] = []
@@ -116,8 +118,8 @@ class Transactions(Courier):
     """Sends each micro-batch as a transaction: who reads committed messages sees all of it, once, or nothing.
 
     The batch's number is part of the transaction, as the offset of a consumer group that is the sink's own, so that it is known
-    whether a transaction was committed, whoever else has one open. Kafka lets only the newest producer of a name go on. The name is
-    the same for a run and for those that it discards, so a driver that another has followed can commit nothing more.
+    whether a transaction was committed, whoever else has one open. Kafka lets only the newest producer of a name go on. The
+    name is the same for a run and for those that it discards, so a driver that another has followed can commit nothing more.
 
     Parameters
     ----------
@@ -172,9 +174,7 @@ class Transactions(Courier):
             producer.begin_transaction()
             self._send(producer, messages)
             with self._numbering(group) as consumer:
-                producer.send_offsets_to_transaction(
-                    [self._number(batch)], consumer.consumer_group_metadata(), DELIVERY_S
-                )
+                producer.send_offsets_to_transaction([self._number(batch)], consumer.consumer_group_metadata(), DELIVERY_S)
             producer.commit_transaction(DELIVERY_S)
             self._reached[group] = batch
         except (KafkaException, SinkError) as error:
@@ -198,7 +198,8 @@ class Transactions(Courier):
         assert isinstance(error, KafkaException)
         if _is_fenced(error):
             return RunLockedError(
-                f"Sink {self._sink}: another driver delivers for this run to {self._topic.place}; this one delivers nothing more."
+                f"Sink {self._sink}: another driver delivers for this run to {self._topic.place}; this one delivers "
+                "nothing more."
             )
         cause = error.args[0]
         mend = _mended(cause) or "; run again"
@@ -206,7 +207,8 @@ class Transactions(Courier):
             KafkaError.GROUP_AUTHORIZATION_FAILED,
             KafkaError._TIMED_OUT,
         ):  # of a question it says only the second
-            mend = "; see that the brokers run, and have their owner allow the user READ on groups of names that begin with penstock/"
+            reading = "READ on groups of names that begin with penstock/"
+            mend = f"; see that the brokers run, and have their owner allow the user {reading}"
         return SinkError(f"Sink {self._sink}: {self._topic.place} does not take a transaction ({cause.str()}){mend}.")
 
 

@@ -57,7 +57,9 @@ JARS = Jars(
     provides="org.apache.spark.sql.kafka010.KafkaSourceProvider",
 )
 """Spark's connector. It is published some time after PySpark; until then the one before it serves, which the tests
-run on, with the tokens that it needs (the connector of another minor version asks for classes that Spark does not have). PySpark carries the rest of what it asks for."""
+run on, with the tokens that it needs (the connector of another minor version asks for classes that Spark does not have).
+PySpark carries the rest of what it asks for.
+"""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,12 @@ MENDS = {
     KafkaError._SSL: TRUST,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: ALLOW,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: ALLOW,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "have its owner allow the user transactions of names that begin with penstock/",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "have its owner allow the user transactions of names that begin with "
+    "penstock/",
 }
-"""For what no patience helps, how to mend it. That a user may not read as a group is none of that: no consumer here is in one."""
+"""For what no patience helps, how to mend it. That a user may not read as a group is none of that: no consumer here is in
+one.
+"""
 
 HANDSHAKE = ("SSL alert", "PLAINTEXT broker listener")
 """What librdkafka says where a broker breaks off, which may also do so for no reason of ours."""
@@ -35,11 +38,18 @@ HANDSHAKE = ("SSL alert", "PLAINTEXT broker listener")
 
 AGAIN = frozenset(
     (
-        KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NETWORK_EXCEPTION, KafkaError._WAIT_COORD, KafkaError._WAIT_CACHE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
     )
-)  # fmt: skip
+)
 """What brokers answer while they divide their work anew: another of them is to be asked, or the same one later."""
 
 AGAIN_AFTER_S = 0.1
@@ -103,9 +113,7 @@ class Refusals:
         if cause.code() == KafkaError._INVALID_ARG:
             return SourceError(f"{self._place}: a setting of the URI does not fit ({reason}); mend it.")
         if mend is None:
-            return SourceError(
-                f"{self._place} cannot be reached ({reason}); check that a broker runs there, and the address."
-            )
+            return SourceError(f"{self._place} cannot be reached ({reason}); check that a broker runs there, and the address.")
         if cause.code() == KafkaError._SSL:
             reason = _distrust(self._place.brokers, dict(self._place.options)) or reason
         return SourceError(f"{self._place} refuses us ({reason}); {mend}.")

@@ -62,8 +62,8 @@ class Registry:
         url, own = uri.options["registry"], uri.named(REGISTRY)
         if not re.fullmatch(r"https?://[^@\s]+", url):
             raise ConfigurationError(
-                f"{uri.place}: registry={masked(url)} must be a URL as http://HOST:8081, without a user or a password: these go into "
-                "registry.basic.auth.user.info=env:NAME."
+                f"{uri.place}: registry={masked(url)} must be a URL as http://HOST:8081, without a user or a password: these "
+                "go into registry.basic.auth.user.info=env:NAME."
             )
         settings = {}
         for name, given in own.items():
@@ -133,8 +133,8 @@ class Registry:
                 raise UnknownSchemaError(f"the registry {self.url} has no schema {what}") from error
             if error.http_status_code in (409, 422):
                 raise EventSchemaError(
-                    f"The registry {self.url} refuses the schema of {what} ({error.error_message}): mend the event type, or write "
-                    "schema=latest to use the one that is there."
+                    f"The registry {self.url} refuses the schema of {what} ({error.error_message}): mend the event type, or "
+                    "write schema=latest to use the one that is there."
                 ) from error
             raise SourceError(
                 f"The registry {self.url} refuses us ({error}); check registry.basic.auth.user.info, or what else it asks for."
@@ -258,6 +258,6 @@ def check_fits(registry: Registry, subject: str, event_type: type[Event]) -> Non
     wrong = list(misfits(schema.event_type(), event_type, Leniency(absences=schema.kind == "PROTOBUF")))
     if wrong:
         raise EventSchemaError(
-            f"Version {version} of {subject} does not fit {event_type.__name__}: it {', '.join(wrong)}. Change the event type; what "
-            "may be missing needs a default."
+            f"Version {version} of {subject} does not fit {event_type.__name__}: it {', '.join(wrong)}. Change the event "
+            "type; what may be missing needs a default."
         )

@@ -1,4 +1,5 @@
-"""How Kafka's clients prove who they are: settings in librdkafka's words, for it and for Java's client. Needs no client library.
+"""How Kafka's clients prove who they are: settings in librdkafka's words, for it and for Java's client. Needs no client
+library.
 
 A secret is not written down but named, as ``env:NAME`` or ``file:PATH``, and read when a client is made. PEM files are read
 here and handed on as text, so that executors elsewhere need no copy of them.
@@ -90,14 +91,9 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
     elif mechanism:
         user, password = _both(given, "sasl.username", "sasl.password")
         made["sasl.mechanism"] = mechanism
-        made["sasl.jaas.config"] = (
-            f"{MECHANISMS[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
-        )
+        made["sasl.jaas.config"] = f"{MECHANISMS[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
     if location := given.get("ssl.ca.location"):
-        made |= {
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": text_of("kafka.ssl.ca.location", location),
-        }
+        made |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": text_of("kafka.ssl.ca.location", location)}
     if "ssl.certificate.location" in given or "ssl.key.location" in given:
         certificate, key = _both(given, "ssl.certificate.location", "ssl.key.location")
         made["ssl.keystore.type"] = "PEM"
@@ -108,9 +104,17 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
     if given.get("ssl.endpoint.identification.algorithm") == "none":
         made["ssl.endpoint.identification.algorithm"] = ""
     ours = {
-        "sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
-        "sasl.oauthbearer.method", "sasl.oauthbearer.scope", "https.ca.location", *OAUTH,
-    }  # fmt: skip
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "https.ca.location",
+        *OAUTH,
+    }
     return {name: value for name, value in given.items() if name not in ours} | made
 
 
@@ -118,17 +122,12 @@ def _tokens(given: Mapping[str, str]) -> dict[str, str]:
     """What logs in by a token that is asked of an endpoint with a client's own secret."""
     missing = [name for name in (*OAUTH, ENDPOINT) if name not in given]
     if missing:
-        raise ConfigurationError(
-            f"kafka.sasl.mechanism=OAUTHBEARER needs {', '.join(f'kafka.{name}' for name in missing)}."
-        )
+        raise ConfigurationError(f"kafka.sasl.mechanism=OAUTHBEARER needs {', '.join(f'kafka.{name}' for name in missing)}.")
     own = {java: given[name] for name, java in OAUTH.items()}
     if scope := given.get("sasl.oauthbearer.scope"):
         own["scope"] = scope
     if location := given.get("https.ca.location"):
-        own |= {
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": text_of("kafka.https.ca.location", location),
-        }
+        own |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": text_of("kafka.https.ca.location", location)}
     words = " ".join(f"{name}={_quoted(value)}" for name, value in own.items())
     return {
         "sasl.mechanism": "OAUTHBEARER",

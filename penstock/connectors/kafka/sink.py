@@ -38,15 +38,17 @@ from penstock.storage import durable
 from penstock.storage.tables import batches_in
 
 AROUND = 2_000
-"""Bytes that a message has besides its value, key and headers, at most: what a producer, and a broker's batch, put around them."""
+"""Bytes that a message has besides its value, key and headers, at most: what a producer, and a broker's batch, put around
+them.
+"""
 
 
 class TopicSink(BoundSink):
     """A topic that staged files are sent to, by one producer in the driver, so that order is kept.
 
-    Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted, and which topic it was: when the
-    batch is delivered again, what the topic holds of it already is left out. It is looked for up to the very end, beyond the
-    transactions that others have open. What a transaction has committed is written down with it, and not looked for.
+    Kafka takes no part in the ledger's commit, so where the topic ended before a batch is noted, and which topic it was: when
+    the batch is delivered again, what the topic holds of it already is left out. It is looked for up to the very end, beyond
+    the transactions that others have open. What a transaction has committed is written down with it, and not looked for.
 
     Parameters
     ----------
@@ -73,9 +75,7 @@ class TopicSink(BoundSink):
         self.files = msgspec.structs.replace(self.files, largest=self._topic.largest() - AROUND)
         name = self.files.name
         lineage = [run, *discarded][-1]
-        self._courier = (
-            Transactions(self._topic, name, run, lineage) if self._transactions else Courier(self._topic, name)
-        )
+        self._courier = Transactions(self._topic, name, run, lineage) if self._transactions else Courier(self._topic, name)
 
     def deliver(self, group: str, batch: int, files: Sequence[StagedFile]) -> None:
         staged = present(files)
@@ -158,8 +158,8 @@ class TopicSink(BoundSink):
         topic = self._topic.identity()
         if note is not None and note.get("topic", topic) != topic:
             raise SinkError(
-                f"Sink {self.files.name}: {self.uri} is another topic than the one that the run has sent to, though of the same name: put "
-                "that back, or start afresh with --fresh."
+                f"Sink {self.files.name}: {self.uri} is another topic than the one that the run has sent to, though of the "
+                "same name: put that back, or start afresh with --fresh."
             )
         ends = self._topic.ends(**UNCOMMITTED)
         durable.write(self._noted(group), json.dumps({"batch": batch, "ends": ends, "topic": topic}))
@@ -167,7 +167,8 @@ class TopicSink(BoundSink):
     def _since(self, note: dict[str, Any], prefix: str) -> tuple[set[str], bool]:
         """The ids with a prefix among the messages since a note, and whether there are any messages at all.
 
-        Of transactions only those count that were committed; up to the first that another has open, it is known whether they were.
+        Of transactions only those count that were committed; up to the first that another has open, it is known whether they
+        were.
         """
         before = {int(partition): end for partition, end in note["ends"].items()}
         view = COMMITTED if self._transactions else UNCOMMITTED
@@ -175,8 +176,8 @@ class TopicSink(BoundSink):
             self._topic.settle()
             if self._topic.ends(**COMMITTED) != self._topic.ends(**UNCOMMITTED):
                 raise SinkError(
-                    f"Sink {self.files.name}: another program has a transaction open in {self.uri}, and what was sent before it cannot be "
-                    "seen until it ends; run again then."
+                    f"Sink {self.files.name}: another program has a transaction open in {self.uri}, and what was sent before "
+                    "it cannot be seen until it ends; run again then."
                 )
         ends = self._topic.ends(**view)
         names = (name_of(message) for messages in self._topic.read(before, ends, **view) for message in messages)
@@ -206,7 +207,9 @@ class TopicSink(BoundSink):
 
 
 class KafkaSink(TopicSink):
-    """Values are JSON, or what a schema registry says, keys those of the sink; headers hold an id, and the fields that the URI names."""
+    """Values are JSON, or what a schema registry says, keys those of the sink; headers hold an id, and the fields that the URI
+    names.
+    """
 
     def __init__(self, sink: Sink, uri: Uri, options: Options, context: SinkContext) -> None:
         self.headers = header_fields(uri, sink.stream.event_type)
@@ -285,14 +288,13 @@ KAFKA = SinkConnector(
     "HOST:PORT/TOPIC",
     "messages of a topic, with JSON events, or what a schema registry says, as values and the sink's key as theirs",
     (
-        Option(
-            "transactions", "`yes`: a micro-batch is a transaction, once for who reads committed", one_of("yes", "no")
-        ),
+        Option("transactions", "`yes`: a micro-batch is a transaction, once for who reads committed", one_of("yes", "no")),
         Option("header.NAME", "the field that the header of a name holds", FIELD),
         *OWN_OF_REGISTRY,
         Option(
             "schema",
-            "with a registry: `avro` (the default), `protobuf` or `json`, made from the event type; or `latest`, the one that is there",
+            "with a registry: `avro` (the default), `protobuf` or `json`, made from the event type; or `latest`, the one that "
+            "is there",
             one_of(*FORMATS, "latest"),
         ),
         OWN,

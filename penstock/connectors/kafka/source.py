@@ -97,9 +97,9 @@ class KafkaSource(BoundSource):
         now = self.topic.identity()
         if now != self._identity:
             raise SourceError(
-                f"Source {self.source.name}: {self.uri} was deleted and made anew while the run was on, so the offsets up to which it has "
-                "read say nothing of what the topic holds now: start afresh with --fresh, or under another --name, to read it from its "
-                "beginning. What was committed before is kept."
+                f"Source {self.source.name}: {self.uri} was deleted and made anew while the run was on, so the offsets up to "
+                "which it has read say nothing of what the topic holds now: start afresh with --fresh, or under another "
+                "--name, to read it from its beginning. What was committed before is kept."
             )
 
     def reckon(self, position: Position) -> Reckoning:

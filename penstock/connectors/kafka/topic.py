@@ -68,8 +68,10 @@ class Topic:
         self.place = place
         self._refusals = Refusals(place)
         self.settings: dict[str, Any] = {
-            "bootstrap.servers": place.brokers, **security.opened(dict(place.options)), "error_cb": self._refusals.note,
-        }  # fmt: skip
+            "bootstrap.servers": place.brokers,
+            **security.opened(dict(place.options)),
+            "error_cb": self._refusals.note,
+        }
         with self._explained():
             if create:
                 self._create()
@@ -87,9 +89,7 @@ class Topic:
         """The bytes that a message may have, as far as the topic says."""
         own = int(self.settings.get("message.max.bytes", LARGEST_MESSAGE))
         asked = ConfigResource(ConfigResource.Type.TOPIC, self.place.topic)
-        with suppress(
-            KafkaException, KeyError, TypeError, ValueError, TimeoutError
-        ):  # who may not ask finds out as it sends
+        with suppress(KafkaException, KeyError, TypeError, ValueError, TimeoutError):  # who may not ask finds out as it sends
             told = self._asking.describe_configs([asked], request_timeout=PATIENCE_S)[asked].result(PATIENCE_S)
             return min(own, int(told["max.message.bytes"].value))
         return own
@@ -166,9 +166,7 @@ class Topic:
         ------
         SourceError: the broker stopped answering.
         """
-        lows = {
-            partition: low for partition, (low, _) in self.bounds(**settings).items()
-        }  # some may have been deleted since
+        lows = {partition: low for partition, (low, _) in self.bounds(**settings).items()}  # some may have been deleted since
         begin = {partition: max(start.get(partition, 0), lows[partition]) for partition in self.partitions}
         left = {partition for partition in self.partitions if begin[partition] < end.get(partition, 0)}
         with self._explained(), self.consumer(**settings, **{"enable.partition.eof": True}) as consumer:
@@ -216,8 +214,8 @@ class Topic:
         except KafkaException as error:
             if error.args[0].code() in DENIED:
                 raise SourceError(
-                    f"{self.place}: there is no such topic, and the user may not create it ({error.args[0].str()}); create it, or have "
-                    "the owner of the brokers allow that."
+                    f"{self.place}: there is no such topic, and the user may not create it ({error.args[0].str()}); create "
+                    "it, or have the owner of the brokers allow that."
                 ) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise

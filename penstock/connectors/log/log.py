@@ -186,7 +186,9 @@ class StreamLog:
             return self._insert(connection, entries, positions or {})
 
     def deliver(self, run: str, results: Parcel, origin: str, number: int) -> bool:
-        """Append a run's results, unless their origin has been copied up to a number; returns whether the stream is the run's."""
+        """Append a run's results, unless their origin has been copied up to a number; returns whether the stream is the
+        run's.
+        """
         with self._transaction() as connection:
             if connection.execute("SELECT owner FROM log").fetchone() != (run,):
                 return False
@@ -224,11 +226,7 @@ class StreamLog:
             self._lock.release()
 
     def _insert(
-        self,
-        connection: sqlite3.Connection,
-        entries: Sequence[Parcel],
-        positions: Mapping[str, int],
-        run: str | None = None,
+        self, connection: sqlite3.Connection, entries: Sequence[Parcel], positions: Mapping[str, int], run: str | None = None
     ) -> list[int]:
         """Append within a transaction; who is not the run that a stream belongs to is noted."""
         now = time.time_ns() // 1000
@@ -341,8 +339,7 @@ class StreamLog:
         """Note that a reader is done with the events below an offset; `trim` waits for the slowest reader."""
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO readers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET number = excluded.number",
-                (name, before),
+                "INSERT INTO readers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET number = excluded.number", (name, before)
             )
 
     def owner(self) -> str | None:
@@ -536,12 +533,7 @@ class EventLog:
         return self._streams[name]
 
     def append(
-        self,
-        stream: str,
-        payloads: Sequence[bytes],
-        *,
-        born: Sequence[int] | None = None,
-        ids: Sequence[str] | None = None,
+        self, stream: str, payloads: Sequence[bytes], *, born: Sequence[int] | None = None, ids: Sequence[str] | None = None
     ) -> int:
         """Append events, all or none; returns how many are new. See `Parcel` and `StreamLog.append`."""
         return self.stream(stream).append([Parcel(payloads, born, ids)])[0]

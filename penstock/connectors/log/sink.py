@@ -31,8 +31,8 @@ class LogSink(BoundSink):
             raise SinkError(other_run(self.files, self.place, "log:PATH"))
         if owner in discarded and self._log.mixed():
             raise SinkError(
-                f"Sink {self.files.name}: {self.place} holds events that another program has appended, and --fresh would forget them "
-                "with those of the run that it discards: nothing was touched. Choose another directory."
+                f"Sink {self.files.name}: {self.place} holds events that another program has appended, and --fresh would "
+                "forget them with those of the run that it discards: nothing was touched. Choose another directory."
             )
 
     def claim(self, run: str, discarded: Collection[str]) -> None:
@@ -71,9 +71,5 @@ def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> LogSi
 
 
 LOG = SinkConnector(
-    "log",
-    "DIR",
-    "the stream's events in an embedded log, for the adapter's consumers",
-    reach="one machine",
-    bind=_bind,
+    "log", "DIR", "the stream's events in an embedded log, for the adapter's consumers", reach="one machine", bind=_bind
 )

@@ -45,9 +45,19 @@ EMPTYING = "penstock.emptying"
 """The property of a table whose run has begun to remove what a discarded one has left."""
 
 NO_ROWS = {
-    "ADD COLUMN", "ADD CONSTRAINT", "ADD FEATURE", "CHANGE COLUMN", "DELETE", "DROP CONSTRAINT", "OPTIMIZE", "SET TBLPROPERTIES",
-    "UPDATE FIELD METADATA", "UPDATE TABLE METADATA", "VACUUM START", "VACUUM END",
-}  # fmt: skip
+    "ADD COLUMN",
+    "ADD CONSTRAINT",
+    "ADD FEATURE",
+    "CHANGE COLUMN",
+    "DELETE",
+    "DROP CONSTRAINT",
+    "OPTIMIZE",
+    "SET TBLPROPERTIES",
+    "UPDATE FIELD METADATA",
+    "UPDATE TABLE METADATA",
+    "VACUUM START",
+    "VACUUM END",
+}
 """What others may do to a table without adding a row to it."""
 
 NEWEST = 5
@@ -97,7 +107,8 @@ class DeltaSink(BoundSink):
         alike = [name for name in self._schema.names if lower.count(name.lower()) > 1]
         if alike:
             raise ConfigurationError(
-                f"Sink {sink.name}: Delta takes {' and '.join(alike)} for one column; give the fields names that differ in more than case."
+                f"Sink {sink.name}: Delta takes {' and '.join(alike)} for one column; give the fields names that differ in "
+                "more than case."
             )
 
     def inspect(self, run: str, discarded: Collection[str]) -> None:
@@ -114,9 +125,13 @@ class DeltaSink(BoundSink):
             table = self._table()
             if table is None:
                 DeltaTable.create(
-                    self._at, self._schema, configuration={OWNER: run}, storage_options=self._storage,
-                    raise_if_key_not_exists=False, commit_properties=CommitProperties({ALONE: "yes", AFTER: "-1"}),
-                )  # fmt: skip
+                    self._at,
+                    self._schema,
+                    configuration={OWNER: run},
+                    storage_options=self._storage,
+                    raise_if_key_not_exists=False,
+                    commit_properties=CommitProperties({ALONE: "yes", AFTER: "-1"}),
+                )
             else:
                 self._take(table, run, discarded)
         self._run = run
@@ -160,20 +175,13 @@ class DeltaSink(BoundSink):
         if owner not in (None, run) and owner not in discarded:
             raise SinkError(other_run(self.files, self.uri, "delta:PLACE"))
         self._refuse_unfit(table)
-        if (
-            (owner in discarded or _is_emptying(table))
-            and self._fresh is None
-            and not self._is_alone(table)
-            and table.count()
-        ):
-            raise foreign(
-                self.files, self.uri, "holds rows that were there before the run, or that another program has added"
-            )
+        if (owner in discarded or _is_emptying(table)) and self._fresh is None and not self._is_alone(table) and table.count():
+            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
         return owner
 
     def _take(self, table: DeltaTable, run: str, discarded: Collection[str]) -> None:
-        """The owner first: a driver of the discarded run that is about to make a version is refused then. Who is killed between the
-        two versions goes on with the second."""
+        """The owner first: a driver of the discarded run that is about to make a version is refused then. Who is killed between
+        the two versions goes on with the second."""
         owner = self._refuse(table, run, discarded)
         emptying = owner in discarded or _is_emptying(table)
         if owner == run and not emptying:
@@ -188,9 +196,7 @@ class DeltaSink(BoundSink):
 
     def _own(self, table: DeltaTable, run: str, *, emptying: bool) -> None:
         properties = {OWNER: run, EMPTYING: "yes" if emptying else "no"}
-        table.alter.set_table_properties(
-            properties, raise_if_not_exists=False, commit_properties=self._properties(table)
-        )
+        table.alter.set_table_properties(properties, raise_if_not_exists=False, commit_properties=self._properties(table))
         self._alone_at = None
 
     def _is_alone(self, table: DeltaTable) -> bool:
@@ -206,9 +212,7 @@ class DeltaSink(BoundSink):
         """What a version that is made of another says."""
         kept = self._fresh == "keep" and _is_emptying(table) and table.count() > 0
         alone = "yes" if self._is_alone(table) and not kept else "no"
-        return CommitProperties(
-            {ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None
-        )
+        return CommitProperties({ALONE: alone, AFTER: str(table.version())}, app_transactions=list(transactions) or None)
 
     def _refuse_unfit(self, table: DeltaTable) -> None:
         """Refuse a table that could not take the events as they are."""
@@ -220,9 +224,7 @@ class DeltaSink(BoundSink):
             for name, field in ours.items()
             if name in there and str(there[name].type) != str(field.type)
         ]
-        wrong += [
-            f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable
-        ]
+        wrong += [f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable]
         wrong += [
             f"column {name} is never null, and the field may be"
             for name, field in ours.items()
@@ -271,9 +273,12 @@ class DeltaSink(BoundSink):
     ) -> None:
         """Put rows into a table that may refuse some; these become dead letters before the version is made."""
         rows, refused = without_refused(
-            kept_rows(staged, self._codec.schema, self._schema).read_all(), table.metadata().partition_columns, self.uri,
-            is_local="://" not in self._at, empty_is_null=True,
-        )  # fmt: skip
+            kept_rows(staged, self._codec.schema, self._schema).read_all(),
+            table.metadata().partition_columns,
+            self.uri,
+            is_local="://" not in self._at,
+            empty_is_null=True,
+        )
         rows, against = taken_apart(rows, _violations(table, rows), self.uri)
         if self.refusals is not None:
             self.refusals.write(group, batch, [*refused, *against])
@@ -290,13 +295,7 @@ class DeltaSink(BoundSink):
     def _merge(self, table: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
         """Upsert rows by key."""
         same_key = " AND ".join(f"ours.{_quoted(name)} = theirs.{_quoted(name)}" for name in self._key)
-        merger = table.merge(
-            rows,
-            same_key,
-            source_alias="ours",
-            target_alias="theirs",
-            commit_properties=commit,
-        )
+        merger = table.merge(rows, same_key, source_alias="ours", target_alias="theirs", commit_properties=commit)
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def _compact(self) -> None:
@@ -326,8 +325,8 @@ class DeltaSink(BoundSink):
             if isinstance(error, SinkError):
                 raise
             raise SinkError(
-                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, or choose "
-                "another place."
+                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, "
+                "or choose another place."
             ) from error
 
 
@@ -350,7 +349,8 @@ def _constraints(table: DeltaTable) -> dict[str, str]:
 def _violations(table: DeltaTable, rows: pa.Table) -> dict[int, str]:
     """The rows that a table's constraints refuse, by their numbers, and what is said of each.
 
-    The format's own engine is asked, in a table of these rows alone: by the protocol a rule must be true, so null is not enough.
+    The format's own engine is asked, in a table of these rows alone: by the protocol a rule must be true, so null is not
+    enough.
     """
     rules = _constraints(table)
     if not rules or not len(rows):
@@ -419,11 +419,7 @@ DELTA = SinkConnector(
     "PLACE",
     "a Delta table, appended, or merged by the sink's key",
     (
-        Option(
-            "compact",
-            f"after how many micro-batches small files are put together: {COMPACTED_EVERY}; 0 for never",
-            WHOLE,
-        ),
+        Option("compact", f"after how many micro-batches small files are put together: {COMPACTED_EVERY}; 0 for never", WHOLE),
         FRESH,
         STORAGE_OPTION,
     ),

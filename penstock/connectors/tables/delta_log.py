@@ -149,9 +149,7 @@ class DeltaLog:
         except PenstockError:
             raise
         except TableNotFoundError as error:
-            raise self.refusal(
-                "is no Delta table", "check the place, or let whoever writes it make it first"
-            ) from error
+            raise self.refusal("is no Delta table", "check the place, or let whoever writes it make it first") from error
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self.refusal(f"cannot be read ({reason_of(error)})", "mend that, and run again") from error
 

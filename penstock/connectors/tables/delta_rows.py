@@ -15,10 +15,14 @@ from penstock.runtime.codec import Codec
 from penstock.storage.records import misnamed
 
 KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
-    pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_date,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_decimal,
+    pa.types.is_timestamp,
+    pa.types.is_date,
     lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
     lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
-)  # fmt: skip
+)
 """Of each, one type can be made another."""
 
 

@@ -199,10 +199,18 @@ DELTA = SourceConnector(
     "PLACE",
     "the rows of a Delta table, and those that its new versions add",
     (
-        Option("start", "where a new run begins: `earliest` (the default: all that the table holds) or `latest`", one_of("earliest", "latest")),
-        Option("changes", "what versions mean that delete or rewrite rows: `refuse` (the default), or `skip` them", one_of("refuse", "skip")),
+        Option(
+            "start",
+            "where a new run begins: `earliest` (the default: all that the table holds) or `latest`",
+            one_of("earliest", "latest"),
+        ),
+        Option(
+            "changes",
+            "what versions mean that delete or rewrite rows: `refuse` (the default), or `skip` them",
+            one_of("refuse", "skip"),
+        ),
         STORAGE_OPTION,
         *ADMISSION,
     ),
     bind=_bind,
-)  # fmt: skip
+)

@@ -51,23 +51,20 @@ OWNER = "penstock.run"
 """The property of a table that says whose it is."""
 
 ALONE = "penstock.alone"
-"""What each snapshot of ours says: whether all rows in it are of runs. It is taken only if nothing came between it and its parent."""
+"""What each snapshot of ours says: whether all rows in it are of runs. It is taken only if nothing came between it and its
+parent.
+"""
 
 REACHED = "penstock.reached."
 """Properties that begin so say which batch the table has reached."""
 
-TIDY = {
-    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
-    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
-}
+TIDY = {TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true", TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100"}
 """Of a table that is made here: each commit leaves a file that only the next one needs."""
 
 TRIES, PAUSE_S = 20, 0.05
 """How often a commit that another writer was quicker than is tried again, and the first pause before it."""
 
-PASSING = (
-    CommitFailedException, CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError
-)  # fmt: skip
+PASSING = (CommitFailedException, CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError)
 """After these it is tried again, which is safe even if the commit did arrive: the table is looked at first."""
 
 EXPIRED_EVERY, KEPT_S = 100, 7 * 86400.0
@@ -160,9 +157,7 @@ class IcebergSink(BoundSink):
             raise SinkError(other_run(self.files, self.uri, "iceberg:CATALOG/NAMESPACE.TABLE"))
         self._refuse_unfit(table)
         if owner in discarded and self._fresh is None and not _is_alone(table) and table.scan().count():
-            raise foreign(
-                self.files, self.uri, "holds rows that were there before the run, or that another program has added"
-            )
+            raise foreign(self.files, self.uri, "holds rows that were there before the run, or that another program has added")
         return owner
 
     def _take(self, table: Table, run: str, *, emptied: bool) -> None:
@@ -193,9 +188,7 @@ class IcebergSink(BoundSink):
             for theirs, field in both
             if field.nullable and not theirs.nullable
         ]
-        wrong += [
-            f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable
-        ]
+        wrong += [f"column {name} is never null, and no field" for name in there.keys() - ours if not there[name].nullable]
         refuse_unfit(self.files.name, self.uri, wrong)
 
     # --- commits ----------------------------------------------------------------------------------
@@ -270,9 +263,7 @@ class IcebergSink(BoundSink):
             return
         near = And(*terms)
         stay = _without(table.scan(near).to_arrow(), rows, self._key)
-        stay = stay.cast(
-            pa.schema([rows.schema.field(f.name) if f.name in self._schema.names else f for f in stay.schema])
-        )
+        stay = stay.cast(pa.schema([rows.schema.field(f.name) if f.name in self._schema.names else f for f in stay.schema]))
         change.overwrite(pa.concat_tables([stay, rows], promote_options="default"), near, snapshot_properties=told)
 
     def _expire(self) -> None:
@@ -289,8 +280,8 @@ class IcebergSink(BoundSink):
             raise
         except Exception as error:  # the library's errors, and those of catalogs' and stores' own, are of no one tree
             raise SinkError(
-                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, or "
-                "choose another."
+                f"Sink {self.files.name}: {self.uri} cannot be written or read ({reason_of(error)}); mend that and run again, "
+                "or choose another."
             ) from error
 
 

@@ -21,9 +21,7 @@ def without_refused(
     partitions: the columns whose values tell a row's partition.
     is_local: whether partitions are directories of a disk. empty_is_null: whether the format takes an empty text for null.
     """
-    texts = [
-        name for name in partitions if name in rows.column_names and pa.types.is_string(rows.schema.field(name).type)
-    ]
+    texts = [name for name in partitions if name in rows.column_names and pa.types.is_string(rows.schema.field(name).type)]
     reasons: dict[int, str] = {}
     for name in texts:
         for row, value in enumerate(rows[name].to_pylist()):
@@ -39,8 +37,6 @@ def taken_apart(rows: pa.Table, reasons: Mapping[int, str], uri: str) -> tuple[p
     if not reasons:
         return rows, []
     events = rows.take(sorted(reasons)).to_pylist(maps_as_pydicts="strict")
-    refused = [
-        Refused(event, f"{uri} refuses it: {reasons[row]}") for event, row in zip(events, sorted(reasons), strict=True)
-    ]
+    refused = [Refused(event, f"{uri} refuses it: {reasons[row]}") for event, row in zip(events, sorted(reasons), strict=True)]
     kept = pa.array([row for row in range(len(rows)) if row not in reasons], pa.int64())
     return rows.take(kept), refused

@@ -27,7 +27,9 @@ ARRIVED, ROW = 'pg_temp."penstock arrived"', '"penstock row"'
 OF_ROWS = ("22", "23", "44", "P0")
 """Classes of SQLSTATE that concern what is in a row: data, constraints, views' checks, and what triggers raise."""
 ANYBODYS, SERVERS = "56789IJKLMNOQRSTUVWXYZ", ("53", "54", "55", "57", "58", "72", "XX")
-"""How classes begin that the standard leaves to others, as triggers, which raise them for a row; and PostgreSQL's own of them."""
+"""How classes begin that the standard leaves to others, as triggers, which raise them for a row; and PostgreSQL's own of
+them.
+"""
 TOO_LONG = "54000"
 """Of a row that no index, or no table, can hold."""
 OUTAGES = ("08", "40", "53", "57", "58")
@@ -37,12 +39,18 @@ LONGEST_NAME = 63
 """Bytes."""
 
 TAKEN_BY = {
-    "boolean": {"boolean"}, "bigint": {"bigint", "integer", "smallint", "numeric", "text"},
-    "double precision": {"double precision", "numeric"}, "numeric": {"numeric", "text"},
-    "text": {"text", "character varying", "citext", "uuid", "inet", "cidr", "macaddr", "xml", "ltree"}, "bytea": {"bytea"},
-    "timestamptz": {"timestamp with time zone"}, "timestamp": {"timestamp without time zone"}, "date": {"date"},
-    "interval": {"interval"}, "jsonb": {"jsonb", "json", "text"},
-}  # fmt: skip
+    "boolean": {"boolean"},
+    "bigint": {"bigint", "integer", "smallint", "numeric", "text"},
+    "double precision": {"double precision", "numeric"},
+    "numeric": {"numeric", "text"},
+    "text": {"text", "character varying", "citext", "uuid", "inet", "cidr", "macaddr", "xml", "ltree"},
+    "bytea": {"bytea"},
+    "timestamptz": {"timestamp with time zone"},
+    "timestamp": {"timestamp without time zone"},
+    "date": {"date"},
+    "interval": {"interval"},
+    "jsonb": {"jsonb", "json", "text"},
+}
 """For each type of ours, those of columns that take its values as they are, or refuse a value."""
 
 COLUMNS = """
@@ -53,8 +61,8 @@ SELECT attname, format_type(atttypid, atttypmod),
 FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
 WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
-"""Of each column its name, its type, that below a domain, whether that is an enumeration, may be null, has a default or is generated
-in any way, is generated always; and whether a trigger may fill it before a row goes in."""
+"""Of each column its name, its type, that below a domain, whether that is an enumeration, may be null, has a default or is
+generated in any way, is generated always; and whether a trigger may fill it before a row goes in."""
 
 VARCHAR = re.compile(r"character varying\((\d+)\)")
 """A type whose longer texts are refused, but for blanks at their end, which are cut."""
@@ -75,7 +83,8 @@ LOCKED_S = 10
 """How long a statement waits for a lock, before it is said and tried again."""
 
 NOTE_OTHERS = """
-CREATE FUNCTION penstock_note_others() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+CREATE FUNCTION penstock_note_others() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = {schema}, pg_temp AS $$
 BEGIN
     IF current_setting('penstock.writing', true) IS DISTINCT FROM 'yes' AND EXISTS (SELECT FROM added) THEN
         UPDATE penstock_tables SET others = true WHERE name = TG_ARGV[0] AND NOT others;
@@ -94,15 +103,11 @@ class Postgres:
 
     def __init__(self, uri: Uri) -> None:
         options = {name: value for name, value in uri.options.items() if name not in ("table", "fresh")}
-        self._address = (
-            f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', 'client_encoding': 'utf8', **options})}"
-        )
+        self._address = f"postgresql:{uri.place}?{urlencode({'connect_timeout': '10', 'client_encoding': 'utf8', **options})}"
         host, _, database = uri.place.removeprefix("//").rpartition("@")[2].partition("/")
         self.uri = f"postgresql://{host}/{database}"
         self._secrets = re.split(r"[:@]", uri.place.removeprefix("//").rpartition("@")[0])[1:]
-        told = "&".join(
-            f"{name}={value}" for name, value in sorted(options.items()) if shown({name: value})[name] != "***"
-        )
+        told = "&".join(f"{name}={value}" for name, value in sorted(options.items()) if shown({name: value})[name] != "***")
         self.place = f"{self.uri}?{told}" if told else self.uri
 
     def type_of(self, kind: Kind) -> str:
@@ -115,9 +120,7 @@ class Postgres:
                 connection.execute(f"SET LOCAL lock_timeout = '{LOCKED_S} s'")
                 yield connection.cursor()
         except psycopg.errors.LockNotAvailable as error:
-            mend = (
-                "end the session that holds the lock, which pg_stat_activity names: it may be a driver that is paused"
-            )
+            mend = "end the session that holds the lock, which pg_stat_activity names: it may be a driver that is paused"
             raise Unavailable("another session has locked what is to be written", mend) from error
         except psycopg.Error as error:
             if _is_outage(error):
@@ -134,13 +137,9 @@ class Postgres:
         """Upserts go through a temporary table, of which each key's last row counts; a single row needs none."""
         assert isinstance(cursor, psycopg.Cursor)
         for place, most in table.limits.items():
-            if any(
-                row[place] is not None and len(row[place]) > most and not row[place][most:].strip(" ") for row in rows
-            ):
+            if any(row[place] is not None and len(row[place]) > most and not row[place][most:].strip(" ") for row in rows):
                 raise RowsRefused(f"the blanks at the end of {table.names[place]}, of {most} characters, would be cut")
-        if (
-            table.key and len(rows) > 1
-        ):  # not within what a refusal undoes, for each one that is made is locked until the end
+        if table.key and len(rows) > 1:  # not within what a refusal undoes, for each one that is made is locked until the end
             made = f"SELECT {table.columns}, 0::bigint AS {ROW} FROM {table.quoted} WITH NO DATA"
             cursor.execute(_text(f"CREATE TEMPORARY TABLE IF NOT EXISTS {ARRIVED} ON COMMIT DROP AS {made}"))
         try:
@@ -189,8 +188,7 @@ class Postgres:
     def writing(self, cursor: Cursor, table: Table, run: str) -> Iterator[bool]:
         """The lock lets others note that they insert, and none claim the table."""
         cursor.execute(
-            "SELECT set_config('penstock.writing', 'yes', true), set_config('application_name', %s, true)",
-            (_session(run),),
+            "SELECT set_config('penstock.writing', 'yes', true), set_config('application_name', %s, true)", (_session(run),)
         )
         cursor.execute("SELECT 1 FROM penstock_tables WHERE name = %s AND run = %s FOR KEY SHARE", (table.name, run))
         yield cursor.fetchone() is not None
@@ -234,13 +232,12 @@ class Postgres:
         if kind not in TABLES:
             wrong.append("it is a view, into which no rows are copied; name its table")
         if by_row:
-            wrong.append(
-                "its row-level security holds for this role, under which no rows are copied; let the role bypass it"
-            )
+            wrong.append("its row-level security holds for this role, under which no rows are copied; let the role bypass it")
         cursor.execute(DEFERRABLE, (table.quoted, sorted(table.key)))
         if cursor.fetchone()[0]:
             wrong.append(
-                f"the unique key by {', '.join(table.key)} may be checked later, and then no row is upserted; make it NOT DEFERRABLE"
+                f"the unique key by {', '.join(table.key)} may be checked later, and then no row is upserted; make it NOT "
+                "DEFERRABLE"
             )
         return wrong
 
@@ -310,10 +307,7 @@ POSTGRESQL = SinkConnector(
     (
         Option("table", "the table's name; the sink's unless given"),
         rules.FRESH,
-        *(
-            Option(name, f"libpq's `{name}`")
-            for name in ("host", "sslmode", "sslrootcert", "options", "connect_timeout")
-        ),
+        *(Option(name, f"libpq's `{name}`") for name in ("host", "sslmode", "sslrootcert", "options", "connect_timeout")),
     ),
     reach="shared disk",
     bind=_bind,

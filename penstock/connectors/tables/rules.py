@@ -40,8 +40,8 @@ def refuse_nested_key(sink: Sink, schema: pa.Schema) -> None:
     nested = [field.name for field in schema if field.name in sink.key and pa.types.is_nested(field.type)]
     if nested:
         raise ConfigurationError(
-            f"Sink {sink.name} is upserted by {nested[0]}, a list, a dict or an event, by which no row of such a table is found; choose a "
-            "key of single values."
+            f"Sink {sink.name} is upserted by {nested[0]}, a list, a dict or an event, by which no row of such a table is "
+            "found; choose a key of single values."
         )
 
 

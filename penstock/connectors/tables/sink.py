@@ -162,16 +162,13 @@ class Table:
         """Of the columns' values; None of lists, dicts and events."""
         self.limits: dict[int, int] = {}
         """The greatest lengths of texts, by the places of columns that cut blanks beyond them."""
-        self._types = {
-            field: database.nested if kind is None else database.type_of(kind) for field, kind in self.kinds.items()
-        }
+        self._types = {field: database.nested if kind is None else database.type_of(kind) for field, kind in self.kinds.items()}
         self._may_miss = {field for field, annotation in annotations.items() if optional(annotation)}
 
     def created(self) -> str:
         """The statement that makes it."""
         columns = [
-            f"{quoted(field)} {kind}{'' if field in self._may_miss else ' NOT NULL'}"
-            for field, kind in self._types.items()
+            f"{quoted(field)} {kind}{'' if field in self._may_miss else ' NOT NULL'}" for field, kind in self._types.items()
         ]
         if self.key:
             columns.append(f"PRIMARY KEY ({', '.join(map(quoted, self.key))})")
@@ -196,9 +193,7 @@ class TableSink(BoundSink):
     fresh: what becomes of rows that may be others' where a run is discarded: ``keep`` or ``empty``; refused unless given.
     """
 
-    def __init__(
-        self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None
-    ) -> None:
+    def __init__(self, sink: Sink, database: Database, name: str | None, files: SinkFiles, fresh: str | None = None) -> None:
         self.files, self.uri, self._fresh, self._run = files, database.uri, fresh, ""
         self.place, self.keeps_last = f"table {name or sink.name} of {database.place}", bool(sink.key)
         self._has_answered = False
@@ -240,9 +235,7 @@ class TableSink(BoundSink):
 
     def _reached(self, cursor: Cursor, group: str) -> int | None:
         mark = self._database.mark
-        cursor.execute(
-            f"SELECT batch FROM penstock_batches WHERE name = {mark} AND part = {mark}", (self._table.name, group)
-        )
+        cursor.execute(f"SELECT batch FROM penstock_batches WHERE name = {mark} AND part = {mark}", (self._table.name, group))
         row = cursor.fetchone()
         if row is None or not self._database.columns(cursor, self._table.name):
             return -1
@@ -279,9 +272,7 @@ class TableSink(BoundSink):
     def _claim(self, cursor: Cursor, run: str, discarded: Collection[str]) -> None:
         table = self._table
         self._database.lock_books(cursor)
-        if not self._database.columns(
-            cursor, "penstock_tables"
-        ):  # who may not make tables can use those that are there
+        if not self._database.columns(cursor, "penstock_tables"):  # who may not make tables can use those that are there
             for statement in BOOKS.split(";"):
                 cursor.execute(statement)
         books = self._inspect(cursor, run, discarded)
@@ -291,9 +282,7 @@ class TableSink(BoundSink):
         if not there:
             cursor.execute(table.created())
         with self._database.writing(cursor, table, run):
-            cursor.execute(
-                table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0")
-            )  # is there a unique key?
+            cursor.execute(table.upserted(f"SELECT {table.columns} FROM {table.quoted} WHERE 1 = 0"))  # is there a unique key?
         if books.run and self._fresh != "keep":
             cursor.execute(f"DELETE FROM {table.quoted}")
         if not there:
@@ -306,8 +295,7 @@ class TableSink(BoundSink):
         for books in ("penstock_batches", "penstock_tables"):
             cursor.execute(f"DELETE FROM {books} WHERE name = {mark}", (name,))
         cursor.execute(
-            f"INSERT INTO penstock_tables VALUES ({mark}, {mark}, {mark}, {mark}, {mark})",
-            (name, run, made, others, False),
+            f"INSERT INTO penstock_tables VALUES ({mark}, {mark}, {mark}, {mark}, {mark})", (name, run, made, others, False)
         )
 
     def _books(self, cursor: Cursor) -> "_Books":
@@ -316,12 +304,10 @@ class TableSink(BoundSink):
             return _Books("", made=False, others=False)
         if "others" not in known:
             raise SinkError(
-                f"Sink {self.files.name}: the table penstock_tables of {self.uri} is of a version of Penstock before its first release; "
-                "drop it and penstock_batches, and choose another table."
+                f"Sink {self.files.name}: the table penstock_tables of {self.uri} is of a version of Penstock before its "
+                "first release; drop it and penstock_batches, and choose another table."
             )
-        cursor.execute(
-            f"SELECT run, made, others FROM penstock_tables WHERE name = {self._database.mark}", (self._table.name,)
-        )
+        cursor.execute(f"SELECT run, made, others FROM penstock_tables WHERE name = {self._database.mark}", (self._table.name,))
         run, made, others = cursor.fetchone() or ("", False, False)
         return _Books(run, made=bool(made) and self._database.watches(cursor, self._table), others=bool(others))
 
@@ -386,7 +372,8 @@ class TableSink(BoundSink):
             except Unavailable as error:
                 if time.monotonic() - began > patience:
                     raise SinkError(
-                        f"Sink {self.files.name}: {self.uri} has not answered for {patience:g} s ({error}); {error.mend}, and run again."
+                        f"Sink {self.files.name}: {self.uri} has not answered for {patience:g} s ({error}); {error.mend}, and "
+                        "run again."
                     ) from error
                 time.sleep(pause)
                 pause = min(2.0, 2 * pause)
@@ -420,8 +407,8 @@ def literal(text: str) -> str:
 
 
 def _values(column: pa.Array, kind: Kind | None) -> list[Any]:
-    """A column's values as a database takes them: nested ones as JSON, numbers that were staged as texts in the one way that all
-    equal ones have, for they may be keys."""
+    """A column's values as a database takes them: nested ones as JSON, numbers that were staged as texts in the one way that
+    all equal ones have, for they may be keys."""
     values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
     if kind is None:
         return [None if value is None else msgspec.json.encode(value).decode() for value in values]

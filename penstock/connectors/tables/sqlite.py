@@ -58,30 +58,22 @@ class Sqlite:
     @contextmanager
     def reading(self) -> Iterator[Cursor]:
         try:
-            with closing(
-                sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", timeout=30, uri=True)
-            ) as connection:
+            with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", timeout=30, uri=True)) as connection:
                 yield connection.cursor()
         except sqlite3.Error as error:
-            raise SinkError(
-                f"{self.uri} cannot be read: {error}; see that it is there, and a file of SQLite's."
-            ) from error
+            raise SinkError(f"{self.uri} cannot be read: {error}; see that it is there, and a file of SQLite's.") from error
 
     def load(self, cursor: Cursor, table: Table, rows: list[Row]) -> None:
         statement = table.upserted(f"VALUES ({', '.join('?' * len(table.names))})")
         assert isinstance(cursor, sqlite3.Cursor)
-        changes = [
-            (place, kind.to_sqlite) for place, kind in enumerate(table.kinds.values()) if kind and kind.to_sqlite
-        ]
+        changes = [(place, kind.to_sqlite) for place, kind in enumerate(table.kinds.values()) if kind and kind.to_sqlite]
         cursor.execute("SAVEPOINT penstock_rows")
         try:
             cursor.executemany(statement, (_changed(row, changes) for row in rows))
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.OperationalError) as error:
             if not cursor.connection.in_transaction:  # a trigger has rolled all of it back
                 raise
-            if isinstance(error, sqlite3.OperationalError) and not _is_of_a_row(
-                cursor, statement, len(table.names), error
-            ):
+            if isinstance(error, sqlite3.OperationalError) and not _is_of_a_row(cursor, statement, len(table.names), error):
                 raise
             cursor.execute("ROLLBACK TO penstock_rows")
             cursor.execute("RELEASE penstock_rows")
@@ -188,9 +180,7 @@ def _changed(row: Row, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> l
 def _bind(sink: Sink, uri: Uri, options: Options, context: SinkContext) -> TableSink:
     rule = f"{rules.__name__}:{rules.refuse_nan.__name__}"
     files = SinkFiles(sink.name, "parquet", str(context.output), rule=rule, wide=True)
-    return TableSink(
-        sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files, options.get("fresh")
-    )
+    return TableSink(sink, Sqlite(Path(uri.place).expanduser().absolute()), options.get("table"), files, options.get("fresh"))
 
 
 SQLITE = SinkConnector(

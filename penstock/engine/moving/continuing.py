@@ -47,9 +47,13 @@ class Begun:
 
 
 def continue_in(
-    checkpoint: Path, group: Group, sources: Sequence[str], begun: Sequence[Begun], partitions: int,
+    checkpoint: Path,
+    group: Group,
+    sources: Sequence[str],
+    begun: Sequence[Begun],
+    partitions: int,
     watermark_ms: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Make a group's checkpoint, which may have state, go on where others have ended; its micro-batch 0 is then complete.
 
     Parameters

@@ -30,9 +30,7 @@ def _schema(columns: Mapping[str, pa.DataType], *, may_lack: Collection[str] = (
 ENTRIES = _schema({"page": pa.int32(), "identity": pa.binary(), "content": pa.binary()})
 SUMS = _schema({"instances": pa.int64(), "bytes": pa.int64(), "checksum": pa.int64()})
 """The checksums of entries add up, so they tell whether all are there, in whatever order."""
-PAGES = _schema(
-    {"page": pa.int32(), "content": pa.binary(), "due": pa.float64(), "instances": pa.int64()}, may_lack=["due"]
-)
+PAGES = _schema({"page": pa.int32(), "content": pa.binary(), "due": pa.float64(), "instances": pa.int64()}, may_lack=["due"])
 
 _decode_page = msgspec.msgpack.Decoder(dict[bytes, msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -55,9 +53,12 @@ class Sums:
             there = np.unique(buckets)
             within = [buckets == bucket for bucket in there]
             columns = (
-                [element] * len(there), there, [int(mask.sum()) for mask in within],
-                [int(sizes[mask].sum()) for mask in within], [int(checks[mask].sum()) for mask in within],
-            )  # fmt: skip
+                [element] * len(there),
+                there,
+                [int(mask.sum()) for mask in within],
+                [int(sizes[mask].sum()) for mask in within],
+                [int(checks[mask].sum()) for mask in within],
+            )
             yield _batch(columns, SUMS)
 
 

@@ -38,7 +38,9 @@ from penstock.runtime.tally import ElementTally
 from penstock.storage import durable, journal
 
 ASSUMED_S, ASSUMED_RATE = 23.0, 65_000.0
-"""What a move is expected to last: Spark's jobs, and so many instances a second; measured on two cores (`benchmarks/moving.py`)."""
+"""What a move is expected to last: Spark's jobs, and so many instances a second; measured on two cores
+(`benchmarks/moving.py`).
+"""
 
 Say = Callable[[str], None]
 
@@ -92,9 +94,14 @@ class Move:
         if moved is not None:
             took = time.monotonic() - since
             record = MoveRecord(
-                time=time.time(), before=before, after=self._described(layout, self._binding.groups),
-                instances=moved.total, checksum=moved.checksum, expected_s=round(_expected(moved), 1), took_s=round(took, 2),
-            )  # fmt: skip
+                time=time.time(),
+                before=before,
+                after=self._described(layout, self._binding.groups),
+                instances=moved.total,
+                checksum=moved.checksum,
+                expected_s=round(_expected(moved), 1),
+                took_s=round(took, 2),
+            )
             note_move(self._recording.directory, record)
             say(f"{moved.total:,} instances were moved in {took:.1f} s, and counted again where they are now.")
         self.tidy(self._binding)
@@ -144,14 +151,14 @@ class Move:
                 )
         if binding.options.hops is not None and hops != {stream for group in binding.groups for stream in group.hops}:
             raise ConfigurationError(
-                "Groups that are joined by topics (--hops) cannot be moved, for the topics keep what has passed: leave the groups as "
-                "they are, or start afresh with --fresh."
+                "Groups that are joined by topics (--hops) cannot be moved, for the topics keep what has passed: leave the "
+                "groups as they are, or start afresh with --fresh."
             )
         found = UNREADABLE.search(str(self._recording.directory))
         if found and not binding.options.master.startswith("local"):
             raise ConfigurationError(
-                f"{self._recording.directory} has {found[0]!r} in its name, and Spark's reader of state takes that for something else: move "
-                "the run on this machine (--master local[*]), or leave its layout as it is."
+                f"{self._recording.directory} has {found[0]!r} in its name, and Spark's reader of state takes that for "
+                "something else: move the run on this machine (--master local[*]), or leave its layout as it is."
             )
         for group in self._made:
             wiring = binding.wiring(group, self._partitions).resolve()
@@ -173,9 +180,7 @@ class Move:
     def _move_state(self, spark: SparkSession, begun: list[Begun], say: Say) -> Counted | None:
         """Give the new groups all instances of the old ones; None where none of them keeps any."""
         binding = self._binding
-        parts = {
-            group.name: binding.part(group) for group in self._made if _continued_by(group, self._reads(group), begun)
-        }
+        parts = {group.name: binding.part(group) for group in self._made if _continued_by(group, self._reads(group), begun)}
         wirings = {
             group.name: binding.wiring(group, self._partitions)
             for group in self._made
@@ -183,14 +188,12 @@ class Move:
         }
         if not wirings:
             return None
-        pages = OldState({self._links.to(one.checkpoint): one.last for one in begun if one.group in self._left}).pages(
-            spark
-        )
+        pages = OldState({self._links.to(one.checkpoint): one.last for one in begun if one.group in self._left}).pages(spark)
         homes = {name: wirings[group.name] for group in self._made if group.name in wirings for name in group.elements}
         counted = count(pages, homes)
         say(
-            f"{counted.total:,} instances are moved to {self._partitions} partitions of {len(self._made)} groups, which takes some "
-            f"{_expected(counted):.0f} s (assumed)."
+            f"{counted.total:,} instances are moved to {self._partitions} partitions of {len(self._made)} groups, which takes "
+            f"some {_expected(counted):.0f} s (assumed)."
         )
         divisions, workshop = divided(counted), _workshop(binding)
         repack(pages, homes, divisions, workshop / "pages")
@@ -202,8 +205,8 @@ class Move:
         arrived = OldState({self._links.to(self._recording.checkpoint(name)): 0 for name in wirings}).pages(spark)
         if count(arrived, homes) != counted:
             raise RunFailedError(
-                "Not every instance came across unchanged, so the run keeps the groups and partitions that it had, and nothing is "
-                "lost; please report this."
+                "Not every instance came across unchanged, so the run keeps the groups and partitions that it had, and "
+                "nothing is lost; please report this."
             )
         return counted
 
@@ -216,8 +219,7 @@ class Move:
         # A group that has seen no event yet has no watermark: one that continues it must not take its first events for late.
         names = {one.group.name for one in begun}
         unspoken = any(
-            old.name not in names and self._is_timed(old) and _shares(group, reads, old, self._reads(old))
-            for old in self._left
+            old.name not in names and self._is_timed(old) and _shares(group, reads, old, self._reads(old)) for old in self._left
         )
         continue_in(checkpoint, group, reads, concerned, self._partitions, 0 if unspoken else None)
         offsets = offsets_checksum(checkpoint, 0)
@@ -240,9 +242,11 @@ class Move:
             if group.name in begun
         ]
         return changed(
-            self._layout, partitions=self._binding.wanted.partitions, first={**layout.first, **{group.name: first for group in self._made}},
+            self._layout,
+            partitions=self._binding.wanted.partitions,
+            first={**layout.first, **{group.name: first for group in self._made}},
             former=[*layout.former, *former],
-        )  # fmt: skip
+        )
 
     @staticmethod
     def _described(layout: Layout, groups: list[Group]) -> Division:

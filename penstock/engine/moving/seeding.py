@@ -79,12 +79,14 @@ class OldState:
         frame = spark.createDataFrame([], "element string, page int, content binary")
         frames = [
             spark.read.format("statestore")
-            .option("operatorId", operator).option("batchId", batch).option("stateVarName", "pages")
+            .option("operatorId", operator)
+            .option("batchId", batch)
+            .option("stateVarName", "pages")
             .load(str(checkpoint))
             .select("user_map_key.element", "user_map_key.page", "user_map_value.content")
             for checkpoint, batch in self.checkpoints.items()
             for operator in _operators(checkpoint)
-        ]  # fmt: skip
+        ]
         for other in frames:
             frame = frame.union(other)
         return frame
@@ -119,14 +121,14 @@ def repack(pages: DataFrame, homes: Homes, divisions: Divisions, place: Path) ->
 
 def read_pages(spark: SparkSession, place: Path) -> DataFrame:
     """The pages that `repack` has written."""
-    whole = spark.read.option(
-        "__globPaths__", "false"
-    )  # as streams are told by Spark itself: nothing in the path is a pattern
+    whole = spark.read.option("__globPaths__", "false")  # as streams are told by Spark itself: nothing in the path is a pattern
     return whole.schema(from_arrow_schema(PAGES)).parquet(str(place))
 
 
 class Clocks(NamedTuple):
-    """Of an element: the last watermark by which timers have fired, and when its last micro-batch was; seconds since the epoch."""
+    """Of an element: the last watermark by which timers have fired, and when its last micro-batch was; seconds since the
+    epoch.
+    """
 
     fired: float | None = None
     ran: float | None = None
@@ -167,8 +169,13 @@ class SeedProcessor(HopProcessor):
 
 
 def seed(
-    spark: SparkSession, reference: WiringReference, checkpoint: Path, pages: DataFrame, headers: list[HeaderRow], workshop: Path
-) -> None:  # fmt: skip
+    spark: SparkSession,
+    reference: WiringReference,
+    checkpoint: Path,
+    pages: DataFrame,
+    headers: list[HeaderRow],
+    workshop: Path,
+) -> None:
     """Make a checkpoint in which a group's state is as pages say, and no event has been read.
 
     Parameters
@@ -196,14 +203,18 @@ def seed(
                 frame.withColumn("label", F.lit(labels[0]))
                 .groupBy("label")
                 .transformWithStateInPandas(
-                    SeedProcessor(reference, hop, tuple(labels)), from_arrow_schema(WIRE), "append",
-                    time_mode_of(wiring, hop), initial,
+                    SeedProcessor(reference, hop, tuple(labels)),
+                    from_arrow_schema(WIRE),
+                    "append",
+                    time_mode_of(wiring, hop),
+                    initial,
                 )
-            )  # fmt: skip
+            )
         settings = {
-            **FEW_ROWS, "spark.sql.shuffle.partitions": str(wiring.partitions),
+            **FEW_ROWS,
+            "spark.sql.shuffle.partitions": str(wiring.partitions),
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        }  # fmt: skip
+        }
         with having(spark, settings):
             writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
             writer.trigger(availableNow=True).start().awaitTermination()
@@ -213,9 +224,9 @@ def seed(
 
 def headers_of(
     pages: DataFrame, divisions: Divisions, clocks: Mapping[str, Clocks], hops: Mapping[str, int], partitions: int
-) -> list[HeaderRow]:  # fmt: skip
-    """What a state has besides its pages, in the columns of `HEADERS`: of each element in each partition a header, and the times
-    of the partitions' timers, of no element.
+) -> list[HeaderRow]:
+    """What a state has besides its pages, in the columns of `HEADERS`: of each element in each partition a header, and the
+    times of the partitions' timers, of no element.
 
     Parameters
     ----------
@@ -225,9 +236,7 @@ def headers_of(
     rows = rows.select("element", "bucket", "page", "due", "instances", F.length("content").alias("bytes"))
     # In partitions without an instance, too: which windows have closed must be known there.
     headers = {
-        (element, bucket): Header(
-            pages=divisions.get((element, bucket), 1), due={}, **clocks.get(element, Clocks())._asdict()
-        )
+        (element, bucket): Header(pages=divisions.get((element, bucket), 1), due={}, **clocks.get(element, Clocks())._asdict())
         for element in hops
         for bucket in range(partitions)
     }

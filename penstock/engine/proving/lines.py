@@ -34,7 +34,9 @@ class Lines:
         """Whether it has come to that."""
 
     def raise_at(self, line: int, error: type[BaseException]) -> None:
-        """Raise before a line is executed for the first time. Python traces no line after that, so what cleans up is executed."""
+        """Raise before a line is executed for the first time. Python traces no line after that, so what cleans up is
+        executed.
+        """
         self._at, self._error, self.raised = line, error, False
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The prover: one run that nothing disturbs, and others whose driver ends at a step of Spark's protocol or a line of the sink's own code."""
+"""The prover: one run that nothing disturbs, and others whose driver ends at a step of Spark's protocol or a line of the sink's
+own code.
+"""
 
 import time
 from collections import Counter
@@ -29,8 +31,15 @@ class QueryProver:
     """
 
     def __init__(
-        self, spark: SparkSession, query: UserQuery, sample: Path, place: Path, *, seconds: float = SECONDS, advance: Advance | None = None
-    ) -> None:  # fmt: skip
+        self,
+        spark: SparkSession,
+        query: UserQuery,
+        sample: Path,
+        place: Path,
+        *,
+        seconds: float = SECONDS,
+        advance: Advance | None = None,
+    ) -> None:
         self._spark, self._query, self._place, self._advance = spark, query, place, advance
         lines = [line for line in sample.read_bytes().splitlines() if line.strip()]
         if len(lines) < FILES:
@@ -57,7 +66,8 @@ class QueryProver:
         world.remove()
         if not self._expected:
             raise RunFailedError(
-                f"{self._query.reference} leaves nothing in its sink, or read(spark, sink) does not find it: give rows that it keeps."
+                f"{self._query.reference} leaves nothing in its sink, or read(spark, sink) does not find it: give rows that "
+                "it keeps."
             )
         middle = min(1, batches - 1)
         places, name = _places(executed, middle), Path(self._query.file).name
@@ -86,9 +96,7 @@ class QueryProver:
     def _again(self, files: list[bytes]) -> Callable[[], tuple[World, str]]:
         return lambda: self._ran(files)
 
-    def _without_commit(
-        self, files: list[bytes], batch: int, *, files_too: bool = False
-    ) -> Callable[[], tuple[World, str]]:
+    def _without_commit(self, files: list[bytes], batch: int, *, files_too: bool = False) -> Callable[[], tuple[World, str]]:
         def run() -> tuple[World, str]:
             world = self._world(files)
             world.give(batch + 1)
@@ -205,6 +213,4 @@ def _compared(schedule: Schedule, expected: list[str], found: list[str], failed:
     wanted, there = Counter(expected), Counter(found)
     more = there - wanted
     doubled = Counter({row: times for row, times in more.items() if row in wanted})
-    return Trial(
-        schedule, sorted(doubled.elements()), sorted((wanted - there).elements()), sorted((more - doubled).elements())
-    )
+    return Trial(schedule, sorted(doubled.elements()), sorted((wanted - there).elements()), sorted((more - doubled).elements()))

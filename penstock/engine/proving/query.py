@@ -91,9 +91,7 @@ class UserQuery:
             found = own(spark, sink) if own is not None else _read_files(spark, sink)
             rows = found.collect() if isinstance(found, DataFrame) else list(found)
         except Exception as error:
-            raise RunFailedError(
-                f"read(spark, sink) of {self.reference} fails: {type(error).__name__}: {error}"
-            ) from error
+            raise RunFailedError(f"read(spark, sink) of {self.reference} fails: {type(error).__name__}: {error}") from error
         return sorted(
             json.dumps(row.asDict(recursive=True) if hasattr(row, "asDict") else row, default=str, sort_keys=True)
             for row in rows

@@ -11,11 +11,7 @@ from pyspark.sql import SparkSession
 from penstock.engine.session.java import java_home
 from penstock.engine.session.versions import installed
 
-SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.ui.enabled": "false",
-    "spark.sql.streaming.metricsEnabled": "false",
-}
+SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
 
 
 @contextmanager

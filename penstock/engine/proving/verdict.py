@@ -9,18 +9,20 @@ Guarantee = Literal["exactly once", "at least once", "lossy", "stuck", "differs"
 Rows = list[str]
 
 Kind = Literal["repeat", "replay", "restart", "error", "cut"]
-"""What is done: all of it once more; a kill, by which a micro-batch is run twice; a start after a stop; an error of a call; other
-micro-batches."""
+"""What is done: all of it once more; a kill, by which a micro-batch is run twice; a start after a stop; an error of a call;
+other micro-batches."""
 
 SHOWN = 5
 MEANINGS: dict[Guarantee, str] = {
     "exactly once": "each row is there once, whichever of these moments the driver was killed at",
-    "at least once": "rows, or their effects, are there twice after a kill: make the sink idempotent by the number of the micro-batch",
+    "at least once": "rows, or their effects, are there twice after a kill: make the sink idempotent by the number of the "
+    "micro-batch",
     "lossy": "rows are missing after a restart, or after an error that nobody was told of",
     "stuck": "the query cannot go on after a restart",
-    "differs": "rows are others when a micro-batch, or all of it, is run again: results depend on a clock, on chance, on the cut or on what "
+    "differs": "rows are others when a micro-batch, or all of it, is run again: results depend on a clock, on chance, on the "
+    "cut or on what "
     "the process keeps",
-}  # fmt: skip
+}
 WORST_FIRST: tuple[Guarantee, ...] = ("lossy", "stuck", "at least once", "differs")
 
 STEPS = {"offsets": "offsets written", "sink": "the sink's work", "commit": "commit written"}
@@ -32,8 +34,8 @@ class Schedule(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    kind: what is done, and in words. batch: the micro-batch at which; None where none is special. step: after which of `STEPS` the driver ends, counted from 0; None
-        for no end.
+    kind: what is done, and in words. batch: the micro-batch at which; None where none is special. step: after which of `STEPS`
+        the driver ends, counted from 0; None for no end.
     """
 
     kind: Kind
@@ -122,9 +124,15 @@ class Verdict(msgspec.Struct):
         rows = "\n".join(map(self._drawn, self.trials))
         notes = "".join(f"<p>{escape(note)}.</p>" for note in self.notes)
         return PAGE.format(
-            query=escape(self.query), verdict=escape(self.guarantee), meaning=escape(MEANINGS[self.guarantee]), rows=rows,
-            notes=notes, kind=KINDS[self.guarantee], count=self.rows, batches=self.microbatches,
-        )  # fmt: skip
+            query=escape(self.query),
+            verdict=escape(self.guarantee),
+            meaning=escape(MEANINGS[self.guarantee]),
+            rows=rows,
+            notes=notes,
+            kind=KINDS[self.guarantee],
+            count=self.rows,
+            batches=self.microbatches,
+        )
 
     def _drawn(self, trial: Trial) -> str:
         """A schedule, with a line of time where it has the same micro-batches."""
@@ -156,22 +164,33 @@ def _steps(count: int) -> str:
 
 
 KINDS: dict[Guarantee, str] = {
-    "exactly once": "good", "at least once": "double", "lossy": "bad", "stuck": "bad", "differs": "other",
-}  # fmt: skip
+    "exactly once": "good",
+    "at least once": "double",
+    "lossy": "bad",
+    "stuck": "bad",
+    "differs": "other",
+}
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{query}: {verdict}</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; background: #fff }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1b1f24; background: #fff }}
 section {{ border-left: .4rem solid #888; padding: .1rem 1rem; margin: 1.5rem 0 }}
-h2 {{ font-size: 1rem; margin: .3rem 0 }} p {{ margin: .3rem 0 }} ul {{ font: 13px/1.5 ui-monospace, monospace; overflow-x: auto }}
-.time {{ display: flex; flex-wrap: wrap; gap: .5rem }} .batch {{ border: 1px solid #999; border-radius: .3rem; padding: .2rem .5rem }}
-.batch span {{ margin-left: .5rem; color: #444 }} .again {{ border-style: dashed }} .end {{ color: #b3261e; font-weight: bold; margin-left: .5rem }}
-.good {{ border-color: #2e7d32 }} .double {{ border-color: #b26a00 }} .bad {{ border-color: #b3261e }} .other {{ border-color: #6a3fa0 }}
-@media (prefers-color-scheme: dark) {{ body {{ color: #e6e6e6; background: #16181c }} .batch span {{ color: #bbb }} .end {{ color: #ff8a80 }} }}
+h2 {{ font-size: 1rem; margin: .3rem 0 }} p {{ margin: .3rem 0 }}
+ul {{ font: 13px/1.5 ui-monospace, monospace; overflow-x: auto }}
+.time {{ display: flex; flex-wrap: wrap; gap: .5rem }}
+.batch {{ border: 1px solid #999; border-radius: .3rem; padding: .2rem .5rem }}
+.batch span {{ margin-left: .5rem; color: #444 }} .again {{ border-style: dashed }}
+.end {{ color: #b3261e; font-weight: bold; margin-left: .5rem }}
+.good {{ border-color: #2e7d32 }} .double {{ border-color: #b26a00 }} .bad {{ border-color: #b3261e }}
+.other {{ border-color: #6a3fa0 }}
+@media (prefers-color-scheme: dark) {{
+  body {{ color: #e6e6e6; background: #16181c }} .batch span {{ color: #bbb }} .end {{ color: #ff8a80 }} }}
 </style>
 <h1>{query}</h1>
-<section class="{kind}"><h2>{verdict}</h2><p>{meaning}.</p><p>{count} rows in {batches} micro-batches when nothing disturbs it.</p></section>
+<section class="{kind}"><h2>{verdict}</h2><p>{meaning}.</p>
+<p>{count} rows in {batches} micro-batches when nothing disturbs it.</p></section>
 {rows}
 {notes}
 </html>

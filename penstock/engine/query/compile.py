@@ -22,9 +22,7 @@ from penstock.runtime.wiring import Wiring, WiringReference
 SPARK_SEED = 42
 
 
-def compile_group(
-    spark: SparkSession, reference: WiringReference, sources: list[BoundSource], started_us: int
-) -> DataFrame:
+def compile_group(spark: SparkSession, reference: WiringReference, sources: list[BoundSource], started_us: int) -> DataFrame:
     """The streaming DataFrame of a group of elements in the event and batch dialects."""
     wiring = reference.resolve()
     frames = [_source_stage(spark, reference, wiring, bound, started_us) for bound in sources]

@@ -52,8 +52,8 @@ class Range(InputPartition):
 class FollowReader(DataSourceStreamReader):
     """Admits events and reads them in contiguous ranges, so that order is kept.
 
-    Spark 4.0 and 4.1 do not say from where on a micro-batch is to go, so it is remembered: they ask for the offset of one after the
-    other, and when a query starts again for the partitions of what it has planned last.
+    Spark 4.0 and 4.1 do not say from where on a micro-batch is to go, so it is remembered: they ask for the offset of one after
+    the other, and when a query starts again for the partitions of what it has planned last.
     """
 
     def __init__(self, followed: Followed, parts: int, beginning: dict[str, Any]) -> None:

@@ -135,9 +135,7 @@ def _owners(topology: Topology, label: dict[str, str]) -> dict[Stream[Any], str]
     return owner
 
 
-def _leaves(
-    topology: Topology, stream: Stream[Any], group: str, label: dict[str, str], owner: dict[Stream[Any], str]
-) -> bool:
+def _leaves(topology: Topology, stream: Stream[Any], group: str, label: dict[str, str], owner: dict[Stream[Any], str]) -> bool:
     if isinstance(stream, Source):
         made_here = owner[stream] == group
     else:

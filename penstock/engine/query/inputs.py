@@ -42,8 +42,7 @@ class Inputs:
         letters = tuple(sink for sink in wiring.sinks if sink.label == LETTERS)
         self._reading = msgspec.structs.replace(wiring, elements=(), hops=names, sources=names, sinks=letters)
         self._numbers = {
-            source.name: number
-            for number, source in enumerate(self._reading.resolve().topology.sources if names else ())
+            source.name: number for number, source in enumerate(self._reading.resolve().topology.sources if names else ())
         }
 
     def frame(self, spark: SparkSession, name: str, started_us: int) -> DataFrame:
@@ -53,9 +52,7 @@ class Inputs:
         wiring = self._reading.resolve()
         schema = wiring.codec(wiring.topology.sources[number].event_type).schema
         marked = rows.alias(f"{MARK}{name}")
-        return marked.mapInArrow(
-            typed(self._reading, number, bound), from_arrow_schema(schema, prefer_timestamp_ntz=True)
-        )
+        return marked.mapInArrow(typed(self._reading, number, bound), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
     def count(self, query: StreamingQuery, batch: DataFrame) -> list[Tally]:
         """The tallies of what a micro-batch reads, which is under way.
@@ -71,8 +68,7 @@ class Inputs:
         session.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         frames = [
             frame.mapInArrow(
-                decoder(self._reading, self._numbers[name], self._bound[name], LettersOutput),
-                from_arrow_schema(WIRE),
+                decoder(self._reading, self._numbers[name], self._bound[name], LettersOutput), from_arrow_schema(WIRE)
             )
             for name, frame in _rows_read(query, session).items()
         ]

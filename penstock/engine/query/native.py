@@ -32,16 +32,24 @@ from penstock.storage import durable
 from penstock.storage.place import address, is_local, path_of
 from penstock.storage.tables import rows_of
 
-DIRECT = {
-    "mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-}
+DIRECT = {"mapreduce.fileoutputcommitter.algorithm.version": "2", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 """The directory written to is staged as a whole, so tasks need not stage their files once more within it."""
 
 STATEFUL = frozenset(
-    ("Aggregate", "Join", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "FlatMapGroupsWithState",
-     "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPySpark", "TransformWithStateInPandas")
-)  # fmt: skip
+    (
+        "Aggregate",
+        "Join",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "GlobalLimit",
+        "FlatMapGroupsWithState",
+        "FlatMapGroupsInPandasWithState",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+        "TransformWithStateInPandas",
+    )
+)
 """What a plan calls the operators that keep state from micro-batch to micro-batch, where their input is a stream."""
 
 WHOLE = {
@@ -91,8 +99,8 @@ def _refuse_state_besides(topology: Topology, result: DataFrame) -> None:
         names = [element.name for element in topology.in_order]
         others = names[1:] if len(names) > 1 else names
         raise TopologyError(
-            f"{', '.join(names)} are one query of Spark's, which has a join and another operator with state; late events would not be "
-            f"judged as the join says. Give the others a query of their own, as --group {others[-1]}=after."
+            f"{', '.join(names)} are one query of Spark's, which has a join and another operator with state; late events "
+            f"would not be judged as the join says. Give the others a query of their own, as --group {others[-1]}=after."
         )
 
 
@@ -280,9 +288,7 @@ def _differs(annotation: Any) -> bool:
     kind = plain(annotation)
     if isinstance(kind, type) and issubclass(kind, Event):
         names = encoded_names(kind)
-        return bool(tag_of(kind)) or any(
-            name != names[name] or _differs(each) for name, each in field_types(kind).items()
-        )
+        return bool(tag_of(kind)) or any(name != names[name] or _differs(each) for name, each in field_types(kind).items())
     if get_origin(kind) in (list, dict):
         return _differs(get_args(kind)[-1])
     return scalar_of(annotation).spark is not None

@@ -19,7 +19,9 @@ SKETCH_ERROR = 0.016
 WINDOW = "the window"
 LEFT_MARK, RIGHT_MARK = "the left mark", "the right mark"
 JUDGED_AT_ONCE = {"spark.sql.streaming.statefulOperator.allowMultiple": "false"}
-"""Has Spark judge lateness by the watermark of the micro-batch, and not by that of the one before; for one operator with state."""
+"""Has Spark judge lateness by the watermark of the micro-batch, and not by that of the one before; for one operator with
+state.
+"""
 
 
 class Columns:
@@ -49,9 +51,7 @@ def windowed(element: str, query: WindowQuery, frame: DataFrame) -> DataFrame:
     """A row for each window of a key."""
     columns = {name: _column(name) for name in frame.columns}
     marked = _with_watermark(frame, query.time.field, query.time)
-    made = [
-        _reduced(element, reducer, columns, query.time.field).alias(name) for name, reducer in query.reducers.items()
-    ]
+    made = [_reduced(element, reducer, columns, query.time.field).alias(name) for name, reducer in query.reducers.items()]
     window = _window(query.planned, columns[query.time.field])
     grouped = marked.groupBy(window.alias(WINDOW), *(columns[name] for name in query.key)).agg(*made)
     return grouped.select(
@@ -100,7 +100,8 @@ def _interval(micros: int) -> Column:
 
 
 def _judged_by(time: Column) -> Column:
-    """By what Spark is to judge whether an event is late: to Spark one is whose time is the watermark, to us none that is not before.
+    """By what Spark is to judge whether an event is late: to Spark one is whose time is the watermark, to us none that is not
+    before.
 
     The watermark is of whole milliseconds, so that it does not move by this.
     """
@@ -141,16 +142,14 @@ def _asked(element: str, ask: Callable[[], Any]) -> Any:
         return ask()
     except Exception as error:
         raise EmissionError(
-            f"{element} has a function that works on events and not on columns ({error}): write `&` for `and`, `|` for `or`, and "
-            "functions of pyspark.sql; or leave out dialect='query'."
+            f"{element} has a function that works on events and not on columns ({error}): write `&` for `and`, `|` for `or`, "
+            "and functions of pyspark.sql; or leave out dialect='query'."
         ) from error
 
 
 def _in_order(entries: Column, before: Callable[[Column, Column], Column]) -> Column:
     """An array, sorted."""
-    return F.array_sort(
-        entries, lambda one, other: F.when(before(one, other), -1).when(before(other, one), 1).otherwise(0)
-    )
+    return F.array_sort(entries, lambda one, other: F.when(before(one, other), -1).when(before(other, one), 1).otherwise(0))
 
 
 def _collected(value: Column, time: Column, wanted: Column) -> Column:
@@ -178,4 +177,6 @@ _SPARK: dict[type, Callable[[Any, Column, Column, Column], Column]] = {
     reducers.approx_distinct: lambda _, value, time, wanted: F.approx_count_distinct(value, SKETCH_ERROR),
     reducers.collect: lambda _, value, time, wanted: _collected(value, time, wanted),
 }
-"""Each reducer in Spark's functions: of itself, the values and times of the rows it takes (null for others), and which these are."""
+"""Each reducer in Spark's functions: of itself, the values and times of the rows it takes (null for others), and which these
+are.
+"""

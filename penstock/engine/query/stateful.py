@@ -68,12 +68,7 @@ class HopProcessor(StatefulProcessor):
         self._store = PagesInState(handle)
         self._timer = handle.getValueState("timer", "due bigint")
 
-    def handleInputRows(
-        self,
-        key: Any,
-        rows: Iterator[Any],
-        timerValues: TimerValues,
-    ) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[pd.DataFrame]:
         """Called by Spark with all rows of a partition."""
         wiring = self._reference.resolve()
         arrivals = Arrivals(wiring, _local_directory())
@@ -89,12 +84,7 @@ class HopProcessor(StatefulProcessor):
                 yield frame.loc[passing].drop(columns=["label"])
         yield from self._run(self._stage(wiring, key), arrivals, timerValues, now)
 
-    def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: TimerValues,
-        expiredTimerInfo: Any,
-    ) -> Iterator[pd.DataFrame]:
+    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         """Called by Spark for a partition whose timer has expired."""
         wiring = self._reference.resolve()
         stage = self._stage(wiring, key, "-timer")

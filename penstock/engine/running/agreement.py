@@ -45,15 +45,15 @@ def agree(ledger: Ledger, checkpoint: Path, sinks: Sequence[BoundSink], *, sourc
         )
     if done > (planned[-1] if planned else -1):
         raise IncompatibleStateError(
-            f"Spark's checkpoint of {checkpoint.name} is behind: it has planned batch {_shown(planned[-1] if planned else -1)}, "
-            f"and the ledger has committed batch {done}; {MEND}."
+            f"Spark's checkpoint of {checkpoint.name} is behind: it has planned batch "
+            f"{_shown(planned[-1] if planned else -1)}, and the ledger has committed batch {done}; {MEND}."
         )
     if done >= 0:
         part = missing_part(checkpoint, done, sources=sources, stateful=stateful)
         if part is not None:
             raise IncompatibleStateError(
-                f"Spark's checkpoint of {checkpoint.name} lacks {part} ({checkpoint}), without which Spark would stop, or read again what it "
-                f"has read; {MEND}."
+                f"Spark's checkpoint of {checkpoint.name} lacks {part} ({checkpoint}), without which Spark would stop, or "
+                f"read again what it has read; {MEND}."
             )
     if ledger.last_offsets and offsets_checksum(checkpoint, done) not in ("", ledger.last_offsets):
         raise IncompatibleStateError(
@@ -79,14 +79,12 @@ def keeps(group: str, owed: Mapping[str, int], since: Mapping[str, int], sinks: 
         reached = sink.reached(group) if last > since.get(sink.files.name, -1) else None
         if reached is not None and reached < last:
             elsewhere = (
-                f"deliver from now on to another place with --sink {sink.files.name}=..., "
-                if sink.files.role == "sink"
-                else ""
+                f"deliver from now on to another place with --sink {sink.files.name}=..., " if sink.files.role == "sink" else ""
             )
             raise IncompatibleStateError(
-                f"Sink {sink.files.name} is behind: the run has delivered up to batch {last} of {group} to {sink.uri}, and it holds "
-                f"{'none' if reached < 0 else f'those up to {reached}'}: it was removed, replaced or rolled back. Put it back as it was, "
-                f"{elsewhere}or start afresh with --fresh."
+                f"Sink {sink.files.name} is behind: the run has delivered up to batch {last} of {group} to {sink.uri}, and it "
+                f"holds {'none' if reached < 0 else f'those up to {reached}'}: it was removed, replaced or rolled back. Put "
+                f"it back as it was, {elsewhere}or start afresh with --fresh."
             )
 
 

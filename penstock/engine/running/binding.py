@@ -94,14 +94,23 @@ class BoundGroup:
         last = self.ledger.last
         batch = None if last is None or last < back else last - back
         return [
-            (bound, Position(self.checkpoint, place, batch))
-            for bound, place in zip(self.sources, self.places, strict=True)
+            (bound, Position(self.checkpoint, place, batch)) for bound, place in zip(self.sources, self.places, strict=True)
         ]
 
 
 AS_THEY_ARE = (
-    "master", "name", "partitions", "duration", "until_idle", "fresh", "take_over", "checkpoint_every", "retain", "quiet", "log_level",
-)  # fmt: skip
+    "master",
+    "name",
+    "partitions",
+    "duration",
+    "until_idle",
+    "fresh",
+    "take_over",
+    "checkpoint_every",
+    "retain",
+    "quiet",
+    "log_level",
+)
 """Options that a start keeps as they were given."""
 
 
@@ -159,13 +168,17 @@ class Binding:
             self.sinks[sink.name].refusals = Refusals(place, number, sink.name, sink.stream.name)
 
     def _refuse_misread(self, wanted: list[Group]) -> None:
-        """Refuse to join groups by files in a place whose name Spark takes for a pattern: it would read other files, or none."""
+        """Refuse to join groups by files in a place whose name Spark takes for a pattern: it would read other files, or
+        none.
+        """
         found = misread(self.recording.directory)
         hops = any(group.hops for group in (*self.groups, *wanted))
         if found is not None and hops and self.options.hops is None:
             raise ConfigurationError(
-                f"{self.recording.directory} has {found!r} in its name, which Spark takes for a pattern where it reads what groups hand on "
-                "by files: choose another --runs or --name, put all elements in one group, or join groups by topics (--hops kafka:BROKERS)."
+                f"{self.recording.directory} has {found!r} in its name, which Spark takes for a pattern where it reads what "
+                "groups hand on "
+                "by files: choose another --runs or --name, put all elements in one group, or join groups by topics (--hops "
+                "kafka:BROKERS)."
             )
 
     def groups_of(self, layout: Layout) -> list[Group]:
@@ -231,8 +244,8 @@ class Binding:
                 trouble = misfit(kept.get(name, shape), shape, f"an event of stream {name}")
                 if trouble is not None and not bound.drained(position):
                     raise IncompatibleStateError(
-                        f"{trouble}, and {group.group.name} has yet to read some that another group has handed on: put the type back until "
-                        "the run is idle, or start afresh with --fresh."
+                        f"{trouble}, and {group.group.name} has yet to read some that another group has handed on: put the "
+                        "type back until the run is idle, or start afresh with --fresh."
                     )
                 kept[name] = shape
         if kept != before:
@@ -246,9 +259,7 @@ class Binding:
         IncompatibleStateError: one has been removed or rolled back.
         """
         first, directory = self.layout.first, str(self.recording.directory)
-        owed = {
-            group.group.name: {sink.files.label: group.ledger.owed(sink) for sink in group.sinks} for group in groups
-        }
+        owed = {group.group.name: {sink.files.label: group.ledger.owed(sink) for sink in group.sinks} for group in groups}
         committed = {group.group.name: max(group.ledger.reached.values(), default=-1) for group in groups}
         for former in self.layout.former:
             reached = owed.setdefault(former.name, {})
@@ -289,11 +300,7 @@ class Binding:
         """What Spark needs besides its own."""
         given = self.options
         needed = [
-            *(
-                jar
-                for source in self.topology.sources
-                for jar in jars("sources", given.sources.get(source.name) or source.uri)
-            ),
+            *(jar for source in self.topology.sources for jar in jars("sources", given.sources.get(source.name) or source.uri)),
             *(jar for sink in self.topology.sinks for jar in jars("sinks", given.sinks.get(sink.name) or sink.uri)),
         ]
         return [*needed, *jars_for(self.stores), *([JARS] if given.hops else [])]
@@ -311,11 +318,7 @@ class Binding:
         own = [self.sinks[sink.name] for sink in topology.sinks if not sink.hop]
         sinks = (*own, *(self._hop_sink(stream, group.name) for stream in group.hops), self.letters)
         ledger = Ledger(
-            self.recording.ledger(group.name),
-            group.name,
-            sinks,
-            self.layout.first.get(group.name, 0),
-            self.options.retain,
+            self.recording.ledger(group.name), group.name, sinks, self.layout.first.get(group.name, 0), self.options.retain
         )
         wiring = self.wiring(group, self.recording.manifest.partitions or 1, tuple(sink.files for sink in sinks))
         known = self.recording.manifest.orders.get(group.name, [])
@@ -331,9 +334,16 @@ class Binding:
         """How workers get at a group."""
         forms = [(name, forms_of(self._state[name])) for name in group.elements if name in self._state]
         return WiringReference(
-            self.application, group.elements, group.hops, group.sources, partitions, sinks, self.app.on_error,
-            self.options.log_level, tuple((name, earlier) for name, earlier in forms if earlier),
-        )  # fmt: skip
+            self.application,
+            group.elements,
+            group.hops,
+            group.sources,
+            partitions,
+            sinks,
+            self.app.on_error,
+            self.options.log_level,
+            tuple((name, earlier) for name, earlier in forms if earlier),
+        )
 
     def open_sources(self, group: Group) -> list[BoundSource]:
         """What a group reads: sources, and what other groups leave for it."""
@@ -345,11 +355,15 @@ class Binding:
 
     def _manifest(self) -> Manifest:
         return Manifest(
-            application=self.app.name, mode=self._mode, topology=self.topology.describe(), state=self._state,
+            application=self.app.name,
+            mode=self._mode,
+            topology=self.topology.describe(),
+            state=self._state,
             sources={name: bound.uri.partition("?")[0] for name, bound in self.sources.items()},
             identities={name: bound.identity() for name, bound in self.sources.items()},
-            parameters={name: storable(str(value)) for name, value in self.app.values.items() if not is_secret(name)}, **self._laid_out(),
-        )  # fmt: skip
+            parameters={name: storable(str(value)) for name, value in self.app.values.items() if not is_secret(name)},
+            **self._laid_out(),
+        )
 
     def _laid_out(self) -> dict[str, Any]:
         """The manifest's fields that say how the run is divided."""
@@ -358,9 +372,7 @@ class Binding:
             "groups": {name: group.name for group in self.groups for name in group.elements},
             "hops": {group.name: part.hops for group, part in parts.items()},
             "reads": {
-                group.name: Reads(
-                    list(group.sources), [one.name for one in part.sources if one.name not in group.sources]
-                )
+                group.name: Reads(list(group.sources), [one.name for one in part.sources if one.name not in group.sources])
                 for group, part in parts.items()
             },
             "partitions": self.layout.partitions,
@@ -407,16 +419,33 @@ def _check_names(flag: str, given: Any, known: list[str]) -> None:
 
 
 def start_of(
-    options: RunOptions, where: AppReference, trigger: float, time: float, environment: Environment, *, resumed: bool, changed: bool
-) -> Start:  # fmt: skip
+    options: RunOptions,
+    where: AppReference,
+    trigger: float,
+    time: float,
+    environment: Environment,
+    *,
+    resumed: bool,
+    changed: bool,
+) -> Start:
     """What is kept of a start: its options, without secrets."""
     file = str(Path(where.directory, *where.module.split(".")).with_suffix(".py")) if where.directory else None
     parameters = {name: "***" if is_secret(name) else storable(str(value)) for name, value in where.parameters}
     return Start(
-        time=time, environment=environment, application=Loaded(file, where.name, parameters), resumed=resumed, changed=changed,
-        trigger=trigger, sources={name: masked(uri) for name, uri in options.sources.items()},
-        sinks={name: masked(uri) for name, uri in options.sinks.items()}, groups=dict(options.groups), conf=shown({name: str(value) for name, value in options.conf.items()}),
-        hops=options.hops and masked(options.hops), archives=list(options.archives), runs=str(options.runs),
-        report=None if options.report is None else str(options.report), spark=None if options.spark is None else "given",
+        time=time,
+        environment=environment,
+        application=Loaded(file, where.name, parameters),
+        resumed=resumed,
+        changed=changed,
+        trigger=trigger,
+        sources={name: masked(uri) for name, uri in options.sources.items()},
+        sinks={name: masked(uri) for name, uri in options.sinks.items()},
+        groups=dict(options.groups),
+        conf=shown({name: str(value) for name, value in options.conf.items()}),
+        hops=options.hops and masked(options.hops),
+        archives=list(options.archives),
+        runs=str(options.runs),
+        report=None if options.report is None else str(options.report),
+        spark=None if options.spark is None else "given",
         **{name: getattr(options, name) for name in AS_THEY_ARE},
-    )  # fmt: skip
+    )

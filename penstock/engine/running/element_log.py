@@ -1,4 +1,6 @@
-"""The log of elements: what they printed and logged in the micro-batches of a run that are committed, in files of bounded size."""
+"""The log of elements: what they printed and logged in the micro-batches of a run that are committed, in files of bounded
+size.
+"""
 
 import os
 from collections.abc import Sequence
@@ -24,12 +26,7 @@ class ElementLog:
 
     def __init__(self, directory: Path) -> None:
         self._file = _Quiet(
-            directory / ELEMENT_LOG,
-            maxBytes=LARGEST,
-            backupCount=KEPT,
-            encoding="utf-8",
-            errors="backslashreplace",
-            delay=True,
+            directory / ELEMENT_LOG, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8", errors="backslashreplace", delay=True
         )
         self._file.setFormatter(Formatter("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S"))
 
@@ -62,9 +59,12 @@ class _Quiet(RotatingFileHandler):
     def _open(self) -> Any:
         """For this user alone, as all of a run is: lines may hold what events hold."""
         return open(  # a path has no opener
-            self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors,
+            self.baseFilename,
+            self.mode,
+            encoding=self.encoding,
+            errors=self.errors,
             opener=lambda path, flags: os.open(path, flags, durable.PRIVATE),
-        )  # fmt: skip
+        )
 
     def handleError(self, record: LogRecord) -> None:  # as logging calls it
         """Of a disk that is full the run itself has to say more."""

@@ -44,7 +44,9 @@ class Ending:
 
 
 def waits(group: BoundGroup) -> bool:
-    """Whether a group has state that waits for the watermark: by its checkpoint, for a start that finds all read runs no micro-batch."""
+    """Whether a group has state that waits for the watermark: by its checkpoint, for a start that finds all read runs no
+    micro-batch.
+    """
     if not batches(group.checkpoint, "offsets"):
         return False
     if not group.group.native:
@@ -57,9 +59,7 @@ def _has_watermark(checkpoint: Path) -> bool:
     if _last_planned(checkpoint)[1]["batchWatermarkMs"]:
         return True
     completed = batches(checkpoint, "commits")[-1:]
-    return any(
-        json.loads(_lines(checkpoint / "commits" / str(number))[1])["nextBatchWatermarkMs"] for number in completed
-    )
+    return any(json.loads(_lines(checkpoint / "commits" / str(number))[1])["nextBatchWatermarkMs"] for number in completed)
 
 
 def plan_last(checkpoint: Path) -> None:
@@ -84,7 +84,8 @@ def first_end(checkpoint: Path) -> int | None:
 
 
 def unplan(checkpoint: Path, number: int) -> None:
-    """Take back a last micro-batch that was planned and not committed: there may be more input by now, which it would make late.
+    """Take back a last micro-batch that was planned and not committed: there may be more input by now, which it would make
+    late.
 
     With what its attempt has left of state, for Spark would go on from a snapshot of that.
     """

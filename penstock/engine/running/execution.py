@@ -26,15 +26,7 @@ from penstock.engine.session.checkpoint import DISK
 from penstock.engine.session.java import java_home
 from penstock.engine.session.listener import listen
 from penstock.engine.session.maven import jars_of, refuse_lacking
-from penstock.engine.session.spark import (
-    beside,
-    death_of_spark,
-    refuse_session,
-    settle,
-    ship,
-    start_session,
-    write_on_disk,
-)
+from penstock.engine.session.spark import beside, death_of_spark, refuse_session, settle, ship, start_session, write_on_disk
 from penstock.engine.session.stores import settings_for
 from penstock.engine.session.versions import installed, refuse_other_home
 from penstock.errors import ConfigurationError, PenstockError, RunFailedError
@@ -61,10 +53,7 @@ class RunResult:
     def _repr_html_(self) -> str:
         """In a notebook: what the report counts."""
         counts, latency = self.report["counts"], self.report.get("latency_ms", {})
-        rows = [
-            (name.replace("_", "-"), f"{counts[name]:,}")
-            for name in ("accepted", "processed", "dead_lettered", "queued")
-        ]
+        rows = [(name.replace("_", "-"), f"{counts[name]:,}") for name in ("accepted", "processed", "dead_lettered", "queued")]
         rows += [(f"latency {name}", f"{value / 1e3:.2f} s") for name, value in latency.items() if value is not None]
         return table(f"{self.report['application']} in {self.directory.name}", rows, "Measured.")
 
@@ -90,7 +79,7 @@ class Way(Protocol):
 
 def run(
     app: App, options: RunOptions | None = None, *, application: AppReference | None = None, steering: Steering | None = None
-) -> RunResult:  # fmt: skip
+) -> RunResult:
     """Run an application on Spark until it is idle, its time is up, or it is interrupted.
 
     Parameters
@@ -125,8 +114,8 @@ def rescale(app: App, options: RunOptions, *, application: AppReference | None =
     try:
         if binding.wanted == binding.layout:
             raise ConfigurationError(
-                f"{binding.recording.directory.name} has {binding.layout.partitions or 'no'} partitions, and the groups that are asked "
-                "for: there is nothing to move."
+                f"{binding.recording.directory.name} has {binding.layout.partitions or 'no'} partitions, and the groups that "
+                "are asked for: there is nothing to move."
             )
         way = _Mover(MicroBatches(binding, live))
     except BaseException:
@@ -178,21 +167,19 @@ def execute(binding: Binding, way: Way, live: Live, steering: Steering | None = 
         death = death_of_spark() if lost and options.spark is None else None
         if death is not None:
             raise RunFailedError(
-                f"The run stopped: Spark's Java process has died ({death}), so there is no report. What was not committed is still queued, "
-                f"and running again resumes ({recording.log.name} has the details)."
+                f"The run stopped: Spark's Java process has died ({death}), so there is no report. What was not committed is "
+                f"still queued, and running again resumes ({recording.log.name} has the details)."
             ) from error
         if is_local(recording.directory) or isinstance(error, PenstockError) or not is_of_store(error):
             raise
         raise RunFailedError(
-            f"The run stopped: {str(refusal(recording.directory, error)).removesuffix('.')}. Nothing is lost: what was not committed is "
-            f"still queued, and running again resumes ({recording.log.name} has the details)."
+            f"The run stopped: {str(refusal(recording.directory, error)).removesuffix('.')}. Nothing is lost: what was not "
+            f"committed is still queued, and running again resumes ({recording.log.name} has the details)."
         ) from error
     finally:
         live.close()
         recording.release()
-    return RunResult(
-        msgspec.to_builtins(report), recording.directory, watch.interrupted, binding.sinks, binding.letters
-    )
+    return RunResult(msgspec.to_builtins(report), recording.directory, watch.interrupted, binding.sinks, binding.letters)
 
 
 def _refuse_unfit(binding: Binding) -> None:
@@ -210,9 +197,7 @@ def _refuse_unfit(binding: Binding) -> None:
     refuse_session(options.spark)
     refuse_lacking(options.spark, binding.jars())
     if options.conf or options.archives:
-        raise ConfigurationError(
-            "conf and archives belong to a session that the run starts; give them to spark= instead."
-        )
+        raise ConfigurationError("conf and archives belong to a session that the run starts; give them to spark= instead.")
 
 
 @contextmanager

@@ -59,7 +59,8 @@ class Ledger:
         return (decode(line) for line in self._journal.lines())
 
     def commit(self, record: BatchRecord) -> bool:
-        """Commit a batch, which is then to be delivered; returns False, and discards its files, if it has been committed before.
+        """Commit a batch, which is then to be delivered; returns False, and discards its files, if it has been committed
+        before.
 
         Raises
         ------
@@ -105,7 +106,9 @@ class Ledger:
         self._journal.close()
 
     def deliver_last(self) -> None:
-        """Deliver what the last committed batch has left staged; called once it is known that the sinks hold what came before."""
+        """Deliver what the last committed batch has left staged; called once it is known that the sinks hold what came
+        before.
+        """
         if self._latest is not None:
             self._publish(self._latest, again=True)
 
@@ -155,8 +158,8 @@ def _where_it_is(file: StagedFile, sink: SinkFiles) -> StagedFile:
     elsewhere = not here.exists() and path_of(file.staged).exists()
     if elsewhere or (here.exists() and here.suffix != f".{sink.kind}"):
         raise SinkError(
-            f"Sink {sink.name} was of another kind, or in another place, when the last micro-batch was committed, which is still "
-            "to be delivered: start once with the old one, then with this."
+            f"Sink {sink.name} was of another kind, or in another place, when the last micro-batch was committed, which is "
+            "still to be delivered: start once with the old one, then with this."
         )
     return moved
 

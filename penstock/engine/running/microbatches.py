@@ -219,9 +219,7 @@ class MicroBatches:
                 query.stop()
             _close(groups)
 
-    def _look(
-        self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], started_us: int
-    ) -> None:
+    def _look(self, spark: SparkSession, groups: list[BoundGroup], queries: list[StreamingQuery], started_us: int) -> None:
         """Show where the run is, and do what the steering wants."""
         self._show(queries)
         if self._may_be_slow():
@@ -256,9 +254,7 @@ class MicroBatches:
         self._repeated[number] = self._repeated.get(number, 0) + 1
         if self._repeated[number] > REPEATS:
             return False
-        self._live.say(
-            "A part of Spark was lost, or did not come up, in the middle of a micro-batch, which is repeated."
-        )
+        self._live.say("A part of Spark was lost, or did not come up, in the middle of a micro-batch, which is repeated.")
         queries[place].stop()
         self._agree(group)
         queries[place] = self._start(spark, groups, place, started_us)
@@ -269,8 +265,8 @@ class MicroBatches:
     ) -> None:
         """Run the last micro-batch of a group, in which all that waits for the watermark comes.
 
-        Timers on processing time may keep the query going: then it is to begin no other micro-batch, and this is called again once
-        that which it runs is over.
+        Timers on processing time may keep the query going: then it is to begin no other micro-batch, and this is called again
+        once that which it runs is over.
         """
         checkpoint = groups[place].checkpoint
         retime(queries[place], ENDLESS_S)
@@ -299,9 +295,7 @@ class MicroBatches:
     def _waits_for_the_clock(self) -> bool:
         """Whether there may be timers on processing time, which the same command is to let fire later."""
         elements = self._binding.topology.elements
-        return any(
-            element.has_timers and element.timers == "processing" and element.window is None for element in elements
-        )
+        return any(element.has_timers and element.timers == "processing" and element.window is None for element in elements)
 
     def _start(self, spark: SparkSession, groups: list[BoundGroup], place: int, started_us: int) -> StreamingQuery:
         group = groups[place]
@@ -322,9 +316,7 @@ class MicroBatches:
             # An aggregation without a watermark cannot append; its rows are what a batch has changed.
             return writer.outputMode("update").start()
 
-    def _committer(
-        self, spark: SparkSession, group: BoundGroup, tallies: TalliesOf
-    ) -> Callable[[DataFrame, int], None]:
+    def _committer(self, spark: SparkSession, group: BoundGroup, tallies: TalliesOf) -> Callable[[DataFrame, int], None]:
         external, handed_on = group.external, group.handed_on
 
         def commit(batch: DataFrame, number: int) -> None:
@@ -365,10 +357,7 @@ class MicroBatches:
             return False
         done = all(
             is_between(group.checkpoint)
-            or (
-                group.ledger.last != self._began_after.get(group.group.name)
-                and has_done_what_is_planned(group.checkpoint)
-            )
+            or (group.ledger.last != self._began_after.get(group.group.name) and has_done_what_is_planned(group.checkpoint))
             for group in groups
         )
         return done and all(bound.drained(position) for group in groups for bound, position in group.positions())
@@ -386,9 +375,7 @@ class MicroBatches:
         elif any(query.status["isTriggerActive"] and query.status["isDataAvailable"] for query in queries):
             self._live.phase("Spark is up; the first micro-batch is running, which takes longer than those to come")
         else:
-            read = ", ".join(
-                f"{name} in {bound.uri.partition('?')[0]}" for name, bound in self._binding.sources.items()
-            )
+            read = ", ".join(f"{name} in {bound.uri.partition('?')[0]}" for name, bound in self._binding.sources.items())
             self._live.phase(f"Spark is up; waiting for events of {read}")
 
     def _snapshot(self) -> Snapshot:
@@ -413,10 +400,15 @@ class MicroBatches:
                 if committed is not None:
                     handed_on[bound.source.name] = handed_on.get(bound.source.name, 0) + committed
         return report_of(
-            self._binding.topology, self._totals, reckonings, self._binding.recording.progress(),
-            engine=f"spark {pyspark.__version__}", master=self._binding.options.master, refused=refused_in(self._binding.letters),
+            self._binding.topology,
+            self._totals,
+            reckonings,
+            self._binding.recording.progress(),
+            engine=f"spark {pyspark.__version__}",
+            master=self._binding.options.master,
+            refused=refused_in(self._binding.letters),
             handed_on=handed_on,
-        )  # fmt: skip
+        )
 
     def _reckoned(self, bound: BoundSource, position: Position) -> Reckoning:
         """What a source says was read; where it has places without events, by counting those that are still there."""
@@ -440,7 +432,9 @@ def _is_settled(group: BoundGroup) -> bool:
 
 
 def _has_read_all(group: BoundGroup) -> bool:
-    """Whether a group has read all that other groups have left for it; timers on processing time may have begun another micro-batch."""
+    """Whether a group has read all that other groups have left for it; timers on processing time may have begun another
+    micro-batch.
+    """
     return has_done_what_is_planned(group.checkpoint) and all(
         bound.drained(position) for bound, position in group.positions() if bound.source.name in group.handed_on
     )

@@ -42,7 +42,8 @@ class RunOptions:
     conf: settings handed to Spark as they are.
     retain: how many micro-batches of each group the recording keeps one by one; of those before it keeps the sums.
     quiet: show no live line.
-    log_level: the least that is kept of what elements log, in ``elements.log`` of the run's directory; what they print is kept, too.
+    log_level: the least that is kept of what elements log, in ``elements.log`` of the run's directory; what they print is kept,
+        too.
     spark: a session to run in, as notebooks have one; it is left running. Otherwise one is started on ``master``.
     """
 

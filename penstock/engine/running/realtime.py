@@ -61,8 +61,8 @@ def run_real_time(app: App, options: RunOptions, *, application: AppReference | 
     try:
         if binding.wanted != binding.layout:
             raise ConfigurationError(
-                f"{binding.recording.directory.name} was begun with other partitions or groups, and a run in real-time mode is not moved: "
-                "leave out --partitions and --group, or start afresh with --fresh."
+                f"{binding.recording.directory.name} was begun with other partitions or groups, and a run in real-time mode "
+                "is not moved: leave out --partitions and --group, or start afresh with --fresh."
             )
         way = RealTime(binding)
     except ConfigurationError:
@@ -86,7 +86,8 @@ class RealTimeResult(RunResult):
         ConfigurationError: names the topic.
         """
         raise ConfigurationError(
-            f"Sink {sink} is {self._sinks[sink].uri}, and messages that are sent in real time do not say by which run: read the topic."
+            f"Sink {sink} is {self._sinks[sink].uri}, and messages that are sent in real time do not say by which run: read "
+            "the topic."
         )
 
     @property
@@ -118,8 +119,8 @@ class RealTime:
             other = by_topic.setdefault(bound.place.topic, bound.source.name)
             if other != bound.source.name:
                 raise ConfigurationError(
-                    f"Sources {other} and {bound.source.name} both read a topic called {bound.place.topic}, and real-time mode counts by "
-                    "topics: read it by one source, or leave --real-time out."
+                    f"Sources {other} and {bound.source.name} both read a topic called {bound.place.topic}, and real-time "
+                    "mode counts by topics: read it by one source, or leave --real-time out."
                 )
         for sink in self._topology.sinks:
             bound_sink = binding.sinks[sink.name]
@@ -140,9 +141,8 @@ class RealTime:
                 for name, frame, place in self._parts(spark):
                     queries[name] = self._start_writing(name, frame, place)
                 watch.until_over(
-                    list(queries.values()), self._is_idle, lambda: True, lambda: None, lambda: None,
-                    lambda failed: False,
-                )  # fmt: skip
+                    list(queries.values()), self._is_idle, lambda: True, lambda: None, lambda: None, lambda failed: False
+                )
             except PySparkException as error:
                 watch.fail(error)
             finally:
@@ -222,8 +222,8 @@ class RealTime:
             if installed().real_time_state or not (error.getCondition() or "").startswith("STREAMING_REAL_TIME_MODE"):
                 raise
             raise ConfigurationError(
-                f"The query {name} keeps state, or shuffles, which real-time mode does from Spark 4.3 on, and this is {installed().version}: pip "
-                "install 'pyspark>=4.3', or leave --real-time out."
+                f"The query {name} keeps state, or shuffles, which real-time mode does from Spark 4.3 on, and this is "
+                f"{installed().version}: pip install 'pyspark>=4.3', or leave --real-time out."
             ) from error
         return query
 
@@ -267,9 +267,7 @@ class RealTime:
             for partition, (low, end) in bound.topic.bounds().items():
                 first = max((each.get(str(partition), 0) for each in firsts), default=end if bound.starts_late else low)
                 done_to = (
-                    [each.get(str(partition), first) for each in behind]
-                    if all(begun) and len(behind) == len(firsts)
-                    else []
+                    [each.get(str(partition), first) for each in behind] if all(begun) and len(behind) == len(firsts) else []
                 )
                 spans[topic, str(partition)] = _Span(first, max(first, min(done_to, default=first)), end)
         return spans
@@ -287,11 +285,14 @@ class RealTime:
         accepted, queued = sum(span.end - span.first for span in spans), sum(span.end - span.done for span in spans)
         dead = len(self.letters())
         return Report(
-            application=self._topology.application, engine=f"spark {pyspark.__version__}, real-time mode", master=self._options.master,
-            delivery="at least once", counts=Outcome(accepted, accepted - queued - dead, dead, queued),
+            application=self._topology.application,
+            engine=f"spark {pyspark.__version__}, real-time mode",
+            master=self._options.master,
+            delivery="at least once",
+            counts=Outcome(accepted, accepted - queued - dead, dead, queued),
             dead_letter_topics=[dead_letters_of(bound.place).topic for bound in self._kafka()],
             units={"counts": "measured: messages in the sources' topics, by offset, as of the last checkpoint"},
-        )  # fmt: skip
+        )
 
 
 def _refuse_old() -> None:
@@ -303,7 +304,8 @@ def _refuse_old() -> None:
     """
     if not installed().real_time:
         raise ConfigurationError(
-            f"Real-time mode needs Spark 4.2 or newer, and this is {installed().version}: pip install 'pyspark>=4.2', or leave --real-time out."
+            f"Real-time mode needs Spark 4.2 or newer, and this is {installed().version}: pip install 'pyspark>=4.2', or "
+            "leave --real-time out."
         )
 
 

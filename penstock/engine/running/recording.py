@@ -189,8 +189,8 @@ class Recording:
         if orders.setdefault(group, sources) != sources:
             raise IncompatibleStateError(
                 f"The query of {group} has read {', '.join(orders[group])} in this order when this run began, and now reads "
-                f"{', '.join(sources)}; Spark knows them by their order: join them as before, or start afresh with --fresh, or under "
-                f"another --name than {self.directory.name}."
+                f"{', '.join(sources)}; Spark knows them by their order: join them as before, or start afresh with --fresh, "
+                f"or under another --name than {self.directory.name}."
             )
         self._keep_manifest()
 
@@ -211,7 +211,9 @@ class Recording:
         return {name: kept[name].since for name in sinks}
 
     def beginning(self, bound: BoundSource, started_us: int) -> Any:
-        """Where the run has begun to read a source: what that says at its first start, whether or not there is anything to read."""
+        """Where the run has begun to read a source: what that says at its first start, whether or not there is anything to
+        read.
+        """
         known, name = self.manifest.beginnings, bound.source.name
         if known.get(name) is None:
             known[name] = bound.beginning(started_us)
@@ -315,7 +317,9 @@ class Recording:
                 time.sleep(0.2)
 
     def _discard(self, runs: list[str]) -> None:
-        """Remove what earlier starts have written, but for the manifest, which says that this is under way; and nothing besides."""
+        """Remove what earlier starts have written, but for the manifest, which says that this is under way; and nothing
+        besides.
+        """
         for name in durable.names(self.directory):
             path = self.directory / name
             set_aside = re.fullmatch(rf"\.({JOURNALS})\.(?:taken|draft|lock)", name)
@@ -350,8 +354,8 @@ class Recording:
         report = report_of_run(self.directory)
         if stored.ended and report is not None and report.ended:
             raise ConfigurationError(
-                f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. Start "
-                "afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
+                f"The input of {self.directory.name} has ended: its windows have closed, and no event can come after that. "
+                "Start afresh with --fresh, or under another --name; where more input is to come, run with --until-idle=pause."
             )
         self._refuse_moved(stored)
         self._refuse_older_spark(stored)
@@ -359,7 +363,8 @@ class Recording:
         mend = f"use the same, or start afresh with --fresh, or under another --name than {self.directory.name}"
         if stored.mode != present.mode:
             raise ConfigurationError(
-                f"{self.directory.name} was begun in {stored.mode}, and would now run in {present.mode} and read all of its input again: {mend}."
+                f"{self.directory.name} was begun in {stored.mode}, and would now run in {present.mode} and read all of its "
+                f"input again: {mend}."
             )
         if list(stored.sources) != list(present.sources):
             raise ConfigurationError(
@@ -419,8 +424,8 @@ class Recording:
         durable.remove(self.directory / probe)
         if not same:
             raise IncompatibleStateError(
-                f"{self.directory} is a copy of the run in {earlier.place}, and both would write to the same sinks as if they were one: go on "
-                "in that one, or start under another --name, with other sinks."
+                f"{self.directory} is a copy of the run in {earlier.place}, and both would write to the same sinks as if they "
+                "were one: go on in that one, or start under another --name, with other sinks."
             )
 
     def _refuse_moved(self, stored: Manifest) -> None:
@@ -428,16 +433,17 @@ class Recording:
         if self._is_at(stored.place) or not stored.state:
             return
         raise IncompatibleStateError(
-            f"{self.directory} was {stored.place} when this run was started last, and Spark's checkpoint names the files of its state by that: move it "
-            "back, or start afresh with --fresh."
+            f"{self.directory} was {stored.place} when this run was started last, and Spark's checkpoint names the files of "
+            "its state by that: move it back, or start afresh with --fresh."
         )
 
     def _refuse_older_spark(self, stored: Manifest) -> None:
         """Refuse a Spark that is older than the run's last one: nobody has tried whether it reads that one's checkpoint."""
         if stored.spark and Spark(stored.spark).minor > installed().minor:
             raise IncompatibleStateError(
-                f"{self.directory.name} was run on Spark {stored.spark}, and this is {installed().version}, which may not read what "
-                f"that has written: pip install pyspark=={stored.spark}, or start afresh with --fresh, or under another --name."
+                f"{self.directory.name} was run on Spark {stored.spark}, and this is {installed().version}, which may not "
+                f"read what that has written: pip install pyspark=={stored.spark}, or start afresh with --fresh, or under "
+                "another --name."
             )
 
 
@@ -449,14 +455,10 @@ def _refuse_no_run(directory: Path) -> None:
         return
     others = "" if len(strange) == 1 else f" and {len(strange) - 1} more"
     lost = any(re.fullmatch(JOURNALS, name) for name in names)
-    mend = (
-        f"it was a run, put its {MANIFEST} back, or move the directory away"
-        if lost
-        else "that is wanted, empty it yourself"
-    )
+    mend = f"it was a run, put its {MANIFEST} back, or move the directory away" if lost else "that is wanted, empty it yourself"
     raise ConfigurationError(
-        f"{directory} holds {strange[0]}{others} and no {MANIFEST}, so it is no run's, and nothing in it is touched: choose another --name "
-        f"or --runs; if {mend}."
+        f"{directory} holds {strange[0]}{others} and no {MANIFEST}, so it is no run's, and nothing in it is touched: choose "
+        f"another --name or --runs; if {mend}."
     )
 
 

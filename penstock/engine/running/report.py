@@ -34,9 +34,9 @@ def report_of(
 
     handed_on: events that other groups have left, by stream, of what was read of it.
 
-    ``lost`` and ``duplicated`` are sums over places at whose two ends events are counted: each source's own reckoning against what was
-    decoded of it, what was sent to each element against what came there, and so on; see `penstock.runtime.places`. Where as many have
-    come and other ones, one at the least is lost and one doubled.
+    ``lost`` and ``duplicated`` are sums over places at whose two ends events are counted: each source's own reckoning against
+    what was decoded of it, what was sent to each element against what came there, and so on; see `penstock.runtime.places`.
+    Where as many have come and other ones, one at the least is lost and one doubled.
     """
     decoded = sum(source.accepted for source in totals.sources.values())
     reckoned = {name: reckoning.committed for name, reckoning in reckonings.items() if reckoning.committed is not None}
@@ -48,31 +48,42 @@ def report_of(
     places |= dict(sorted(totals.places.items()))
     busy_ms, rows = progress.busiest
     return Report(
-        application=topology.application, engine=engine, master=master,
+        application=topology.application,
+        engine=engine,
+        master=master,
         counts=Outcome(
-            accepted=committed + queued, processed=decoded - totals.dead_lettered, dead_lettered=totals.dead_lettered, queued=queued,
-            uncounted_sources=uncountable, lost=sum(place.missing + place.differs for place in places.values()),
+            accepted=committed + queued,
+            processed=decoded - totals.dead_lettered,
+            dead_lettered=totals.dead_lettered,
+            queued=queued,
+            uncounted_sources=uncountable,
+            lost=sum(place.missing + place.differs for place in places.values()),
             duplicated=sum(place.extra + place.differs for place in places.values()),
             late=sum(element.late for element in totals.elements.values()) + progress.late,
             late_in_part=sum(element.late_in_part for element in totals.elements.values()),
-            dead_letters=totals.outputs.get(LETTERS, 0) + refused, refused=refused,
+            dead_letters=totals.outputs.get(LETTERS, 0) + refused,
+            refused=refused,
         ),
-        places=places, uncounted=[element.name for element in topology.elements if element.dialect == "query"],
+        places=places,
+        uncounted=[element.name for element in topology.elements if element.dialect == "query"],
         lag={name: dict(reckoning.lag) for name, reckoning in reckonings.items() if reckoning.lag},
         streams={stream.name: totals.streams.get(stream.name, 0) for stream in topology.streams},
         sinks={sink.name: totals.outputs.get(sink.name, 0) for sink in topology.sinks},
         elements={
-            element.name: _element(totals.elements.get(element.name, ElementTally()), element.keyed) for element in topology.elements
+            element.name: _element(totals.elements.get(element.name, ElementTally()), element.keyed)
+            for element in topology.elements
         },
         watermarks=watermarks_of(topology, totals),
         throughput_events_per_s=round(rows / busy_ms * 1000, 1) if busy_ms else None,
-        latency_ms=_rounded(totals.latency_ms.summary()), timed_results=totals.latency_ms.count, batches=totals.batches,
+        latency_ms=_rounded(totals.latency_ms.summary()),
+        timed_results=totals.latency_ms.count,
+        batches=totals.batches,
         units={
             "throughput_events_per_s": "measured: source events per second of micro-batches that had any",
             "latency_ms": "measured: intended send time to commit of the result, quantiles within 0.5%",
             "service_time_us": "measured: one event's handling, one in 64 sampled",
         },
-    )  # fmt: skip
+    )
 
 
 def watermarks_of(topology: Topology, totals: Totals) -> dict[str, str]:
@@ -83,8 +94,7 @@ def watermarks_of(topology: Topology, totals: Totals) -> dict[str, str]:
         if source.event_time is not None and totals.source(source.name).newest_us != NONE
     }
     return {
-        name: datetime.fromtimestamp(mark, UTC).isoformat()
-        for name, mark in sorted(reached.items(), key=lambda item: item[1])
+        name: datetime.fromtimestamp(mark, UTC).isoformat() for name, mark in sorted(reached.items(), key=lambda item: item[1])
     }
 
 
@@ -95,9 +105,13 @@ def _read(committed: int, accepted: int) -> Place:
 def _element(tally: ElementTally, keyed: bool) -> ElementReport:
     mean = tally.busy_us / tally.events if tally.events else None
     return ElementReport(
-        tally.events, tally.dead_letters, tally.late, tally.late_in_part, sum(tally.instances.values()) if keyed else None,
+        tally.events,
+        tally.dead_letters,
+        tally.late,
+        tally.late_in_part,
+        sum(tally.instances.values()) if keyed else None,
         _rounded({"mean": mean, **tally.service_us.summary()}),
-    )  # fmt: skip
+    )
 
 
 def _rounded(values: dict[str, float | None]) -> dict[str, float | None]:

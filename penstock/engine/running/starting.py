@@ -22,8 +22,8 @@ def run(app: App, **options: Any) -> RunResult:
     ----------
     app: a variable of a module that can be imported: Spark's workers import it, too.
     options: those of `penstock.engine.RunOptions`, which are those of ``penstock run``: ``sources``, ``sinks``, ``trigger``,
-        ``partitions``, ``groups``, ``conf``, ``fresh`` and the others; ``spark``, a session to run in, which is left as it was; and
-        ``until_idle``, which is true unless a ``duration`` is given.
+        ``partitions``, ``groups``, ``conf``, ``fresh`` and the others; ``spark``, a session to run in, which is left as it was;
+        and ``until_idle``, which is true unless a ``duration`` is given.
 
     Raises
     ------

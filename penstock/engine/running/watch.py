@@ -139,9 +139,7 @@ def lost_a_part(failure: str) -> bool:
     as a whole can be repeated.
     """
     lost = r"Job aborted due to stage failure: (A shuffle map stage with indeterminate|.*ExecutorLostFailure)"
-    slow = (
-        SLOW_TO_START in failure and "Job aborted" not in failure
-    )  # of tasks, workers that do not come are no accident
+    slow = SLOW_TO_START in failure and "Job aborted" not in failure  # of tasks, workers that do not come are no accident
     return slow or bool(re.search(lost, failure))
 
 
@@ -150,8 +148,8 @@ RESUMES = "Nothing is lost: what was not committed is still queued, and running 
 
 
 def reason_in(text: str) -> tuple[str, bool]:
-    """The line of a failure of Spark's that says why: our own words, those of Python, or what Java names last; and whether it is one of
-    the first two.
+    """The line of a failure of Spark's that says why: our own words, those of Python, or what Java names last; and whether it
+    is one of the first two.
     """
     ours = re.findall(r"penstock\.errors\.\w+: (.*)", text)
     python = re.findall(r"^((?!py4j)\w+(?:\.\w+)*(?:Error|Exception): .*)", text, re.MULTILINE)
@@ -161,7 +159,9 @@ def reason_in(text: str) -> tuple[str, bool]:
 
 
 def _explained(error: BaseException, log: str) -> RunFailedError:
-    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line; and what has become of events."""
+    """A failure of Spark's in one sentence: our own words if they caused it, else Spark's first line; and what has become of
+    events.
+    """
     text = str(error) or type(error).__name__
     reason, known = reason_in(text)
     then = RESUMES if known else "What was not committed is still queued: once that is mended, running again resumes"
@@ -184,8 +184,8 @@ def _other_python(text: str, reason: str) -> tuple[str, str] | None:
     if versions is None:
         return None
     return (
-        f"the workers have Python {versions[1]}, and the driver {versions[2]}: start it with the workers' version, name one of the "
-        "driver's by PYSPARK_PYTHON, or send an environment with --archives",
+        f"the workers have Python {versions[1]}, and the driver {versions[2]}: start it with the workers' version, name one "
+        "of the driver's by PYSPARK_PYTHON, or send an environment with --archives",
         RESUMES,
     )
 
@@ -205,9 +205,7 @@ def _unread_file(text: str, reason: str) -> tuple[str, str] | None:
 def _colon(text: str, reason: str) -> tuple[str, str] | None:
     colon = re.search(r"Relative path in absolute URI: (\S+)", text)
     return (
-        None
-        if colon is None
-        else (f"the file {colon[1]} has a colon in its name, which Spark cannot read; rename it", RESUMES)
+        None if colon is None else (f"the file {colon[1]} has a colon in its name, which Spark cannot read; rename it", RESUMES)
     )
 
 
@@ -216,6 +214,6 @@ def _gone_messages(text: str, reason: str) -> tuple[str, str] | None:
         return None
     return (
         "messages that had not been read are no longer in the topic: its retention has deleted them, or somebody has",
-        "They are lost. To go on with what the topic still holds, start afresh with --fresh, or under another --name; to lose none, raise "
-        "the topic's retention.ms, or run more often",
+        "They are lost. To go on with what the topic still holds, start afresh with --fresh, or under another --name; to lose "
+        "none, raise the topic's retention.ms, or run more often",
     )

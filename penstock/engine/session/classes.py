@@ -100,11 +100,11 @@ def _adopt(archive: Path, java: Path) -> None:
 
 def _is_whole(draft: Path, java: Path) -> bool:
     """Whether Spark starts with it, every byte checked."""
-    checks = f"-XX:SharedArchiveFile={draft} -Xshare:auto -XX:+VerifySharedSpaces -XX:-CreateCoredumpOnCrash -XX:ErrorFile=/dev/null"
+    checks = (
+        f"-XX:SharedArchiveFile={draft} -Xshare:auto -XX:+VerifySharedSpaces -XX:-CreateCoredumpOnCrash -XX:ErrorFile=/dev/null"
+    )
     environment = {**os.environ, "JAVA_HOME": str(java), "SPARK_SUBMIT_OPTS": f"{checks} {QUIET}"}
     command = [str(_spark_home() / "bin" / "spark-submit"), "--version"]
     with suppress(OSError, subprocess.TimeoutExpired):
-        return not subprocess.run(
-            command, env=environment, capture_output=True, timeout=TRIAL_S, check=False
-        ).returncode
+        return not subprocess.run(command, env=environment, capture_output=True, timeout=TRIAL_S, check=False).returncode
     return False

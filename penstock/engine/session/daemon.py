@@ -20,8 +20,8 @@ Worker = Callable[[socket.socket, bool], int]
 
 
 def ignored(number: int, frame: Any) -> None:
-    """What is done of a request to stop: nothing, for who stops a run may ask all its processes, and Spark ends this one by closing
-    its input, and that one its workers. What a worker starts itself can be stopped all the same."""
+    """What is done of a request to stop: nothing, for who stops a run may ask all its processes, and Spark ends this one by
+    closing its input, and that one its workers. What a worker starts itself can be stopped all the same."""
 
 
 class Deaf:
@@ -47,8 +47,8 @@ def leave_out_archive() -> None:
 def at_once(worker: Worker) -> Worker:
     """A worker whose messages travel when they are written.
 
-    Spark writes a task in several pieces. TCP keeps a small piece back until the one before is acknowledged, and the acknowledgement
-    for 40 ms, lest there be an answer that it may go with.
+    Spark writes a task in several pieces. TCP keeps a small piece back until the one before is acknowledged, and the
+    acknowledgement for 40 ms, lest there be an answer that it may go with.
     """
 
     def work(sock: socket.socket, authenticated: bool) -> int:

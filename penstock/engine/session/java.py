@@ -23,9 +23,7 @@ def java_home() -> Path:
     """
     stated = os.environ.get("JAVA_HOME")
     if stated and not (Path(stated) / "bin" / "java").exists():
-        raise JavaNotFoundError(
-            f"JAVA_HOME is {stated}, where there is no bin/java: set it to Java 17 or 21, or unset it."
-        )
+        raise JavaNotFoundError(f"JAVA_HOME is {stated}, where there is no bin/java: set it to Java 17 or 21, or unset it.")
     found = []
     for home in _candidates():
         version = _version(home)

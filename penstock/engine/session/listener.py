@@ -87,10 +87,7 @@ def _executors(spark: SparkSession) -> dict[str, int]:
         store = spark._jsc.sc().statusStore()
         summaries = store.executorList(False)
         each = [summaries.apply(number) for number in range(summaries.size())]
-        return {
-            "tasksMs": sum(one.totalDuration() for one in each),
-            "collectionMs": sum(one.totalGCTime() for one in each),
-        }
+        return {"tasksMs": sum(one.totalDuration() for one in each), "collectionMs": sum(one.totalGCTime() for one in each)}
     except Py4JError:  # the session is being stopped, or a Spark that has no such store
         return {}
 

@@ -131,10 +131,20 @@ class _Artifact:
             module.write_text(self._module())
             ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
             command: list[str | Path] = [
-                java_home() / "bin" / "java", "-jar", ivy, "-ivy", module, "-confs", "default",
-                "-types", *(["tar.gz"] if self.jars.archive else ["jar", "bundle"]),
-                "-retrieve", f"{draft}/[artifact]-[revision](-[classifier]).[ext]", "-cache", cache / "ivy",
-            ]  # fmt: skip
+                java_home() / "bin" / "java",
+                "-jar",
+                ivy,
+                "-ivy",
+                module,
+                "-confs",
+                "default",
+                "-types",
+                *(["tar.gz"] if self.jars.archive else ["jar", "bundle"]),
+                "-retrieve",
+                f"{draft}/[artifact]-[revision](-[classifier]).[ext]",
+                "-cache",
+                cache / "ivy",
+            ]
             for _ in range(ATTEMPTS):
                 done = subprocess.run(command, capture_output=True, text=True)
                 if not done.returncode and draft.is_dir() and "UNRESOLVED" not in done.stdout:
@@ -143,8 +153,8 @@ class _Artifact:
                     shutil.move(draft, target)
                     return target
         raise JarNotFoundError(
-            f"{self.jars.group}:{self.jars.artifact}:{self.version} cannot be fetched from Maven Central{_why(done.stdout)}, and is not "
-            f"in {cache}: connect this machine once, or copy that directory from one that has it."
+            f"{self.jars.group}:{self.jars.artifact}:{self.version} cannot be fetched from Maven Central{_why(done.stdout)}, "
+            f"and is not in {cache}: connect this machine once, or copy that directory from one that has it."
         )
 
     @staticmethod
@@ -171,9 +181,7 @@ class _Artifact:
             for group, artifact, version in self.overridden
         ]
         return MODULE.format(
-            dependencies="\n    ".join(dependencies),
-            exclusions="\n    ".join(exclusions),
-            overrides="\n    ".join(overrides),
+            dependencies="\n    ".join(dependencies), exclusions="\n    ".join(exclusions), overrides="\n    ".join(overrides)
         )
 
 

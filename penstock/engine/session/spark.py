@@ -66,7 +66,7 @@ STREAMING = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # by its own choice Spark writes what no other reader takes for UTC
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # what Spark writes by itself no other reader takes for UTC
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 """What a session's queries need; may be set while it runs."""
@@ -78,7 +78,9 @@ COMPILING = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""Java compiles a method with all its care after ten times as many calls as by default: what only a start uses is not worth it."""
+"""Java compiles a method with all its care after ten times as many calls as by default: what only a start uses is not worth
+it.
+"""
 OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -88,12 +90,7 @@ OWN = {
 
 
 def start_session(
-    name: str,
-    master: str,
-    log: BinaryIO,
-    conf: Mapping[str, str],
-    archives: tuple[str, ...] = (),
-    jars: Sequence[Path] = (),
+    name: str, master: str, log: BinaryIO, conf: Mapping[str, str], archives: tuple[str, ...] = (), jars: Sequence[Path] = ()
 ) -> SparkSession:
     """A Spark session whose output, and that of its workers, goes to a log file.
 
@@ -148,8 +145,9 @@ def start_session(
             raise
         if UNRESPONSIVE in path.read_bytes()[logged:]:
             raise ClusterError(
-                f"What listens at {master} did not take the application: it is no master, or one of another version of Spark than "
-                f"{installed().version} (its page says which): pip install pyspark of that version. {path} has the details."
+                f"What listens at {master} did not take the application: it is no master, or one of another version of Spark "
+                f"than {installed().version} (its page says which): pip install pyspark of that version. {path} has the "
+                "details."
             ) from error
         raise ClusterError(
             f"Spark could not start on master {master} ({reason}); check the address, and {path} for the reason."
@@ -215,14 +213,10 @@ def _check_master(master: str) -> None:
             with socket.create_connection((host, int(port)), timeout=CONNECT_S):
                 return
         except ValueError:
-            raise ClusterError(
-                f"--master {master} has no port: write spark://HOST:PORT; the port is mostly 7077."
-            ) from None
+            raise ClusterError(f"--master {master} has no port: write spark://HOST:PORT; the port is mostly 7077.") from None
         except OSError:
             continue
-    raise ClusterError(
-        f"Nothing answers at {master}: start a master there (see the how-to on clusters), or correct --master."
-    )
+    raise ClusterError(f"Nothing answers at {master}: start a master there (see the how-to on clusters), or correct --master.")
 
 
 def settle(spark: SparkSession, partitions: int | None) -> int:
@@ -258,16 +252,16 @@ def refuse_session(spark: object) -> None:
     """
     if not isinstance(spark, SparkSession):
         raise ConfigurationError(
-            "The session that was given is of Spark Connect, through which a run cannot be driven: give it a session of Spark itself, or "
-            "none, with --master."
+            "The session that was given is of Spark Connect, through which a run cannot be driven: give it a session of Spark "
+            "itself, or none, with --master."
         )
     refuse_others(spark.version)
 
 
 @contextmanager
 def beside(spark: SparkSession) -> Iterator[SparkSession]:
-    """Within the block, a session beside one that somebody else has started, with its settings, views and functions; that one stays
-    as it is, so several runs may go on side by side.
+    """Within the block, a session beside one that somebody else has started, with its settings, views and functions; that one
+    stays as it is, so several runs may go on side by side.
     """
     own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     for name, value in STREAMING.items():

@@ -11,8 +11,13 @@ from penstock.connectors.declaration import Jars, Release
 from penstock.storage.place import OBJECTS, TREES
 
 PASSED_ON = (
-    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "HADOOP_USER_NAME", "PENSTOCK_WEBHDFS",
-)  # fmt: skip
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "HADOOP_USER_NAME",
+    "PENSTOCK_WEBHDFS",
+)
 """Of the driver's environment, what executors are told, too: where a store is, and no secret."""
 SDK_OF = {"3.4.1": ("2.24.6", ""), "3.4.2": ("2.29.52", "1.2.1"), "3.5.0": ("2.35.4", "1.3.1")}
 """By Hadoop's version, those of Amazon's SDK and of its accelerator that it names; none where it uses none."""
@@ -20,20 +25,20 @@ SDK = "software.amazon.awssdk"
 PARTS_OF_SDK = {
     hadoop: (
         *((SDK, name, sdk) for name in ("s3", "s3-transfer-manager", "sts", "netty-nio-client")),
-        *(
-            (("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", accelerator),)
-            if accelerator
-            else ()
-        ),
+        *((("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", accelerator),) if accelerator else ()),
     )
     for hadoop, (sdk, accelerator) in SDK_OF.items()
 }
-"""By Hadoop's version, what of Amazon's SDK it uses, in the versions that it names: 12 MB, where the bundle that it asks for, of all
-of Amazon's services, has 686 MB, which every executor would fetch from the driver."""
+"""By Hadoop's version, what of Amazon's SDK it uses, in the versions that it names: 12 MB, where the bundle that it asks for,
+of all of Amazon's services, has 686 MB, which every executor would fetch from the driver."""
 CARRIED = (
-    (SDK, "bundle"), ("io.netty", ".*"), ("org.apache.httpcomponents", ".*"), ("commons-codec", ".*"),
-    ("commons-logging", ".*"), ("org.slf4j", ".*"),
-)  # fmt: skip
+    (SDK, "bundle"),
+    ("io.netty", ".*"),
+    ("org.apache.httpcomponents", ".*"),
+    ("commons-codec", ".*"),
+    ("commons-logging", ".*"),
+    ("org.slf4j", ".*"),
+)
 """What those parts, and Hadoop, ask for that is not needed, or that Spark has."""
 
 
@@ -92,7 +97,5 @@ def settings_for(schemes: Iterable[str]) -> dict[str, str]:
 
 def hadoop_version() -> str:
     """The version of Hadoop that Spark carries."""
-    jars = (Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars").glob(
-        "hadoop-client-api-*.jar"
-    )
+    jars = (Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars").glob("hadoop-client-api-*.jar")
     return next(jars).stem.rpartition("-")[2]

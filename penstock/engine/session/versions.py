@@ -1,4 +1,6 @@
-"""What the versions of Spark differ in, of what is used of them: each capability by its name. What else differs stands nowhere else."""
+"""What the versions of Spark differ in, of what is used of them: each capability by its name. What else differs stands nowhere
+else.
+"""
 
 import os
 import re
@@ -33,7 +35,9 @@ class Spark:
 
     @property
     def admits(self) -> bool:
-        """Whether it asks a source in Python for no more than a limit, and how far the source goes; else the source goes by itself."""
+        """Whether it asks a source in Python for no more than a limit, and how far the source goes; else the source goes by
+        itself.
+        """
         return self.minor >= (4, 2)
 
     @property
@@ -61,10 +65,7 @@ class Spark:
     @property
     def state_server(self) -> str:
         """The class that serves the state of stateful processors in Python, by which it logs."""
-        package, language = (
-            "org.apache.spark.sql.execution.python.streaming",
-            "PySpark" if self.minor >= (4, 1) else "Pandas",
-        )
+        package, language = ("org.apache.spark.sql.execution.python.streaming", "PySpark" if self.minor >= (4, 1) else "Pandas")
         return f"{package}.TransformWithStateIn{language}StateServer"
 
 
@@ -81,8 +82,10 @@ def installed() -> Spark:
     found = Spark(pyspark.__version__)
     if not OLDEST <= found.minor <= NEWEST:
         raise ConfigurationError(
-            f"Penstock needs Spark {_name(OLDEST)} to {_name(NEWEST)}, and this is {found.version} in {_place()}: pip install '{WANTED}' where "
-            "it may be changed. `penstock observe`, `predict` and `tune` read what queries of any Spark since 2.1 record, without running on it."
+            f"Penstock needs Spark {_name(OLDEST)} to {_name(NEWEST)}, and this is {found.version} in {_place()}: pip install "
+            f"'{WANTED}' where "
+            "it may be changed. `penstock observe`, `predict` and `tune` read what queries of any Spark since 2.1 record, "
+            "without running on it."
         )
     return found
 
@@ -103,7 +106,8 @@ def refuse_others(java: str) -> None:
         where, mend = (f"SPARK_HOME ({home})", "unset SPARK_HOME, or ") if home else ("the session that was given", "")
         fitting = _name(Spark(java).minor)
         raise ConfigurationError(
-            f"PySpark is {installed().version} and Spark itself, of {where}, is {java}: {mend}pip install 'pyspark~={fitting}.0'."
+            f"PySpark is {installed().version} and Spark itself, of {where}, is {java}: {mend}pip install "
+            f"'pyspark~={fitting}.0'."
         )
 
 

@@ -1,1 +1,3 @@
-"""Many events at once: windows whose results are reducers' take a delivery in columns, and come to what its events would one by one."""
+"""Many events at once: windows whose results are reducers' take a delivery in columns, and come to what its events would one by
+one.
+"""

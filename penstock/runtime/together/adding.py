@@ -1,6 +1,7 @@
 """Reducers' states with many events more: what ``add`` makes of them, called for one after the other; floats to the last bit.
 
-What cannot be the same in arrays (an integer that may pass 64 bits, NaN, zeros with signs) raises `OneByOne`, before any state is changed.
+What cannot be the same in arrays (an integer that may pass 64 bits, NaN, zeros with signs) raises `OneByOne`, before any state
+is changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,9 @@ from penstock.kinds.event import Event
 Ints = NDArray[np.int64]
 States = list[Any]
 Adding = Callable[[Any, States, Ints, list[Any], Ints], States]
-"""Of a reducer, its states in several cells, and rows: the cell of each, its value, and its time in microseconds; the new states."""
+"""Of a reducer, its states in several cells, and rows: the cell of each, its value, and its time in microseconds; the new
+states.
+"""
 
 
 class OneByOne(Exception):
@@ -55,9 +58,7 @@ def _in_turn(states: States, at: Ints, numbers: NDArray[np.float64]) -> States:
         np.add.at(sums, at, numbers)
     untouched = np.ones(len(states), bool)
     untouched[at] = False
-    return [
-        state if same else total for state, same, total in zip(states, untouched.tolist(), sums.tolist(), strict=True)
-    ]
+    return [state if same else total for state, same, total in zip(states, untouched.tolist(), sums.tolist(), strict=True)]
 
 
 def _least(reducer: Any, states: States, at: Ints, values: list[Any], times: Ints) -> States:
@@ -135,10 +136,18 @@ def _by_cell(at: Ints, values: Sequence[Any]) -> dict[int, list[Any]]:
 
 
 ADDING: Mapping[type, Adding] = {
-    reducers.count: _counted, reducers.sum: _summed, reducers.mean: _averaged, reducers.min: _least, reducers.max: _greatest,
-    reducers.first: _added, reducers.last: _added, reducers.top: _best, reducers.distinct: _seen,
-    reducers.approx_distinct: _sketched, reducers.collect: _collected,
-}  # fmt: skip
+    reducers.count: _counted,
+    reducers.sum: _summed,
+    reducers.mean: _averaged,
+    reducers.min: _least,
+    reducers.max: _greatest,
+    reducers.first: _added,
+    reducers.last: _added,
+    reducers.top: _best,
+    reducers.distinct: _seen,
+    reducers.approx_distinct: _sketched,
+    reducers.collect: _collected,
+}
 """By the reducer's own class: what is derived from one may add otherwise. A `fold` has code of the user's."""
 
 NUMBERS = (int, float)

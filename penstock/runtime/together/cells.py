@@ -1,4 +1,6 @@
-"""Cells: which events of a delivery go into which windows of which instances, for each kind of window that can tell it of many at once."""
+"""Cells: which events of a delivery go into which windows of which instances, for each kind of window that can tell it of many
+at once.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -50,8 +52,8 @@ class Cells(NamedTuple):
 
 
 Dividing = Callable[[Any, Ints, Ints, Sequence[Any], int], Cells]
-"""Of windows, the times of events and the numbers of their instances, the instances' states, and the watermark by which windows have
-closed; times in microseconds."""
+"""Of windows, the times of events and the numbers of their instances, the instances' states, and the watermark by which windows
+have closed; times in microseconds."""
 
 
 def _panes(windowing: Sliding, times: Ints, instances: Ints, states: Sequence[Any], fired: int) -> Cells:
@@ -123,7 +125,9 @@ def _sessions(windowing: Any, times: Ints, instances: Ints, states: Sequence[Any
 
 
 def _grows(times: list[int], known: tuple[int, int] | None, gap: int) -> bool:
-    """Whether each of a session's events, in the order of delivery, joins what there is of it by then, and none begins another."""
+    """Whether each of a session's events, in the order of delivery, joins what there is of it by then, and none begins
+    another.
+    """
     start, end = known or (times[0], times[0] + gap)
     for time in times:
         if not (start < time + gap and time < end):

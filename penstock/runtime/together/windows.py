@@ -41,9 +41,7 @@ class Together:
         found = ways_of(element)
         return None if isinstance(found, str) else cls(element, *found, context)
 
-    def take(
-        self, events: Sequence[Any], numbers: Ints, instances: Sequence[Instance[Any]], times: Ints
-    ) -> NDArray[np.bool_]:
+    def take(self, events: Sequence[Any], numbers: Ints, instances: Sequence[Instance[Any]], times: Ints) -> NDArray[np.bool_]:
         """Which events have been applied.
 
         Parameters
@@ -74,9 +72,7 @@ class Together:
 
     def _added(self, events: list[Any], times: Ints, cells: Cells, states: Sequence[Any]) -> list[States]:
         """By reducer, its states of the cells with their events; none is in its place yet."""
-        known = [
-            None if place.known is None else states[place.instance].open[place.known].state for place in cells.places
-        ]
+        known = [None if place.known is None else states[place.instance].open[place.known].state for place in cells.places]
         wanted: dict[int, Ints] = {}
         values: dict[str, list[Any]] = {}
         made = []

@@ -22,8 +22,8 @@ class Disagreement:
     Parameters
     ----------
     element: the first that does: what it was handed is the same.
-    place: the stream, or the dead letters. rounding: whether it is one of the last digits of floats alone. late: whether other events
-        were late.
+    place: the stream, or the dead letters. rounding: whether it is one of the last digits of floats alone. late: whether other
+        events were late.
     """
 
     element: str
@@ -36,8 +36,8 @@ class Disagreement:
 class Agreement:
     """Compares runs.
 
-    A row that an instance emits with each micro-batch (``on_batch``) stands for a state of that moment. In other micro-batches there
-    are other moments, so of such rows only the last of each instance must agree.
+    A row that an instance emits with each micro-batch (``on_batch``) stands for a state of that moment. In other micro-batches
+    there are other moments, so of such rows only the last of each instance must agree.
 
     Parameters
     ----------
@@ -110,7 +110,9 @@ class Agreement:
         return found
 
     def moments_within(self, coarse: Outcome, finest: Outcome) -> Disagreement | None:
-        """A row of a moment that the finest micro-batches, of one event each in the same order, have not: it is of the micro-batch."""
+        """A row of a moment that the finest micro-batches, of one event each in the same order, have not: it is of the
+        micro-batch.
+        """
         moments = self.momentary(coarse, finest)
         for element in self._topology.in_order:
             for stream in element.emits:
@@ -125,9 +127,13 @@ class Agreement:
         return None
 
     def _differs(
-        self, stream: Stream[Any], sink: Sink | None, expected: Outcome, got: Outcome,
+        self,
+        stream: Stream[Any],
+        sink: Sink | None,
+        expected: Outcome,
+        got: Outcome,
         moments: dict[str, tuple[str, ...] | None],
-    ) -> Difference:  # fmt: skip
+    ) -> Difference:
         name = stream.name
         mine, theirs = expected.streams.get(name, []), got.streams.get(name, [])
         if sink is not None and sink.key:

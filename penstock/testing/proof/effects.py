@@ -16,15 +16,26 @@ from penstock.runtime.log import element_at_work
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 SAFE_METHODS = (b"GET ", b"HEAD ", b"OPTIONS ")
 HERE = {
-    "os.remove": "removes a file", "os.rename": "renames a file", "os.rmdir": "removes a directory", "os.link": "links a file",
-    "os.symlink": "links a file", "os.truncate": "cuts a file", "os.putenv": "sets a variable of the environment",
-    "os.unsetenv": "removes a variable of the environment", "os.kill": "sends a signal",
-}  # fmt: skip
+    "os.remove": "removes a file",
+    "os.rename": "renames a file",
+    "os.rmdir": "removes a directory",
+    "os.link": "links a file",
+    "os.symlink": "links a file",
+    "os.truncate": "cuts a file",
+    "os.putenv": "sets a variable of the environment",
+    "os.unsetenv": "removes a variable of the environment",
+    "os.kill": "sends a signal",
+}
 """Audit events that are effects whatever their arguments are."""
 FAR = {
-    "os.system": "starts a process", "subprocess.Popen": "starts a process", "os.posix_spawn": "starts a process",
-    "os.exec": "starts a process", "smtplib.send": "sends mail", "ftplib.sendcmd": "sends a command", "socket.sendto": "sends a datagram",
-}  # fmt: skip
+    "os.system": "starts a process",
+    "subprocess.Popen": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.exec": "starts a process",
+    "smtplib.send": "sends mail",
+    "ftplib.sendcmd": "sends a command",
+    "socket.sendto": "sends a datagram",
+}
 """Those whose effects may be anywhere: they are not to be repeated for the sake of a proof."""
 REQUEST = "sends a request that is no GET"
 

@@ -24,8 +24,8 @@ def prove(
     Parameters
     ----------
     app: a variable of a module, which is loaded anew in processes of the prover's own.
-    sample: events, or JSON in text or bytes, by source; of an application with one source they may stand alone. Drawn from their types
-        unless given.
+    sample: events, or JSON in text or bytes, by source; of an application with one source they may stand alone. Drawn from
+        their types unless given.
     seed: of what is drawn. runs, seconds: after how many runs, or how long, it stops.
 
     Raises
@@ -37,7 +37,8 @@ def prove(
     if sample is not None and not isinstance(sample, Mapping):
         if len(topology.sources) != 1:
             raise ConfigurationError(
-                f"{app.name} has {len(topology.sources)} sources: give the sample by source, as {{'{topology.sources[0].name}': [...]}}."
+                f"{app.name} has {len(topology.sources)} sources: give the sample by source, as "
+                f"{{'{topology.sources[0].name}': [...]}}."
             )
         sample = {topology.sources[0].name: sample}
     events = drawn_sample(topology, seed) if sample is None else given_sample(topology, sample)

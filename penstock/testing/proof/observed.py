@@ -172,9 +172,7 @@ class ObservedDriver(TopologyDriver):
     def late(self) -> dict[str, int]:
         """How many events each element has taken for late."""
         return {
-            name: tally.late + tally.late_in_part
-            for name, tally in self.elements.items()
-            if tally.late + tally.late_in_part
+            name: tally.late + tally.late_in_part for name, tally in self.elements.items() if tally.late + tally.late_in_part
         }
 
 

@@ -127,9 +127,7 @@ def _run(command: list[str], here: Path, name: str, moment: Moment | None, topol
             return _outcome(output, topology)
         if process.returncode != -signal.SIGKILL or time.monotonic() > deadline:
             words = said.read_text(errors="replace").strip().splitlines()
-            raise RunFailedError(
-                f"The run on Spark has failed: {words[-1] if words else f'exit code {process.returncode}'}"
-            )
+            raise RunFailedError(f"The run on Spark has failed: {words[-1] if words else f'exit code {process.returncode}'}")
 
 
 def _outcome(output: Path, topology: Topology) -> Outcome:

@@ -19,8 +19,8 @@ class Outcome(msgspec.Struct):
 
     Parameters
     ----------
-    streams: what was emitted, by stream. moments: what of that ``on_batch`` has, which stands for a moment. last: of each instance the last
-        of these, by stream and instance.
+    streams: what was emitted, by stream. moments: what of that ``on_batch`` has, which stands for a moment. last: of each
+        instance the last of these, by stream and instance.
     letters: dead letters without their errors. errors: of the first of each place.
     events: what elements were handed, and late: what they took for late, by element.
     hooks: how often the application's code was called, by micro-batch.

@@ -15,12 +15,12 @@ MEANINGS: dict[Cause, str] = {
     "clock": "results depend on the clock of the machine: take the time from the event, or self.now, which a replay repeats",
     "order": "results depend on the order of events that no source promises, or on how they fall into micro-batches",
     "hash": "results depend on Python's hash seed, another in each process: sort what comes out of a set, and use no hash()",
-    "global": "results depend on what the process keeps outside of state, which a replay, a restart or another worker does not have",
+    "global": "results depend on what the process keeps outside of state, which no replay, restart or other worker has",
     "effect": "it does something outside, which is done again whenever its micro-batch is: leave that to a sink",
     "state": "something is kept on the instance that is lost, or is not the same, once its state is written and read back",
     "float-order": "sums of floats end in other digits in another order: use math.fsum over what is kept, integers, or Decimal",
-    "late": "results depend on which events are taken for late, and that on how they fall into micro-batches: allow more lateness",
-}  # fmt: skip
+    "late": "results depend on which events are late, and that on how they fall into micro-batches: allow more lateness",
+}
 
 
 class Example(msgspec.Struct):
@@ -81,10 +81,9 @@ class Proof(msgspec.Struct):
         """For a screen."""
         sizes = ", ".join(f"{count} of {name}" for name, count in self.events.items())
         runs = ", ".join(f"{count} {kind}" for kind, count in self.tried.items())
-        head = f"{self.application}: {sum(self.tried.values())} runs over {sizes} ({'drawn from their types' if self.drawn else 'given'}): {runs}."
-        return "\n".join(
-            [head, *(f"Note: {note}." for note in self.notes), *map(_said, self.findings), self._verdict()]
-        )
+        origin = "drawn from their types" if self.drawn else "given"
+        head = f"{self.application}: {sum(self.tried.values())} runs over {sizes} ({origin}): {runs}."
+        return "\n".join([head, *(f"Note: {note}." for note in self.notes), *map(_said, self.findings), self._verdict()])
 
     def _verdict(self) -> str:
         if self.sound:

@@ -1,4 +1,6 @@
-"""The prover: tries schedules in turn, and for the first that differs finds the element, the line, the cause and the least input."""
+"""The prover: tries schedules in turn, and for the first that differs finds the element, the line, the cause and the least
+input.
+"""
 
 import json
 import time
@@ -38,9 +40,17 @@ class Prover:
     """
 
     def __init__(
-        self, app: App, reference: AppReference, sample: Sample, *, seed: int = 0, runs: int = RUNS, seconds: float = SECONDS,
-        drawn: bool = False, advance: Advance | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        app: App,
+        reference: AppReference,
+        sample: Sample,
+        *,
+        seed: int = 0,
+        runs: int = RUNS,
+        seconds: float = SECONDS,
+        drawn: bool = False,
+        advance: Advance | None = None,
+    ) -> None:
         self._topology = app.topology()
         _refuse(self._topology)
         self._reference, self._sample, self._draw = reference, sample, Random(seed)
@@ -87,17 +97,17 @@ class Prover:
         """
         if self._expected.failed:
             raise ConfigurationError(
-                f"{self._application} stops over its sample ({self._expected.failed}): leave out the event, or what comes after it cannot be tried."
+                f"{self._application} stops over its sample ({self._expected.failed}): leave out the event, or what comes "
+                "after it cannot be tried."
             )
         for name, events in self._sample.items():
             bad = sum(
-                json.loads(row)["element"] is None and json.loads(row)["stream"] == name
-                for row in self._expected.letters
+                json.loads(row)["element"] is None and json.loads(row)["stream"] == name for row in self._expected.letters
             )
             if bad == len(events):
                 raise ConfigurationError(
-                    f"None of the {bad} events of {name} can be decoded ({self._expected.errors[f'decoding {name}']}): give one JSON event a "
-                    "line."
+                    f"None of the {bad} events of {name} can be decoded ({self._expected.errors[f'decoding {name}']}): give "
+                    "one JSON event a line."
                 )
 
     def _try_all(self) -> None:
@@ -232,14 +242,12 @@ class Prover:
         for sink in self._topology.sinks:
             if sink.stream.name in moments and not sink.key:
                 notes.append(
-                    f"sink {sink.name} is appended a row with each micro-batch (on_batch), so that how many it has depends on the "
-                    "micro-batches; the last of each key does not. Declare key= for a table that keeps the last"
+                    f"sink {sink.name} is appended a row with each micro-batch (on_batch), so that how many it has depends on "
+                    "the micro-batches; the last of each key does not. Declare key= for a table that keeps the last"
                 )
         if self._expected.errors:
             place, error = next(iter(self._expected.errors.items()))
-            notes.append(
-                f"{len(self._expected.letters)} events of the sample became dead letters, as one of {place}: {error}"
-            )
+            notes.append(f"{len(self._expected.letters)} events of the sample became dead letters, as one of {place}: {error}")
         if any(effect.far for effect in told.effects):
             notes.append("the application reaches out of its process, so it was run once and no more")
         elif not self._agreement.all_excused:
@@ -273,6 +281,6 @@ def _refuse(topology: Topology) -> None:
     for element in topology.elements:
         if element.dialect == "query":
             raise TopologyError(
-                f"Element {element.name} is in the query dialect, which Spark alone can run: write it in the event or batch dialect, or "
-                "prove the part without it."
+                f"Element {element.name} is in the query dialect, which Spark alone can run: write it in the event or batch "
+                "dialect, or prove the part without it."
             )

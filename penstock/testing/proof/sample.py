@@ -113,8 +113,8 @@ def _event(source: Source[Any], draw: Random, at: datetime, time_field: str | No
             continue
         return event
     raise ConfigurationError(
-        f"No {kind.__name__} for source {source.name} could be drawn that meets its own constraints: give a sample, as --sample "
-        f"{source.name}=FILE.jsonl."
+        f"No {kind.__name__} for source {source.name} could be drawn that meets its own constraints: give a sample, as "
+        f"--sample {source.name}=FILE.jsonl."
     )
 
 

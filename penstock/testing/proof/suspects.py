@@ -1,4 +1,5 @@
-"""What in an application's code might make its results differ from run to run: found by reading the code that its elements call.
+"""What in an application's code might make its results differ from run to run: found by reading the code that its elements
+call.
 
 A suspect alone accuses nobody: it only says at which line, once runs have differed.
 """
@@ -35,18 +36,47 @@ Part = Literal["randomness", "clock", "hash", "global", "state", "sum", "emissio
 _CLOCKS = {
     getattr(time, name)
     for name in (
-        "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "localtime", "gmtime",
-        "ctime", "strftime", "asctime",
+        "time",
+        "time_ns",
+        "monotonic",
+        "monotonic_ns",
+        "perf_counter",
+        "perf_counter_ns",
+        "process_time",
+        "localtime",
+        "gmtime",
+        "ctime",
+        "strftime",
+        "asctime",
     )
-}  # fmt: skip
+}
 _NOWS = ("now", "utcnow", "today")
 _RANDOM = {uuid.uuid1, uuid.uuid4, os.urandom, random.Random, random.SystemRandom}
 _RANDOM_MODULES = ("random", "secrets", "numpy.random")
 _PLAIN = (
-    type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range, type, types.ModuleType, types.FunctionType,
-    types.BuiltinFunctionType, types.MethodType, Stream, enum.Enum, ProcessingElement, datetime.tzinfo, datetime.date,
-    datetime.time, datetime.timedelta,
-)  # fmt: skip
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    tuple,
+    frozenset,
+    range,
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    Stream,
+    enum.Enum,
+    ProcessingElement,
+    datetime.tzinfo,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+)
 _UNKNOWN = object()
 _DEEP = 4
 
@@ -78,7 +108,9 @@ def _gather(element: Element, found: dict[tuple[str, str, int], Suspect]) -> Non
 
 
 def growing(element: Element) -> list[tuple[Suspect, Any]]:
-    """The lists, and the files to be written, outside of state that an element's code names, each with the first line that does."""
+    """The lists, and the files to be written, outside of state that an element's code names, each with the first line that
+    does.
+    """
     found: dict[int, tuple[Suspect, Any]] = {}
     for function, _ in _functions(element.body):
         for code in _codes(function.__code__):
@@ -305,12 +337,7 @@ def _stored(code: types.CodeType, function: types.FunctionType, owner: type | No
                     value = object
                     continue
             case "STORE_ATTR":
-                if (
-                    value is owner
-                    and owner is not None
-                    and issubclass(owner, ProcessingElement)
-                    and step.argval not in fields
-                ):
+                if value is owner and owner is not None and issubclass(owner, ProcessingElement) and step.argval not in fields:
                     yield "state", line, step.argval
                 elif isinstance(value, type):
                     yield "global", line, step.argval

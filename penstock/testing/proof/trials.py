@@ -30,7 +30,8 @@ class Trial(NamedTuple):
     Parameters
     ----------
     kind: what is different in it, as the prover counts it. words: the same, for an example.
-    suspected: the cause, if it differs. worker: which process runs it. against: what it is compared with; the plain run unless given.
+    suspected: the cause, if it differs. worker: which process runs it. against: what it is compared with; the plain run unless
+        given.
     """
 
     kind: str
@@ -42,8 +43,18 @@ class Trial(NamedTuple):
 
 
 KINDS = (
-    "repeats", "same process", "hash seeds", "clocks", "state", "restarts", "partitions", "cuts", "kills", "orders", "mixtures",
-)  # fmt: skip
+    "repeats",
+    "same process",
+    "hash seeds",
+    "clocks",
+    "state",
+    "restarts",
+    "partitions",
+    "cuts",
+    "kills",
+    "orders",
+    "mixtures",
+)
 
 
 class Trials:
@@ -56,8 +67,14 @@ class Trials:
     """
 
     def __init__(
-        self, topology: Topology, sample: Sample, plain: Schedule, hooks: list[int], belonging: list[tuple[Place, list[str]]], draw: Random
-    ) -> None:  # fmt: skip
+        self,
+        topology: Topology,
+        sample: Sample,
+        plain: Schedule,
+        hooks: list[int],
+        belonging: list[tuple[Place, list[str]]],
+        draw: Random,
+    ) -> None:
         self._topology, self._sample, self._plain, self._draw = topology, sample, plain, draw
         self._hooks, self._chains, self._times = hooks, chains_of(belonging), self._own_times()
 
@@ -118,7 +135,9 @@ class Trials:
             yield Trial("mixtures", "other micro-batches, order and partitions, and a kill", schedule, "order")
 
     def _shuffled(self) -> list[Place]:
-        """Another order, in which what belongs together stays in order: events of a source that reach one instance first of all."""
+        """Another order, in which what belongs together stays in order: events of a source that reach one instance first of
+        all.
+        """
         return drawn_order([list(chain) for chain in self._chains], self._times, self._draw)
 
     def _own_times(self) -> dict[Place, tuple[float, float]]:

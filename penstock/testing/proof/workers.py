@@ -80,14 +80,15 @@ class Worker:
             self._connection.send((name, arguments))
             if not self._connection.poll(PATIENCE_S):
                 raise ConfigurationError(
-                    f"The application has not come to an end of its sample for {PATIENCE_S:g} s: see that no hook waits for ever, or "
-                    "give a smaller sample."
+                    f"The application has not come to an end of its sample for {PATIENCE_S:g} s: see that no hook waits for "
+                    "ever, or give a smaller sample."
                 )
             kind, answer = self._connection.recv()
         except (EOFError, ConnectionError) as error:
             code = self._process.wait()
             raise ConfigurationError(
-                f"The application has ended the process that ran it (exit code {code}): no hook may do that, and no import of its file."
+                f"The application has ended the process that ran it (exit code {code}): no hook may do that, and no import of "
+                "its file."
             ) from error
         if kind == "refused":
             assert isinstance(answer, PenstockError)

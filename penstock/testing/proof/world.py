@@ -67,7 +67,9 @@ class World:
         return Told([one for element in elements for one in suspects_of(element)], first, self._effects.found())
 
     def grown(self, schedule: Schedule) -> list[Effect]:
-        """What lies outside of state and is prolonged by each run: lists, and files that were opened as the application was loaded."""
+        """What lies outside of state and is prolonged by each run: lists, and files that were opened as the application was
+        loaded.
+        """
         app = self._loaded()
         things = [one for element in app.topology().elements for one in growing(element)]
         sizes = [[size_of(thing) for _, thing in things]]
@@ -118,12 +120,7 @@ class World:
         return outcome
 
     def _batch(
-        self,
-        driver: ObservedDriver,
-        events: dict[str, list[bytes]],
-        kills: list[Kill],
-        schedule: Schedule,
-        outcome: Outcome,
+        self, driver: ObservedDriver, events: dict[str, list[bytes]], kills: list[Kill], schedule: Schedule, outcome: Outcome
     ) -> ObservedDriver:
         for kill in kills:
             calls = Calls(_hooks(driver)) if kill.hook is not None else None

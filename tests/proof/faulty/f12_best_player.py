@@ -32,10 +32,5 @@ winners = app.stream("Winners", Winner)
 app.sink("Winners", winners, key=("room", "start"))
 app.aggregate(hits, key=("room", "player"), window=Tumbling("1 minute"), into=scores, points=reducers.sum("points"))
 app.aggregate(
-    scores,
-    key="room",
-    window=Tumbling("1 minute", at="start"),
-    into=winners,
-    name="Best",
-    winner=reducers.top(1, by="points"),
+    scores, key="room", window=Tumbling("1 minute", at="start"), into=winners, name="Best", winner=reducers.top(1, by="points")
 )
