@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-_LATER = {"watch": "penstock.planner.watching", "run": "penstock.engine.running.starting", "shared": "penstock.app.shared"}
+_LATER = {"watch": "penstock.planner.watching", "run": "penstock.launch.starting", "shared": "penstock.app.shared"}
 """What is imported when it is first asked for: it needs SciPy, Spark or asyncio, and `import penstock` does not."""
 
 

@@ -1,34 +1,17 @@
 """``penstock run``: run an application on Spark."""
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from logging import NullHandler, getLogger
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 import click
 
-from penstock.app.application import App
-from penstock.app.duration import seconds
-from penstock.app.loader import AppReference
-from penstock.app.topology import Topology
 from penstock.cli.arguments import PAUSES, PLACE, AppCommand, bounds, loaded, pairs
 from penstock.cli.echo import echo
-from penstock.errors import ConfigurationError
-from penstock.extras import needs
 from penstock.runtime.log import ELEMENT_LOG, LOG_LEVELS
-from penstock.storage import durable
-from penstock.storage.place import here_of, path_of
+from penstock.storage.place import here_of
 from penstock.visible import line
-
-if TYPE_CHECKING:
-    from penstock.engine import RunOptions, RunResult
-    from penstock.planner.adapting import Adapting
-    from penstock.planner.doors import Doors
 
 
 @click.command(cls=AppCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -66,7 +49,6 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--ui",
-    "ui_port",
     is_flag=False,
     flag_value=8471,
     type=click.IntRange(0, 65535),
@@ -97,7 +79,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The least that is kept of what elements log, in elements.log of the run's directory.",
 )
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Run as a plan says.")
+@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Run as a plan says.")
 @click.option(
     "--adapt", is_flag=True, help="Keep to a bound on the latency as rates change; needs --p95, --p99, --p50 or --mean."
 )
@@ -112,7 +94,7 @@ if TYPE_CHECKING:
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report instead of the summary.")
 @click.pass_context
-def run(context: click.Context, /, app: str, **given: Any) -> None:
+def run(context: click.Context, /, app: str, *, pauses: bool, as_json: bool, **words: Any) -> None:
     """Run an application until it is stopped, idle (--until-idle), or its time is up (--duration).
 
     A parameter of the application is set by its name. Ctrl-C stops; the same command resumes.
@@ -123,45 +105,15 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
           --source RawWords=text:data/divisibility/words
     """
     application, reference = loaded(context, app)
-    from penstock.engine import RunOptions
+    from penstock.launch.starting import launch
+    from penstock.launch.words import divided
 
-    if given["partitions"] is not None and not 1 <= given["partitions"] <= 10_000:
-        raise ConfigurationError(f"--partitions {given['partitions']}: choose a number from 1 to 10000.")
-    options = RunOptions(
-        name=given["name"],
-        runs=given["runs"],
-        sources=pairs("--source", given["sources"]),
-        sinks=pairs("--sink", given["sinks"]),
-        master=given["master"],
-        partitions=given["partitions"],
-        duration=None if given["duration"] is None else seconds(given["duration"]),
-        until_idle="pause" if given["pauses"] else given["until_idle"],
-        trigger=None if given["trigger"] is None else seconds(given["trigger"]),
-        fresh=given["fresh"],
-        take_over=given["take_over"],
-        report=given["report"],
-        groups=pairs("--group", given["groups"]),
-        hops=given["hops"],
-        checkpoint_every=seconds(given["checkpoint_every"]),
-        archives=given["archives"],
-        conf=pairs("--conf", given["conf"]),
-        retain=given["retain"],
-        log_level=given["log_level"],
-    )
-    if given["plan_file"] is not None:
-        from penstock.planner.plan import read_plan
-
-        options = read_plan(given["plan_file"]).applied(application.topology(), options)
-    options, steering = adapting(application, options, given)
-    if given["real_time"] and given["adapter"]:
-        raise ConfigurationError("--real-time reads and writes Kafka only; start `penstock adapter` besides, with --stream.")
-    if given["real_time"] and (steering is not None or given["plan_file"] is not None):
-        raise ConfigurationError("--plan and --adapt choose a trigger for micro-batches; --real-time has none.")
-    if given["real_time"] and given["trigger"] is not None:
-        raise ConfigurationError("--trigger is of micro-batches; --real-time has --checkpoint-every.")
-    with shown(options, given["ui_port"]), told(options.directory(application.name), given["otlp"]):
-        result = _run(context, app, application, reference, options, steering, given)
-    if given["as_json"]:
+    for name in ("sources", "sinks", "groups", "conf"):
+        words[name] = pairs(f"--{name.removesuffix('s')}", words[name])
+    if pauses:
+        words["until_idle"] = "pause"
+    result = launch(application, reference, *divided(words), say=partial(echo, err=True))
+    if as_json:
         echo(json.dumps(result.report, indent=2))
         return
     echo(summary(result.report, result.directory))
@@ -171,148 +123,6 @@ def run(context: click.Context, /, app: str, **given: Any) -> None:
         echo("  the last of them    " + line(f"{letter['element'] or 'decoding'}: {letter['error']} ({where})"))
     if result.interrupted:
         echo("Interrupted; the same command (without --fresh) resumes where this stopped.")
-
-
-@contextmanager
-def shown(options: "RunOptions", port: int | None) -> Iterator[None]:
-    """Within the block the run is on a page, where that is asked for."""
-    if port is None:
-        yield
-        return
-    with needs():
-        from penstock.ui.server import Page, beside
-        from penstock.web.access import Access
-    with beside(Page(path_of(options.runs), Access()), "127.0.0.1", port) as url:
-        echo(f"The runs are shown at {url}.", err=True)
-        yield
-
-
-@contextmanager
-def told(run: Path, endpoint: str | None) -> Iterator[None]:
-    """Within the block a collector is told of each micro-batch, where that is asked for."""
-    if endpoint is None:
-        yield
-        return
-    with needs():
-        from penstock.ui.spans import exporting
-    url = (endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://127.0.0.1:4318").rstrip("/")
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigurationError(f"--otlp {url}: give the address of a collector's HTTP port, as http://127.0.0.1:4318.")
-    with exporting(run, url):
-        yield
-
-
-def _run(
-    context: click.Context,
-    app: str,
-    application: App,
-    reference: AppReference,
-    options: "RunOptions",
-    steering: "Adapting | None",
-    given: Mapping[str, Any],
-) -> "RunResult":
-    """Run in the way that is asked for."""
-    from penstock.adapter.process import AdapterProcess
-
-    if not getLogger().handlers:
-        getLogger().addHandler(NullHandler())  # what libraries log of a Spark that has died is said in a sentence
-    from penstock.engine import run as run_application
-
-    if given["real_time"]:
-        from penstock.engine.running.realtime import run_real_time  # needs the extra for Kafka
-
-        return run_real_time(application, options, application=reference)
-    if not given["adapter"]:
-        return run_application(application, options, application=reference, steering=steering)
-    topology = application.topology()
-    options = with_spool(topology, options, given["spool"])
-    command = [
-        app,
-        *context.args,
-        "--spool",
-        str(given["spool"]),
-        "--port",
-        str(given["port"]),
-        *kafka_streams(topology, options),
-    ]
-    durable.make(given["spool"], 0o700)
-    with AdapterProcess(command, "127.0.0.1", given["port"], given["spool"] / "adapter.log"):
-        echo(f"The adapter listens on http://127.0.0.1:{given['port']}.", err=True)
-        return run_application(application, options, application=reference, steering=steering)
-
-
-def adapting(app: App, options: "RunOptions", given: Mapping[str, Any]) -> tuple["RunOptions", "Adapting | None"]:
-    """What steers the run, where that is asked for; it starts with the trigger that was decided last."""
-    asked_for = {name: given[name] for name in ("p95", "p99", "p50", "mean")}
-    if not given["adapt"]:
-        asked = [f"--{name}" for name, bound in asked_for.items() if bound is not None]
-        asked += [option for option, value in (("--dry-run", given["dry_run"]), ("--door", given["door"])) if value]
-        if asked:
-            raise ConfigurationError(f"{asked[0]} belongs to --adapt: add that, or leave it out.")
-        return options, None
-    from penstock.cli.setting import target_of
-    from penstock.planner.adapting import Adapting
-    from penstock.runs.decisions import in_force
-
-    target = target_of(asked_for)
-    if options.trigger is not None and given["plan_file"] is None:
-        raise ConfigurationError("--trigger fixes what --adapt is to choose: leave out the one or the other.")
-    directory = options.directory(app.name)
-    decided = None if options.fresh else in_force(directory)
-    if decided is not None:
-        options = replace(options, trigger=decided.trigger_s)
-    trigger = app.trigger if options.trigger is None else options.trigger
-    return options, Adapting(
-        directory,
-        target,
-        trigger,
-        dry_run=given["dry_run"],
-        doors=_doors(app, given),
-        gates=None if decided is None else decided.doors,
-    )
-
-
-def _doors(app: App, given: Mapping[str, Any]) -> "Doors | None":
-    """The doors of the adapter that feeds the run, whose gates are to be adapted as well."""
-    url = given["door"] or (f"http://127.0.0.1:{given['port']}" if given["adapter"] else None)
-    if url is None:
-        return None
-    from penstock.planner.doors import Doors
-
-    doors = Doors(url, [source.name for source in app.topology().sources], os.environ.get("PENSTOCK_TOKEN"))
-    if given["door"]:
-        doors.check()
-    return doors
-
-
-def with_spool(topology: Topology, options: "RunOptions", spool: Path) -> "RunOptions":
-    """The options with the adapter's log for all sources and sinks that have no URI."""
-    log = f"log:{spool.absolute()}"
-    free = [source.name for source in topology.sources if source.uri is None and source.name not in options.sources]
-    held: dict[str, str] = {}  # by stream, of which one copy is enough
-    for sink in topology.sinks:
-        if sink.uri is None and sink.name not in options.sinks:
-            held.setdefault(sink.stream.name, sink.name)
-    return replace(
-        options,
-        sources={**options.sources, **dict.fromkeys(free, log)},
-        sinks={**options.sinks, **dict.fromkeys(held.values(), log)},
-    )
-
-
-def kafka_streams(topology: Topology, options: "RunOptions") -> list[str]:
-    """What tells the adapter which streams are topics."""
-    from penstock.connectors.kafka.place import KAFKA
-
-    uris = {source.name: options.sources.get(source.name) or source.uri for source in topology.sources}
-    uris |= {sink.stream.name: options.sinks.get(sink.name) or sink.uri for sink in topology.sinks}
-    topics = {}
-    for name, uri in uris.items():
-        if isinstance(uri, str) and uri.startswith("kafka:"):
-            place, _, query = uri.partition("?")
-            own = "&".join(option for option in query.split("&") if option.startswith(KAFKA))
-            topics[name] = f"{place}?{own}" if own else place
-    return [part for name, uri in topics.items() for part in ("--stream", f"{name}={uri}")]
 
 
 def summary(report: dict[str, Any], directory: Path) -> str:
