@@ -37,6 +37,7 @@ from penstock.runtime.lineage import NONE
 from penstock.runtime.tally import Tally
 from penstock.runtime.wire import TALLY, WIRE
 from penstock.storage import alone
+from penstock.storage.place import path_of
 
 PARTITIONS = 2
 
@@ -359,7 +360,7 @@ class FilesReader:
         if new:
             last += 1
             lines = [
-                json.dumps({"path": f"file://{file}", "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": last})
+                json.dumps({"path": _uri(file), "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": last})
                 for file in new[: self._most]
             ]
             _put(self._log / str(last), "\n".join(["v1", *lines]))
@@ -371,7 +372,7 @@ class FilesReader:
     def _files(self, before: Any, end: Any) -> Iterator[pa.RecordBatch]:
         first, last = (-1 if one is None else one["logOffset"] for one in (before, end))
         for name in sorted(file for file, number in self._position.files().items() if first < number <= last):
-            path = Path(name)
+            path = path_of(name)
             written = path.stat().st_mtime_ns // 1_000_000
             columns: dict[str, Any] = {"path": [name]}
             if self._bound.files is None:
@@ -380,6 +381,11 @@ class FilesReader:
             yield pa.RecordBatch.from_pydict(
                 {**columns, "born": np.full(rows, self._started_us), "major": np.full(rows, written)}
             )
+
+
+def _uri(file: Path) -> str:
+    """A file as Spark writes it: that of a store by its own URI."""
+    return str(file) if "://" in str(file) else f"file://{file}"
 
 
 class SequenceReader:

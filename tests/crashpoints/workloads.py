@@ -25,6 +25,7 @@ from penstock.app.application import App
 from penstock.app.loader import AppReference, load_app
 from penstock.engine.running.execution import run
 from penstock.engine.running.options import RunOptions
+from penstock.engine.running.steering import Change
 
 APPS = Path(__file__).parent / "crash_apps.py"
 Row = tuple[Any, ...]
@@ -49,6 +50,8 @@ class Workload:
     expected: of each sink, and the number of dead letters.
     server: which it needs; see `crash_servers`.
     before: what has been done before the first start under test.
+    first: what each start does before the run: what a client and an adapter do.
+    steering: makes what changes the run's settings on the way.
     """
 
     name: str
@@ -66,6 +69,8 @@ class Workload:
     """Whether Spark itself has a part in it that the stand-in lacks."""
     ledger: str = "main"
     """What its first group's ledger is called."""
+    first: Callable[[Path], None] | None = None
+    steering: Callable[[Path], Any] | None = None
 
     def load(self) -> tuple[App, AppReference]:
         """The application."""
@@ -74,6 +79,8 @@ class Workload:
     def start(self, world: Path, spark: Any, **options: Any) -> None:
         """A start of the run, as the command would."""
         app, application = self.load()
+        if self.first is not None:
+            self.first(world)
         run(
             app,
             RunOptions(
@@ -87,6 +94,7 @@ class Workload:
                 **{"name": "run", "until_idle": True, "partitions": 2, **self.options, **options},
             ),
             application=application,
+            steering=None if self.steering is None else self.steering(world),
         )
 
     def found(self, world: Path) -> Rows:
@@ -233,6 +241,53 @@ def words_in_log(world: Path) -> None:
         stream.append([Parcel([json.dumps({"text": text, "number": number}).encode() for number, text in part])])
 
 
+def words_are_sent(world: Path) -> None:
+    """A client sends all words, again at each start, to the store of an adapter's stream, under the names of their requests."""
+    from penstock.adapter.store import LogStore
+    from penstock.connectors.log.log import EventLog, Parcel
+
+    log = EventLog(world / "log").stream("Words")
+    store = LogStore(log)
+    for request, part in enumerate(divided(list(enumerate(TEXTS)))):
+        payloads = [json.dumps({"text": text, "number": number}).encode() for number, text in part]
+        store.begin([Parcel(payloads, ids=[f"{request}-{number}" for number, _ in part])])()
+    store.close()
+
+
+def nothing_in(world: Path) -> None:
+    """No input: each start brings its own."""
+
+
+def words_in_store(world: Path) -> None:
+    """Words as objects of a store."""
+    directory = f"bucket/{(world / 'name').read_text()}-in"
+    store = s3fs.S3FileSystem(endpoint_url=os.environ["AWS_ENDPOINT_URL"], skip_instance_cache=True)
+    for number, part in enumerate(divided(list(enumerate(TEXTS)))):
+        lines = "".join(json.dumps({"text": text, "number": place}) + "\n" for place, text in part)
+        store.pipe_file(f"{directory}/{number:03d}.jsonl", lines.encode())
+
+
+class Steered:
+    """Wants another trigger after the first micro-batch, and another gate after the second."""
+
+    def __init__(self, world: Path) -> None:
+        self._committed = 0
+        gate = {"Words": f"jsonl:{world}/in?max_files=2"}
+        self._changes = {1: Change(0.5, "Slower."), 2: Change(0.0, "More at once.", gate)}
+
+    def progressed(self, progress: dict[str, Any]) -> None:
+        pass
+
+    def committed(self, group: str, record: Any) -> None:
+        self._committed += 1
+
+    def wanted(self) -> Change | None:
+        return self._changes.pop(self._committed, None)
+
+    def changed(self, change: Change, *, restarted: bool) -> None:
+        pass
+
+
 def words_in_topic(world: Path) -> None:
     """Words in a topic of two partitions."""
     brokers, topic = SERVERS["kafka"]["at"], (world / "name").read_text() + "-in"
@@ -348,6 +403,7 @@ WORKLOADS = [
     _into("iceberg", LAKE),
     _into("iceberg-key", LAKE, app="latest"),
     _into("log", "log:{}/log", sources={"Words": "log:{}/log?max_rows=5"}, prepare=words_in_log),
+    _into("spool", "log:{}/log", sources={"Words": "log:{}/log?max_rows=5"}, prepare=nothing_in, first=words_are_sent),
     replace(FILES_OUT, name="csv", sources={"Words": "csv:{}/in?max_files=1"}, prepare=lambda world: words_in(world, "csv")),
     replace(FILES_OUT, name="two-sinks", sinks={"Out": "sqlite:{}/out.db", "Clean": "delta:{}/clean"}),
     replace(FILES_OUT, name="two-groups", groups={"Counter": "second"}),
@@ -358,6 +414,7 @@ WORKLOADS = [
     replace(SPANS, name="query", app="planned", expected=only("Out"), by_spark=True, ledger="main-SpannedAggregate"),
     replace(SPANS, name="moved", before=_half_before, options={"partitions": 3}, by_spark=True, ledger="main@1"),
     Workload("join", "meets", {"Lefts": "jsonl:{}/left?max_files=1", "Rights": "jsonl:{}/right?max_files=1"}, {}, both_in, met),
+    replace(FILES_OUT, name="steered", steering=Steered),
     replace(FILES_OUT, name="fresh", before=_run_before, options={"fresh": True}),
     _into("postgresql", "{at}?table={name}", server="postgresql"),
     _into("postgresql-key", "{at}?table={name}", app="latest", server="postgresql"),
@@ -368,5 +425,12 @@ WORKLOADS = [
     ),
     replace(FILES_OUT, name="hop-by-topic", groups={"Counter": "second"}, hops="kafka:{at}", server="kafka"),
     _into("s3", "jsonl:s3a://bucket/{name}", server="s3"),
+    replace(
+        FILES_OUT,
+        name="s3-in",
+        sources={"Words": "jsonl:s3a://bucket/{name}-in?max_files=1"},
+        prepare=words_in_store,
+        server="s3",
+    ),
     _into("fresh-sqlite", "sqlite:{}/out.db", before=_run_before, options={"fresh": True}),
 ]
